@@ -1,0 +1,292 @@
+"""Options, declared once: default, bounds, words and doc stand at the dataclass field.
+
+The check, the parser of texts, the CLI flag and the row in the docs are all derived from that
+declaration. The unit is part of a field's name: ``…_ms`` takes ``"30s"`` and ``…_bytes`` takes
+``"64MiB"`` as well as plain numbers. Values out of bounds are refused, never clamped. This module
+reads no file and no environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union
+
+from bicycle_runtime.base.errors import MissingOptionError, OptionError, UnknownOptionError
+from bicycle_runtime.base.quantities import parse_duration_ms, parse_size_bytes
+
+__all__ = ["OptionInfo", "check", "describe", "from_mapping", "option"]
+
+_T = TypeVar("_T")
+_METADATA = "bicycle_option"
+_TRUE = frozenset({"true", "yes", "on", "1"})
+_FALSE = frozenset({"false", "no", "off", "0"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    low: float | None
+    high: float | None
+    choices: tuple[Any, ...]
+    doc: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionInfo:
+    """One option as the docs, the CLI and the REST API show it.
+
+    ``default`` is None for a required option as well: ask ``is_required``. ``choices`` is empty
+    when any value of the type will do. ``unit`` is ``"ms"``, ``"bytes"`` or ``""``.
+    """
+
+    name: str
+    type_name: str
+    default: Any
+    is_required: bool
+    low: float | None
+    high: float | None
+    choices: tuple[Any, ...]
+    unit: str
+    doc: str
+
+    @property
+    def flag(self) -> str:
+        """The command-line flag."""
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def expected(self) -> str:
+        """Words for what is accepted: type, unit, bounds or choices."""
+        if self.choices:
+            return "one of " + ", ".join(str(choice) for choice in self.choices)
+        unit = {"ms": " of milliseconds (or '30s', '5m')", "bytes": " of bytes (or '64MiB')"}
+        return f"{self.type_name}{unit.get(self.unit, '')}{self._bounds}"
+
+    @property
+    def _bounds(self) -> str:
+        if self.low is None and self.high is None:
+            return ""
+        if self.high is None:
+            return f", at least {self.low:,}"
+        if self.low is None:
+            return f", at most {self.high:,}"
+        return f" from {self.low:,} to {self.high:,}"
+
+
+def option(
+    default: Any = dataclasses.MISSING,
+    *,
+    doc: str,
+    low: float | None = None,
+    high: float | None = None,
+    choices: tuple[Any, ...] = (),
+) -> Any:
+    """Declare a dataclass field as an option.
+
+    Args:
+        default: Absent for a required option. A mutable default is refused, as ``dataclasses``
+            does.
+        doc: One sentence for the docs and ``--help``.
+        low: Least accepted number.
+        high: Greatest accepted number.
+        choices: The accepted values; a ``Literal`` or ``Enum`` annotation gives them by itself.
+
+    Example:
+        >>> @dataclass(frozen=True, slots=True, kw_only=True)
+        ... class Retention:
+        ...     keep_ms: int = option(60_000, low=1_000, doc="How long finished epochs are kept.")
+        >>> from_mapping(Retention, {"keep_ms": "5m"})
+        Retention(keep_ms=300000)
+    """
+    declaration = _Declaration(low, high, choices, doc)
+    metadata = {_METADATA: declaration}
+    if default is dataclasses.MISSING:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def describe(cls: type[Any]) -> list[OptionInfo]:
+    """Return the options of a dataclass in the order of their declaration."""
+    hints = typing.get_type_hints(cls)
+    return [
+        _info(field, hints[field.name])
+        for field in dataclasses.fields(cls)
+        if _METADATA in field.metadata
+    ]
+
+
+def check(options: Any) -> None:
+    """Check the values of an options object; meant to be called from its ``__post_init__``.
+
+    Raises:
+        OptionError: a value has the wrong type, lies out of bounds or is none of the choices.
+    """
+    cls = type(options)
+    hints = typing.get_type_hints(cls)
+    for info in describe(cls):
+        _check_value(cls, info, hints[info.name], getattr(options, info.name))
+
+
+def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:
+    """Return a checked options object from texts (CLI, files) or JSON values.
+
+    Args:
+        cls: A dataclass whose fields are declared with ``option``.
+        values: Option name to value. A text is parsed by the type of the field.
+
+    Raises:
+        UnknownOptionError: a name is no option.
+        MissingOptionError: a required option is absent.
+        OptionError: a value can not be read, or is not accepted.
+    """
+    infos = {info.name: info for info in describe(cls)}
+    _refuse_unknown(cls, infos, values)
+    hints = typing.get_type_hints(cls)
+    parsed = {name: _parse(cls, infos[name], hints[name], value) for name, value in values.items()}
+    for info in infos.values():
+        if info.is_required and info.name not in parsed:
+            raise MissingOptionError(
+                group=cls.__name__, name=info.name, doc=info.doc, expected=info.expected
+            )
+    options = cls(**parsed)
+    check(options)
+    return options
+
+
+def _refuse_unknown(
+    cls: type[Any], infos: Mapping[str, OptionInfo], values: Mapping[str, object]
+) -> None:
+    for name in values:
+        if name in infos:
+            continue
+        close = difflib.get_close_matches(name, infos, n=1, cutoff=0.5)
+        raise UnknownOptionError(
+            group=cls.__name__,
+            name=name,
+            closest=close[0] if close else None,
+            suggestion=f"; did you mean {close[0]!r}?" if close else "",
+            known=sorted(infos),
+            known_text=", ".join(sorted(infos)) or "(it has none)",
+        )
+
+
+def _info(field: dataclasses.Field[Any], hint: Any) -> OptionInfo:
+    declaration: _Declaration = field.metadata[_METADATA]
+    inner, is_optional = _without_none(hint)
+    words = set(field.name.split("_"))
+    return OptionInfo(
+        name=field.name,
+        type_name=_type_name(inner) + (" or nothing" if is_optional else ""),
+        default=None if field.default is dataclasses.MISSING else field.default,
+        is_required=field.default is dataclasses.MISSING,
+        low=declaration.low,
+        high=declaration.high,
+        choices=declaration.choices or _choices(inner),
+        unit="ms" if "ms" in words else "bytes" if "bytes" in words else "",
+        doc=declaration.doc,
+    )
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    """Return the type behind ``X | None``, and whether None is allowed."""
+    if typing.get_origin(hint) not in (Union, types.UnionType):
+        return hint, False
+    inner = [arm for arm in typing.get_args(hint) if arm is not types.NoneType]
+    if len(inner) != 1:
+        raise TypeError(f"an option has one type or that and None, not {hint}")
+    return inner[0], True
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    if typing.get_origin(hint) is Literal:
+        return typing.get_args(hint)
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return tuple(member.value for member in hint)
+    return ()
+
+
+def _type_name(hint: Any) -> str:
+    if typing.get_origin(hint) is tuple:
+        return f"list of {_type_name(typing.get_args(hint)[0])}"
+    if typing.get_origin(hint) is Literal:
+        return "word"
+    names = {int: "whole number", float: "number", str: "text", bool: "true or false", Path: "path"}
+    return names.get(hint) or ("word" if _choices(hint) else str(getattr(hint, "__name__", hint)))
+
+
+def _parse(cls: type[Any], info: OptionInfo, hint: Any, value: object) -> Any:
+    inner, is_optional = _without_none(hint)
+    if is_optional and value in (None, "", "none"):
+        return None
+    try:
+        return _parse_as(inner, info.unit, value)
+    except ValueError:
+        raise _refusal(cls, info, value) from None
+
+
+def _parse_as(hint: Any, unit: str, value: Any) -> Any:
+    """Return ``value`` as the type ``hint``; ValueError when it can not be read as that."""
+    if typing.get_origin(hint) is tuple:
+        items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+        return tuple(
+            _parse_as(typing.get_args(hint)[0], unit, item) for item in items if item != ""
+        )
+    if isinstance(hint, type) and issubclass(hint, Enum):
+        return value if isinstance(value, hint) else hint(value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if isinstance(value, str) and typing.get_origin(hint) is not Literal:
+        return _parse_text(hint, unit, value.strip() if hint is not str else value)
+    if hint is float and type(value) is int:
+        return float(value)
+    return value
+
+
+def _parse_text(hint: Any, unit: str, text: str) -> Any:
+    if hint is bool:
+        if text.lower() in _TRUE | _FALSE:
+            return text.lower() in _TRUE
+        raise ValueError(text)
+    if hint is int and unit == "ms":
+        return parse_duration_ms(text)
+    if hint is int and unit == "bytes":
+        return parse_size_bytes(text)
+    return hint(text) if hint in (int, float) else text
+
+
+def _check_value(cls: type[Any], info: OptionInfo, hint: Any, value: Any) -> None:
+    inner, is_optional = _without_none(hint)
+    if value is None and is_optional:
+        return
+    items = value if typing.get_origin(inner) is tuple and isinstance(value, tuple) else (value,)
+    item_hint = typing.get_args(inner)[0] if typing.get_origin(inner) is tuple else inner
+    if typing.get_origin(inner) is tuple and not isinstance(value, tuple):
+        raise _refusal(cls, info, value)
+    for item in items:
+        if not _is_accepted(info, item_hint, item):
+            raise _refusal(cls, info, value)
+
+
+def _is_accepted(info: OptionInfo, hint: Any, value: Any) -> bool:
+    if isinstance(hint, type):
+        is_number_for_float = hint is float and type(value) is int
+        is_bool_for_number = isinstance(value, bool) and hint in (int, float)
+        if is_bool_for_number or not (isinstance(value, hint) or is_number_for_float):
+            return False
+    plain = value.value if isinstance(value, Enum) else value
+    if info.choices and plain not in info.choices:
+        return False
+    if info.low is not None and not plain >= info.low:
+        return False
+    return info.high is None or bool(plain <= info.high)
+
+
+def _refusal(cls: type[Any], info: OptionInfo, value: object) -> OptionError:
+    plain = value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+    return OptionError(group=cls.__name__, name=info.name, found=plain, expected=info.expected)

@@ -1,0 +1,67 @@
+"""Durations and sizes as people write them: ``500ms``, ``30s``, ``5m``; ``64KiB``, ``1GB``.
+
+Everything inside the runtime is a whole number of milliseconds or bytes; these functions stand at
+the border.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["parse_duration_ms", "parse_size_bytes"]
+
+_DURATIONS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZES = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 1 << 10,
+    "mib": 1 << 20,
+    "gib": 1 << 30,
+    "tib": 1 << 40,
+}
+_QUANTITY = re.compile(r"(\d[\d_]*)(\.\d+)?\s*([a-z]*)")
+
+
+def parse_duration_ms(text: str) -> int:
+    """Return a duration in milliseconds; a bare number is milliseconds.
+
+    Raises:
+        ValueError: no number with one of the units ms, s, m, h, d; or not a whole number of
+            milliseconds.
+
+    Example:
+        >>> [parse_duration_ms(text) for text in ("250", "500ms", "1.5s", "5m")]
+        [250, 500, 1500, 300000]
+    """
+    return _parse(text, _DURATIONS)
+
+
+def parse_size_bytes(text: str) -> int:
+    """Return a size in bytes; KB is 1000, KiB is 1024.
+
+    Raises:
+        ValueError: no number with one of the units B, KB … TB, KiB … TiB; or not a whole number of
+            bytes.
+
+    Example:
+        >>> [parse_size_bytes(text) for text in ("512", "64KiB", "1.5 MB")]
+        [512, 65536, 1500000]
+    """
+    return _parse(text, _SIZES)
+
+
+def _parse(text: str, units: dict[str, int]) -> int:
+    match = _QUANTITY.fullmatch(text.strip().lower())
+    if match is None or match[3] not in units:
+        raise ValueError(f"{text!r} is no number with a unit of {', '.join(filter(None, units))}")
+    whole, fraction, factor = match[1], match[2] or ".0", units[match[3]]
+    digits = fraction[1:]
+    numerator = int(digits) * factor
+    scale = int("1" + "0" * len(digits))
+    if numerator % scale:
+        raise ValueError(f"{text!r} is not a whole number of the smallest unit")
+    return int(whole) * factor + numerator // scale
