@@ -130,7 +130,10 @@ def check(options: Any) -> None:
     cls = type(options)
     hints = typing.get_type_hints(cls)
     for info in describe(cls):
-        _check_value(cls, info, hints[info.name], getattr(options, info.name))
+        inner, is_optional = _without_none(hints[info.name])
+        value = getattr(options, info.name)
+        if not (is_optional and value is None) and not _is_accepted(info, inner, value):
+            raise _refusal(cls, info, value)
 
 
 def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:
@@ -225,9 +228,12 @@ def _parse(cls: type[Any], info: OptionInfo, hint: Any, value: object) -> Any:
     if is_optional and value in (None, "", "none"):
         return None
     try:
-        return _parse_as(inner, info.unit, value)
-    except ValueError:
+        parsed = _parse_as(inner, info.unit, value)
+    except (TypeError, ValueError):
         raise _refusal(cls, info, value) from None
+    if not _is_accepted(info, inner, parsed):
+        raise _refusal(cls, info, value)  # Names what was written, not what it was read as.
+    return parsed
 
 
 def _parse_as(hint: Any, unit: str, value: Any) -> Any:
@@ -260,31 +266,26 @@ def _parse_text(hint: Any, unit: str, text: str) -> Any:
     return hint(text) if hint in (int, float) else text
 
 
-def _check_value(cls: type[Any], info: OptionInfo, hint: Any, value: Any) -> None:
-    inner, is_optional = _without_none(hint)
-    if value is None and is_optional:
-        return
-    items = value if typing.get_origin(inner) is tuple and isinstance(value, tuple) else (value,)
-    item_hint = typing.get_args(inner)[0] if typing.get_origin(inner) is tuple else inner
-    if typing.get_origin(inner) is tuple and not isinstance(value, tuple):
-        raise _refusal(cls, info, value)
-    for item in items:
-        if not _is_accepted(info, item_hint, item):
-            raise _refusal(cls, info, value)
-
-
 def _is_accepted(info: OptionInfo, hint: Any, value: Any) -> bool:
-    if isinstance(hint, type):
-        is_number_for_float = hint is float and type(value) is int
-        is_bool_for_number = isinstance(value, bool) and hint in (int, float)
-        if is_bool_for_number or not (isinstance(value, hint) or is_number_for_float):
-            return False
+    """Tell whether a value has the type ``hint`` and keeps to bounds and choices."""
+    if typing.get_origin(hint) is tuple:
+        item_hint = typing.get_args(hint)[0]
+        return isinstance(value, tuple) and all(_is_accepted(info, item_hint, v) for v in value)
+    if isinstance(hint, type) and not _is_instance(value, hint):
+        return False
     plain = value.value if isinstance(value, Enum) else value
     if info.choices and plain not in info.choices:
         return False
     if info.low is not None and not plain >= info.low:
         return False
     return info.high is None or bool(plain <= info.high)
+
+
+def _is_instance(value: object, hint: type[Any]) -> bool:
+    """Tell whether a value fits a type: a whole number is a number, but ``True`` is neither."""
+    if isinstance(value, bool):
+        return hint is bool
+    return isinstance(value, (int, float) if hint is float else hint)
 
 
 def _refusal(cls: type[Any], info: OptionInfo, value: object) -> OptionError:

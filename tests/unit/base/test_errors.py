@@ -1,0 +1,47 @@
+"""The way back from JSON to an error."""
+
+import json
+
+from bicycle_runtime.base.errors import ConfigError, OptionError, UnknownError, error_from_json
+from bicycle_sdk.errors import BicycleError, GraphError
+
+
+def test_json_gives_back_class_and_facts():
+    error = OptionError(group="G", name="x", found=5, expected="a number from 6 to 7")
+
+    back = error_from_json(json.loads(json.dumps(error.to_json())))
+
+    assert type(back) is OptionError
+    assert back.facts == error.facts
+    assert str(back) == str(error)
+
+
+def test_errors_of_the_sdk_come_back_too():
+    error = GraphError(job="j", problems=["a", "b"], problem_text="a; b")
+
+    assert type(error_from_json(error.to_json())) is GraphError
+
+
+def test_an_unknown_code_keeps_its_words():
+    data = {"code": "XYZ-1", "message": "tap broke", "fix": "mend it", "facts": {"tap": 3}}
+
+    back = error_from_json(data)
+
+    assert type(back) is UnknownError
+    assert back.facts["original_code"] == "XYZ-1"
+    assert back.facts["original_facts"] == {"tap": 3}
+    assert "tap broke" in str(back)
+    assert "mend it" in str(back)
+
+
+def test_an_error_of_another_version_that_lacks_facts_keeps_its_words():
+    data = ConfigError(problem="p", hint="h").to_json() | {"facts": {"problem": "p"}}
+
+    back = error_from_json(data)
+
+    assert type(back) is UnknownError
+    assert back.facts["original_code"] == ConfigError.code
+
+
+def test_an_almost_empty_record_is_still_an_error():
+    assert isinstance(error_from_json({}), BicycleError)
