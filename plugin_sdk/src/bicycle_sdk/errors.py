@@ -1,0 +1,125 @@
+"""The base of every Bicycle error: a stable code, a message template, a fix, and plain facts.
+
+An error is data first: its facts are plain values, so it survives pickle (to and from a worker) and
+JSON (to a REST answer or a log line). Tests compare class, code and facts, never the rendered
+sentence. This module holds no error of the runtime; those derive from ``BicycleError`` where they
+are raised.
+"""
+
+from __future__ import annotations
+
+import string
+from typing import Any, ClassVar
+
+__all__ = [
+    "BicycleError",
+    "FunctionResultError",
+    "GraphError",
+    "GraphFormatError",
+    "ParameterError",
+    "PluginDefinitionError",
+]
+
+
+class BicycleError(Exception):
+    """An error with a stable code, rendered from a template and keyword facts.
+
+    Subclasses set ``code``, ``message`` and ``fix``; the two templates may name any fact in braces.
+
+    Args:
+        facts: Plain JSON values. Every name used by the templates must be given.
+    """
+
+    code: ClassVar[str] = "BIC-0000"
+    message: ClassVar[str] = "{detail}"
+    fix: ClassVar[str] = "report this with the log of the job"
+    by_code: ClassVar[dict[str, type[BicycleError]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Register the class under its code, which must be unique."""
+        super().__init_subclass__()
+        other = BicycleError.by_code.setdefault(cls.code, cls)
+        if other is not cls and (other.__module__, other.__qualname__) != (
+            cls.__module__,
+            cls.__qualname__,
+        ):
+            raise TypeError(
+                f"{cls.__qualname__} reuses the code {cls.code} of {other.__qualname__}"
+            )
+
+    def __init__(self, **facts: Any) -> None:
+        super().__init__()
+        missing = sorted(self.fact_names() - facts.keys())
+        if missing:
+            raise TypeError(f"{type(self).__name__} needs the facts {', '.join(missing)}")
+        self.facts: dict[str, Any] = facts
+
+    def __str__(self) -> str:
+        return f"{self.code} {self.summary}\n  fix: {self.remedy}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.facts)
+
+    @classmethod
+    def fact_names(cls) -> set[str]:
+        """Return the names of the facts which the two templates need."""
+        fields = string.Formatter().parse(cls.message + cls.fix)
+        return {name for _, name, _, _ in fields if name}
+
+    @property
+    def summary(self) -> str:
+        """What happened, where, found and expected: one sentence."""
+        return self.message.format(**self.facts)
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it: one sentence."""
+        return self.fix.format(**self.facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the error as plain data; ``error_from_json`` of the runtime is its inverse."""
+        return {"code": self.code, "message": self.summary, "fix": self.remedy, "facts": self.facts}
+
+
+def _rebuild(cls: type[BicycleError], facts: dict[str, Any]) -> BicycleError:
+    return cls(**facts)
+
+
+class GraphError(BicycleError):
+    """A job graph breaks rules; the fact ``problems`` lists sentences that name the vertices."""
+
+    code = "BIC-1001"
+    message = "job graph {job!r} is not valid: {problem_text}"
+    fix = "mend the named vertices in the plugin and submit again; nothing was started"
+
+
+class GraphFormatError(BicycleError):
+    """The JSON of a job graph can not be read."""
+
+    code = "BIC-1002"
+    message = "job graph JSON is not readable: {detail}"
+    fix = "write it with JobGraph.to_json() of the SDK version {sdk_version}"
+
+
+class ParameterError(BicycleError):
+    """A plugin parameter is unknown, missing or has the wrong type."""
+
+    code = "BIC-1003"
+    message = "parameter {name!r} of plugin {plugin!r}: {problem}"
+    fix = "{hint}"
+
+
+class PluginDefinitionError(BicycleError):
+    """An object is marked as a plugin but can not be one."""
+
+    code = "BIC-1004"
+    message = "{target} can not be a plugin: {problem}"
+    fix = "mark a function (env) or (env, params), or a function class, with @bicycle_plugin"
+
+
+class FunctionResultError(BicycleError):
+    """A user function returned something that is not an iterable of records."""
+
+    code = "BIC-1005"
+    message = "{function} returned {found}; a list (or another iterable) of records is expected"
+    fix = "return [] for nothing, [value] for one record, [a, b] for several"

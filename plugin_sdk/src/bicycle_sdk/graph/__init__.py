@@ -1,0 +1,39 @@
+"""The job graph as frozen data, to and from JSON in the shape that every Bicycle client shares.
+
+A graph is vertices (operators) and edges (how records travel). It holds no function: what a user
+wrote is named by *payload roles* (``"function"``, ``"output_type"``, …); the live object or its
+bytes stand beside the graph under the id ``"<vertex id>/<role>"``. Building or reading a graph runs
+nothing.
+"""
+
+from bicycle_sdk.graph.job_graph import JobGraph, graph_from_dict, graph_to_dict
+from bicycle_sdk.graph.json_fields import GRAPH_SDK_VERSION
+from bicycle_sdk.graph.parts import (
+    KEY_GROUP_COUNT_MAX,
+    Edge,
+    ErrorAction,
+    ErrorPolicy,
+    JobConfig,
+    OperatorKind,
+    Partitioning,
+    RestartKind,
+    RestartStrategy,
+    Vertex,
+)
+
+__all__ = [
+    "GRAPH_SDK_VERSION",
+    "KEY_GROUP_COUNT_MAX",
+    "Edge",
+    "ErrorAction",
+    "ErrorPolicy",
+    "JobConfig",
+    "JobGraph",
+    "OperatorKind",
+    "Partitioning",
+    "RestartKind",
+    "RestartStrategy",
+    "Vertex",
+    "graph_from_dict",
+    "graph_to_dict",
+]

@@ -1,0 +1,159 @@
+"""The parts of a job graph as frozen data: kinds, vertices, edges, settings.
+
+The lists of words are closed: the runtime knows these node kinds and no others. Nothing here reads,
+writes or checks a graph; ``json_form`` and ``rules`` do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+__all__ = [
+    "KEY_GROUP_COUNT_MAX",
+    "Edge",
+    "ErrorAction",
+    "ErrorPolicy",
+    "JobConfig",
+    "OperatorKind",
+    "Partitioning",
+    "RestartKind",
+    "RestartStrategy",
+    "Vertex",
+]
+
+KEY_GROUP_COUNT_MAX = 32_768
+
+
+class OperatorKind(Enum):
+    """The closed list of node kinds that the runtime knows; all conveniences expand into these."""
+
+    SOURCE = "Source"
+    SINK = "Sink"
+    MAP = "Map"
+    FLAT_MAP = "FlatMap"
+    FILTER = "Filter"
+    MAP_BATCHES = "MapBatches"
+    KEY_BY = "KeyBy"
+    REDUCE = "Reduce"
+    UNION = "Union"
+    SIDE_OUTPUT = "SideOutput"
+    PROCESS = "Process"
+    ASYNC_IO = "AsyncIO"
+
+
+class Partitioning(Enum):
+    """How the records of an edge choose a subtask of its target."""
+
+    FORWARD = "Forward"
+    REBALANCE = "Rebalance"
+    SHUFFLE = "Shuffle"
+    HASH = "Hash"
+    BROADCAST = "Broadcast"
+    GLOBAL = "Global"
+
+
+class RestartKind(Enum):
+    """When a failed job is started again."""
+
+    NONE = "None"
+    FIXED_DELAY = "FixedDelay"
+    EXPONENTIAL_BACKOFF = "ExponentialBackoff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartStrategy:
+    """Restart a failed job at most ``max_attempts`` times.
+
+    Attempts are ``delay_ms`` apart; the delay doubles each time when the kind is exponential.
+    """
+
+    kind: RestartKind = RestartKind.FIXED_DELAY
+    max_attempts: int = 3
+    delay_ms: int = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobConfig:
+    """Settings of a whole job."""
+
+    parallelism: int = 1
+    max_parallelism: int = 128
+    checkpoint_interval_ms: int = 60_000
+    restart_strategy: RestartStrategy = RestartStrategy()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class ErrorAction(Enum):
+    """What happens to a record whose function raised (after the retries, if any)."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead_letter"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorPolicy:
+    """The ``on_error`` setting of one vertex: retry ``retries`` times with back-off, then act.
+
+    ``max_error_rate`` (0 to 1, None = no limit) stops the job when a larger share of an epoch's
+    records failed.
+    """
+
+    action: ErrorAction = ErrorAction.FAIL
+    retries: int = 0
+    backoff_ms: int = 100
+    max_error_rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vertex:
+    """One operator of the graph.
+
+    ``details`` is what the kind needs and every reader may see (connector, tag, ``is_rich`` …);
+    ``config`` is the operator's own settings; ``payloads`` are the roles of the objects beside the
+    graph.
+    """
+
+    id: str
+    kind: OperatorKind
+    uid: str | None = None
+    name: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    parallelism: int = 1
+    max_parallelism: int | None = None
+    slot_sharing_group: str = "default"
+    chaining_enabled: bool = True
+    starts_new_chain: bool = False
+    plugin_function: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    output_type: str | None = None
+    on_error: ErrorPolicy = ErrorPolicy()
+    payloads: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """The name shown to people: the given name, else the id."""
+        return self.name or self.id
+
+    def payload_id(self, role: str) -> str:
+        """Return the id under which the object of ``role`` stands beside the graph."""
+        return f"{self.id}/{role}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edge:
+    """A path for records.
+
+    ``output_tag`` selects a side output; what enters a ``feedback`` edge is input of the next
+    epoch.
+    """
+
+    source_id: str
+    target_id: str
+    partitioning: Partitioning = Partitioning.FORWARD
+    input_ordinal: int = 0
+    output_tag: str | None = None
+    feedback: bool = False

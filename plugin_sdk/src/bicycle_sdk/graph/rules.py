@@ -1,0 +1,186 @@
+"""The rules of a runnable graph. Each broken rule is one sentence that names the vertices."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from bicycle_sdk.graph.parts import (
+    KEY_GROUP_COUNT_MAX,
+    Edge,
+    JobConfig,
+    OperatorKind,
+    Partitioning,
+    Vertex,
+)
+
+__all__ = ["problems_of"]
+
+# Kinds whose functions can write side outputs.
+_TAGGED_KINDS = frozenset({OperatorKind.PROCESS})
+_BOUNDS = f"1..{KEY_GROUP_COUNT_MAX}"
+
+
+def problems_of(vertices: Sequence[Vertex], edges: Sequence[Edge], config: JobConfig) -> list[str]:
+    """Return all broken rules, in the order of the rules; empty when the graph can run."""
+    by_id = {vertex.id: vertex for vertex in vertices}
+    sound = [edge for edge in edges if edge.source_id in by_id and edge.target_id in by_id]
+    return [
+        *_identity_problems(vertices),
+        *_edge_end_problems(edges, by_id),
+        *_end_problems(vertices, sound),
+        *_parallelism_problems(vertices, config),
+        *_edge_problems(sound, by_id),
+        *_keyed_problems(vertices, sound),
+        *_reach_problems(vertices, sound),
+        *_cycle_problems(vertices, sound),
+    ]
+
+
+def _identity_problems(vertices: Sequence[Vertex]) -> Iterator[str]:
+    for vertex_id, count in Counter(vertex.id for vertex in vertices).items():
+        if count > 1:
+            yield f"{count} vertices have the id {vertex_id!r}"
+    uids: defaultdict[str, list[str]] = defaultdict(list)
+    for vertex in vertices:
+        if vertex.uid is not None:
+            uids[vertex.uid].append(vertex.id)
+    for uid, ids in uids.items():
+        # Vertices of one id are reported above.
+        if len(set(ids)) > 1:
+            yield f"vertices {_names(ids)} have the same uid {uid!r}"
+
+
+def _edge_end_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterator[str]:
+    for edge in edges:
+        if edge.source_id not in by_id:
+            yield f"edge source {edge.source_id!r} (of the edge to {edge.target_id!r}) not found"
+        if edge.target_id not in by_id:
+            yield f"edge target {edge.target_id!r} (of the edge from {edge.source_id!r}) not found"
+
+
+def _end_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
+    names = _names([vertex.id for vertex in vertices]) or "none at all"
+    if not any(vertex.kind is OperatorKind.SOURCE for vertex in vertices):
+        yield f"no source among the vertices ({names})"
+    if not any(vertex.kind is OperatorKind.SINK for vertex in vertices):
+        yield f"no sink among the vertices ({names})"
+    with_input = {edge.target_id for edge in edges}
+    with_output = {edge.source_id for edge in edges}
+    for vertex in vertices:
+        if vertex.kind is OperatorKind.SOURCE and vertex.id in with_input:
+            yield f"source {vertex.id!r} has an input"
+        if vertex.kind is OperatorKind.SINK and vertex.id in with_output:
+            yield f"sink {vertex.id!r} has an output"
+        if vertex.kind is not OperatorKind.SINK and vertex.id not in with_output:
+            yield f"the output of {vertex.id!r} leads nowhere"
+
+
+def _parallelism_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator[str]:
+    if config.max_parallelism > KEY_GROUP_COUNT_MAX or config.max_parallelism < 1:
+        yield f"max_parallelism {config.max_parallelism} of the job is outside {_BOUNDS}"
+    for vertex in vertices:
+        highest = vertex.max_parallelism
+        if highest is not None and not 1 <= highest <= KEY_GROUP_COUNT_MAX:
+            yield f"max_parallelism {highest} of {vertex.id!r} is outside {_BOUNDS}"
+        bound = config.max_parallelism if highest is None else highest
+        if vertex.parallelism < 1:
+            yield f"parallelism {vertex.parallelism} of {vertex.id!r} is less than 1"
+        elif vertex.parallelism > bound:
+            yield f"{vertex.id!r} has parallelism {vertex.parallelism}, over its maximum {bound}"
+
+
+def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterator[str]:
+    for edge in edges:
+        source, target = by_id[edge.source_id], by_id[edge.target_id]
+        path = f"{source.id!r} -> {target.id!r}"
+        is_forward = edge.partitioning is Partitioning.FORWARD
+        if is_forward and source.parallelism != target.parallelism:
+            yield (
+                f"forward edge {path} joins parallelism {source.parallelism} "
+                f"and {target.parallelism}"
+            )
+        if edge.partitioning is Partitioning.HASH and source.kind is not OperatorKind.KEY_BY:
+            yield f"hash edge {path} starts at a {source.kind.value}, which gives no key"
+        if edge.output_tag is not None and source.kind not in _TAGGED_KINDS:
+            yield (
+                f"edge {path} reads side output {edge.output_tag!r}, "
+                f"but a {source.kind.value} has none"
+            )
+
+
+def _keyed_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
+    keyed = {
+        vertex.id
+        for vertex in vertices
+        if vertex.kind is OperatorKind.REDUCE or vertex.details.get("is_keyed", False)
+    }
+    for edge in edges:
+        if edge.target_id in keyed and edge.partitioning is not Partitioning.HASH:
+            yield (
+                f"{edge.target_id!r} works per key, but its input from {edge.source_id!r} "
+                f"is {edge.partitioning.value}, expected Hash"
+            )
+
+
+def _reach_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
+    sources = [vertex.id for vertex in vertices if vertex.kind is OperatorKind.SOURCE]
+    downwards = _reached_from(sources, [(edge.source_id, edge.target_id) for edge in edges])
+    for vertex in vertices:
+        if vertex.id not in downwards:
+            yield f"{vertex.id!r} is not reached from any source"
+    with_output = {edge.source_id for edge in edges}
+    ends = [
+        vertex.id
+        for vertex in vertices
+        if vertex.kind is OperatorKind.SINK or vertex.id not in with_output
+    ]
+    upwards = _reached_from(ends, [(edge.target_id, edge.source_id) for edge in edges])
+    for vertex in vertices:
+        if vertex.id not in upwards:
+            yield f"the output of {vertex.id!r} goes round in a loop and reaches no sink"
+
+
+def _reached_from(starts: Sequence[str], steps: Sequence[tuple[str, str]]) -> set[str]:
+    following: defaultdict[str, list[str]] = defaultdict(list)
+    for here, there in steps:
+        following[here].append(there)
+    reached, waiting = set(starts), list(starts)
+    while waiting:
+        for vertex_id in following[waiting.pop()]:
+            if vertex_id not in reached:
+                reached.add(vertex_id)
+                waiting.append(vertex_id)
+    return reached
+
+
+def _cycle_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
+    """Peel off what has no open input, then what has no open output; what stays lies on cycles."""
+    steps = [(edge.source_id, edge.target_id) for edge in edges if not edge.feedback]
+    left = _peeled({vertex.id for vertex in vertices}, steps)
+    left = _peeled(left, [(there, here) for here, there in steps])
+    if left:
+        ids = [vertex.id for vertex in vertices if vertex.id in left]
+        yield f"vertices {_names(ids)} form a cycle without a feedback edge"
+
+
+def _peeled(vertex_ids: set[str], steps: Sequence[tuple[str, str]]) -> set[str]:
+    following: defaultdict[str, list[str]] = defaultdict(list)
+    open_inputs = dict.fromkeys(vertex_ids, 0)
+    for here, there in steps:
+        if here in vertex_ids and there in vertex_ids:
+            following[here].append(there)
+            open_inputs[there] += 1
+    left, waiting = set(vertex_ids), [v for v, count in open_inputs.items() if count == 0]
+    while waiting:
+        vertex_id = waiting.pop()
+        left.discard(vertex_id)
+        for target in following[vertex_id]:
+            open_inputs[target] -= 1
+            if open_inputs[target] == 0:
+                waiting.append(target)
+    return left
+
+
+def _names(vertex_ids: Sequence[str]) -> str:
+    return ", ".join(repr(vertex_id) for vertex_id in vertex_ids)
