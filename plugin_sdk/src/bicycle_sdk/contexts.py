@@ -1,0 +1,264 @@
+"""What a function may ask while it runs: who it is, what time it is, its metrics and its state.
+
+The runtime makes the contexts of a job and subclasses them; the classes here work on their own too,
+so that a function can be called in a test or a notebook with ``Context.standalone()``. Nothing here
+is durable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, Required, Self, TypedDict, TypeVar, Unpack, cast
+
+if TYPE_CHECKING:
+    import random as random_module
+
+__all__ = [
+    "WATERMARK_MIN",
+    "Context",
+    "ContextOptions",
+    "Counter",
+    "Gauge",
+    "Histogram",
+    "KeyedProcessContext",
+    "Metrics",
+    "ProcessContext",
+    "RuntimeContext",
+    "TaskInfo",
+    "wall_clock_ms",
+]
+
+K = TypeVar("K")
+
+# The watermark before any event time is known.
+WATERMARK_MIN = -(2**63)
+
+
+def wall_clock_ms() -> int:
+    """Return the time of day in milliseconds since 1970; the only clock that this package reads."""
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskInfo:
+    """Which instance of which operator a function runs in; ``subtask_index`` counts from 0."""
+
+    job_id: str
+    operator_name: str
+    subtask_index: int = 0
+    parallelism: int = 1
+    max_parallelism: int = 128
+
+
+class Counter:
+    """A number that only grows."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0
+
+    def inc(self, n: int = 1) -> None:
+        """Add ``n``."""
+        self.value += n
+
+
+class Gauge:
+    """A number that is set; the last value counts."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value = 0.0
+
+    def set(self, v: float) -> None:
+        """Replace the value."""
+        self.value = v
+
+
+class Histogram:
+    """Count, sum and bounds of the values seen; it keeps no value, so its size does not grow."""
+
+    __slots__ = ("count", "high", "low", "sum")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sum = 0.0
+        self.low: float | None = None
+        self.high: float | None = None
+
+    def observe(self, v: float) -> None:
+        """Take one value."""
+        self.count += 1
+        self.sum += v
+        self.low = v if self.low is None or v < self.low else self.low
+        self.high = v if self.high is None or v > self.high else self.high
+
+
+class Metrics:
+    """The counters, gauges and histograms of one subtask, made when first named.
+
+    Example:
+        >>> metrics = Metrics()
+        >>> metrics.counter("lines").inc(2)
+        >>> metrics.snapshot()["counters"]
+        {'lines': 2}
+    """
+
+    def __init__(self) -> None:
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+
+    def counter(self, name: str) -> Counter:
+        """Return the counter of this name."""
+        return self._counters.setdefault(name, Counter())
+
+    def gauge(self, name: str) -> Gauge:
+        """Return the gauge of this name."""
+        return self._gauges.setdefault(name, Gauge())
+
+    def histogram(self, name: str) -> Histogram:
+        """Return the histogram of this name."""
+        return self._histograms.setdefault(name, Histogram())
+
+    def snapshot(self) -> dict[str, dict[str, Any]]:
+        """Return all values as plain data, sorted by name."""
+        return {
+            "counters": {name: c.value for name, c in sorted(self._counters.items())},
+            "gauges": {name: g.value for name, g in sorted(self._gauges.items())},
+            "histograms": {
+                name: {"count": h.count, "sum": h.sum, "min": h.low, "max": h.high}
+                for name, h in sorted(self._histograms.items())
+            },
+        }
+
+
+class ContextOptions(TypedDict, total=False):
+    """The keyword arguments of every context; see ``Context``."""
+
+    task_info: Required[TaskInfo]
+    processing_time: int | None
+    random: random_module.Random | None
+    metrics: Metrics | None
+    clock: Callable[[], int]
+
+
+class Context:
+    """What every function may ask.
+
+    ``processing_time`` (ms) and ``random`` are recorded by the runtime: when an epoch is computed
+    again, a function sees the same values. ``current_processing_time()`` is the wall clock and is
+    not.
+
+    Args:
+        task_info: Which instance of the function this is.
+        processing_time: Time of the epoch in ms; None takes it from ``clock``.
+        random: Source of random numbers; None seeds one with the operator's name and subtask.
+        metrics: Where the function counts; None makes an empty set.
+        clock: Returns the wall clock in ms.
+    """
+
+    def __init__(
+        self,
+        *,
+        task_info: TaskInfo,
+        processing_time: int | None = None,
+        random: random_module.Random | None = None,
+        metrics: Metrics | None = None,
+        clock: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self.task_info = task_info
+        self.processing_time = clock() if processing_time is None else processing_time
+        self.random = _seeded(task_info) if random is None else random
+        self.metrics = Metrics() if metrics is None else metrics
+        self._clock = clock
+
+    @classmethod
+    def standalone(cls, operator_name: str = "standalone") -> Self:
+        """Return a context that needs no runtime, for tests and notebooks."""
+        return cls(task_info=TaskInfo(job_id="standalone", operator_name=operator_name))
+
+    def now(self) -> int:
+        """Return the recorded time in ms: the same at each attempt of an epoch."""
+        return self.processing_time
+
+    def current_processing_time(self) -> int:
+        """Return the wall clock in ms. An epoch that is computed again sees another value."""
+        return self._clock()
+
+
+class RuntimeContext(Context):
+    """What a function with state may ask besides: watermark, key, and small named values.
+
+    ``get_state`` and its companions keep one value per name and key on a keyed stream, and one per
+    name and subtask otherwise. They are durable in a job; standalone they live in this object.
+    """
+
+    def __init__(self, **options: Unpack[ContextOptions]) -> None:
+        super().__init__(**options)
+        self.watermark = WATERMARK_MIN
+        self._key: Any = None
+        self._state_values: dict[tuple[Hashable, str], Any] = {}
+
+    def current_watermark(self) -> int:
+        """Return the watermark in ms; ``WATERMARK_MIN`` while none is known."""
+        return self.watermark
+
+    def current_key(self) -> Any:
+        """Return the key of the record at hand; None on a stream without keys."""
+        return self._key
+
+    def set_current_key(self, key: Hashable) -> None:
+        """Switch to the state of another key. Called by the runtime, never by functions."""
+        self._key = key
+
+    def get_state(self, name: str, default: Any = None) -> Any:
+        """Return the saved value, or ``default`` when there is none."""
+        return self._state_values.get((self._key, name), default)
+
+    def save_state(self, name: str, value: Any) -> None:
+        """Save a value under a name; it replaces the one before."""
+        self._state_values[self._key, name] = value
+
+    def delete_state(self, name: str) -> None:
+        """Forget the value of a name; harmless when there is none."""
+        self._state_values.pop((self._key, name), None)
+
+
+class ProcessContext(RuntimeContext):
+    """What a ``ProcessFunction`` may ask besides: the record's event time, and side outputs.
+
+    ``timestamp`` is the event time of the record at hand in ms, None when it has none.
+    """
+
+    def __init__(self, **options: Unpack[ContextOptions]) -> None:
+        super().__init__(**options)
+        self.timestamp: int | None = None
+        self._side_outputs: list[tuple[str, Any]] = []
+
+    def side_output(self, tag: str, value: Any) -> None:
+        """Send a value to those who read ``stream.side_output(tag)``; nobody reading it is fine."""
+        self._side_outputs.append((tag, value))
+
+    def take_side_outputs(self) -> list[tuple[str, Any]]:
+        """Return what was sent since the last call, in order, and forget it."""
+        taken, self._side_outputs = self._side_outputs, []
+        return taken
+
+
+class KeyedProcessContext(ProcessContext, Generic[K]):
+    """A ``ProcessContext`` on a keyed stream: the key is always there and has its type."""
+
+    def current_key(self) -> K:
+        """Return the key of the record at hand."""
+        return cast("K", self._key)
+
+
+def _seeded(task_info: TaskInfo) -> random_module.Random:
+    # Slow library on the start path of every plugin: random loads hashlib and math.
+    import random as random_module
+
+    return random_module.Random(f"{task_info.operator_name}/{task_info.subtask_index}")

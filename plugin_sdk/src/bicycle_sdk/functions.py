@@ -1,0 +1,273 @@
+"""The classes a job author derives from, and how the runtime calls them.
+
+Any method may be ``def`` or ``async def``. A function object is built once, where the graph is
+built; it
+travels to the workers and is copied there, once per subtask. Its constructor must therefore open
+nothing: connections and models belong in ``open``. Nothing here runs a function; the runtime and
+``testing`` do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from bicycle_sdk.contexts import (
+    Context,
+    KeyedProcessContext,
+    ProcessContext,
+    RuntimeContext,
+)
+
+__all__ = [
+    "AsyncFunction",
+    "AsyncIOFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "MapFunction",
+    "ProcessFunction",
+    "ReduceFunction",
+    "RichAsyncFunction",
+    "as_callable",
+    "full_name",
+]
+
+In = TypeVar("In", contravariant=True)  # noqa: PLC0105 - job authors read the name.
+Out = TypeVar("Out", covariant=True)  # noqa: PLC0105 - job authors read the name.
+Value = TypeVar("Value")
+K = TypeVar("K")
+
+
+class _Named:
+    """A function object with a name."""
+
+    @property
+    def name(self) -> str:
+        """The name of the function: module and class, unless overridden."""
+        return full_name(self)
+
+
+class _Closable(_Named):
+    """A function object that may hold connections."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Release what ``open`` took.
+
+        Called on a worker, once per subtask, when the subtask ends; not called after a kill.
+        """
+
+
+class AsyncFunction(_Closable, ABC, Generic[In, Out]):
+    """A function without state: one record in, any number of records out.
+
+    Example:
+        >>> class Splitter(AsyncFunction[str, str]):
+        ...     async def process(self, value: str, ctx: Context) -> list[str]:
+        ...         return value.split()
+    """
+
+    @abstractmethod
+    def process(self, value: In, ctx: Context) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record; ``[]`` for none.
+
+        Called on a worker, once per record and attempt; with ``process_ordered`` or
+        ``process_unordered``
+        several calls are in flight at once. It must not keep anything that a later record depends
+        on: that is what ``RichAsyncFunction`` is for. An exception goes to ``on_error`` of the
+        operator.
+        """
+
+    def open(self, ctx: Context) -> Awaitable[None] | None:
+        """Open connections, load models. Called on a worker, once per subtask, before any record."""
+
+
+class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
+    """A function with state: its attributes survive crashes and follow their keys.
+
+    *State attributes* are those the object has before ``open`` runs: class fields with defaults,
+    dataclass fields, what ``__init__`` sets. What ``open`` adds (connections, models) is not state.
+    After ``key_by`` each key group works on a shallow copy of the opened object with state
+    attributes of its own, so a ``dict`` attribute holds the keys of one key group; without
+    ``key_by`` there is one state per subtask.
+    """
+
+    @abstractmethod
+    def process(self, value: In, ctx: RuntimeContext) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record; ``[]`` for none.
+
+        Called on a worker, once per record and attempt; records of one key in order. Changes of
+        state attributes count when the epoch is sealed; a failed attempt leaves none behind.
+        """
+
+    def open(self, ctx: RuntimeContext) -> Awaitable[None] | None:
+        """Open connections and load models.
+
+        Called on a worker, once per subtask, on the object that the key groups are copied from,
+        before any state is restored. What it adds to the object is shared by all copies and never
+        saved.
+        """
+
+    def snapshot_state(self) -> Any:
+        """Return the state to save; None (the default) saves the state attributes.
+
+        Called on a worker at the end of each epoch, for each key group that was touched (without
+        ``key_by``: once per subtask). It must not change the state. What it returns must be
+        picklable.
+        """
+        return None
+
+    def restore_state(self, state: Any) -> None:
+        """Take back what ``snapshot_state`` returned.
+
+        Called on a worker after ``open``, once per key group (without ``key_by``: per subtask),
+        before its first record, and only when ``snapshot_state`` returned something. By default the
+        state is a mapping from attribute names to values.
+        """
+        for name, value in state.items():
+            setattr(self, name, value)
+
+    def merge_state(self, states: list[Any]) -> Any:
+        """Return the one state that takes the place of several.
+
+        Called on a worker, only without ``key_by`` and only when the parallelism changed: once per
+        new subtask that takes over states of old ones. Without this method such a change is
+        refused.
+
+        Args:
+            states: What ``snapshot_state`` returned, or mappings from state attributes to values.
+        """
+        raise NotImplementedError
+
+
+class ProcessFunction(_Closable, ABC, Generic[In, Out]):
+    """A function that sees event time and writes side outputs."""
+
+    @abstractmethod
+    def process_element(
+        self, value: In, ctx: ProcessContext
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record.
+
+        Called on a worker, once per record and attempt. ``ctx.side_output(tag, value)`` sends
+        further
+        records to those who read that tag. State belongs in ``ctx.save_state``:
+        attributes of a process function are not saved.
+        """
+
+    def open(self, ctx: ProcessContext) -> Awaitable[None] | None:
+        """Open connections, load models. Called on a worker, once per subtask, before any record."""
+
+
+class KeyedProcessFunction(_Closable, ABC, Generic[K, In, Out]):
+    """A ``ProcessFunction`` on a keyed stream: ``ctx.current_key()`` and state per key."""
+
+    @abstractmethod
+    def process_element(
+        self, value: In, ctx: KeyedProcessContext[K]
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record, as ``ProcessFunction`` does."""
+
+    def open(self, ctx: KeyedProcessContext[K]) -> Awaitable[None] | None:
+        """Open connections, load models. Called on a worker, once per subtask, before any record."""
+
+
+class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
+    """A call to another system: many in flight, each with a time limit."""
+
+    @abstractmethod
+    def async_invoke(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record.
+
+        Called on a worker, at most ``capacity`` calls at once per subtask. A call that raises is
+        repeated when the operator has a ``retry``; a call that takes longer than the time limit is
+        cancelled and ``timeout`` decides. The limit covers all attempts together.
+        """
+
+    def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - contract
+        """Return what takes the place of a timed-out record; nothing by default.
+
+        Called on a worker, once per record that timed out.
+        """
+        return ()
+
+    def open(self, ctx: Context) -> Awaitable[None] | None:
+        """Open connections. Called on a worker, once per subtask, before any record."""
+
+
+class MapFunction(_Named, ABC, Generic[In, Out]):
+    """One record in, one out; accepted wherever ``map`` takes a callable."""
+
+    @abstractmethod
+    def map(self, value: In) -> Out | Awaitable[Out]:
+        """Return what takes the place of ``value``. Called on a worker, once per record."""
+
+
+class FlatMapFunction(_Named, ABC, Generic[In, Out]):
+    """One record in, any number out; accepted wherever ``flat_map`` takes a callable."""
+
+    @abstractmethod
+    def flat_map(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from ``value``. Called on a worker, once per record."""
+
+
+class FilterFunction(_Named, ABC, Generic[In]):
+    """Decides which records stay; accepted wherever ``filter`` takes a callable."""
+
+    @abstractmethod
+    def filter(self, value: In) -> bool | Awaitable[bool]:
+        """Return whether ``value`` stays. Called on a worker, once per record."""
+
+
+class KeySelector(_Named, ABC, Generic[In, K]):
+    """Names the key of a record; accepted wherever ``key_by`` takes a callable."""
+
+    @abstractmethod
+    def get_key(self, value: In) -> K | Awaitable[K]:
+        """Return the key: hashable, and the same for equal records in every process.
+
+        Called on a worker, once per record. ``hash()`` of a string differs between processes, so it
+        must not be part of a key.
+        """
+
+
+class ReduceFunction(_Named, ABC, Generic[Value]):
+    """Joins two values into one of the same type; accepted wherever ``reduce`` takes a callable."""
+
+    @abstractmethod
+    def reduce(self, a: Value, b: Value) -> Value | Awaitable[Value]:
+        """Return what ``a`` (all records so far) and ``b`` (the new one) give together.
+
+        Called on a worker, once per record but the first of its key. It must not change ``a``:
+        return a new value.
+        """
+
+
+def as_callable(function: object, method: str) -> Callable[..., Any]:
+    """Return the bound method ``method`` of a one-method function object, or the callable itself.
+
+    Example:
+        >>> as_callable(len, "map")("ada")
+        3
+    """
+    bound = getattr(function, method, None) if isinstance(function, _Named) else None
+    if bound is not None:
+        return bound  # type: ignore[no-any-return]  # A method found by name has no static type.
+    if not callable(function):
+        raise TypeError(f"{full_name(function)} has no method {method!r} and is not callable")
+    return function
+
+
+def full_name(function: object) -> str:
+    """Return module and qualified name of a function, a class, or the class of an object.
+
+    Example:
+        >>> full_name(Context)
+        'bicycle_sdk.contexts.Context'
+    """
+    named = function if hasattr(function, "__qualname__") else type(function)
+    module = getattr(named, "__module__", None)
+    qualname: str = getattr(named, "__qualname__", type(named).__qualname__)
+    return f"{module}.{qualname}" if module and module != "builtins" else qualname
