@@ -1,0 +1,64 @@
+# The commands of this repository. `make demo` and `make test` need only Python >= 3.11 and Java >= 17:
+# they set up the rest in .venv. The sessions of noxfile.py call these targets, so both always agree.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/setup.stamp
+PROJECTS := $(wildcard plugin_sdk/pyproject.toml runtime/pyproject.toml plugins/*/pyproject.toml)
+EDITABLE := $(foreach project,$(PROJECTS),--editable ./$(patsubst %/,%,$(dir $(project))))
+
+export PYTHON
+
+.PHONY: help setup check-machine demo test lint types imports tests docs bench clean
+.NOTPARALLEL:
+
+help:
+	@echo "make demo     count the words of a text, from nothing to the result"
+	@echo "make test     all checks and all tests"
+	@echo "make setup    only what these two need, in $(VENV)"
+	@echo "make lint     ruff; also: make types, make imports, make tests"
+	@echo "make docs     write the reference tables of docs/reference anew"
+	@echo "make bench    the benchmarks"
+	@echo "make clean    remove everything that was built, $(VENV) included"
+
+setup: check-machine $(STAMP)
+
+check-machine:
+	@sh .ci/check-machine
+
+$(STAMP): requirements.lock $(PROJECTS) | check-machine
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(EDITABLE)
+	@touch $@
+
+demo: setup
+	@$(BIN)/python docs/demo/demo.py
+
+test: lint types imports tests
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/mypy
+
+imports: setup
+	$(BIN)/lint-imports
+
+tests: setup
+	$(BIN)/python -m pytest
+
+docs: setup
+	$(BIN)/python docs/generate.py --write
+
+bench: setup
+	set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+clean:
+	rm -rf $(VENV) .build .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	find plugin_sdk runtime plugins -name '*.egg-info' -prune -exec rm -rf {} +
+	rm -rf plugin_sdk/build runtime/build plugins/*/build

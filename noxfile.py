@@ -1,0 +1,141 @@
+"""The checks of this repository as sessions; plain ``nox`` runs those that every change must pass.
+
+Sessions call the targets of the Makefile where there is one, so that ``make test``, the pipeline and
+``nox`` can not differ. They use ``.venv``; only ``wheels`` makes environments of its own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import nox
+
+nox.options.default_venv_backend = "none"
+nox.options.sessions = ["lint", "types", "imports", "tests"]
+
+BIN = Path(".venv/bin").absolute()
+PYTEST = (str(BIN / "python"), "-m", "pytest")
+# Each distribution and what must be installed with it: nothing at all, or "its dependencies" (None).
+DISTRIBUTIONS = {
+    "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
+    "runtime": ("bicycle_runtime", None),
+    "plugins/wordcount": ("wordcount", frozenset({"bicycle-sdk", "bicycle-wordcount"})),
+}
+
+
+def _make(session: nox.Session, target: str) -> None:
+    session.run("make", target, external=True)
+
+
+def _pytest(session: nox.Session, *arguments: str) -> None:
+    _make(session, "setup")
+    session.run(*PYTEST, *arguments, *session.posargs, external=True)
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Style and format."""
+    _make(session, "lint")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Static types of SDK, runtime and plugins."""
+    _make(session, "types")
+
+
+@nox.session
+def imports(session: nox.Session) -> None:
+    """Directions of imports between rooms."""
+    _make(session, "imports")
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Every test, with the short forms of crash and soak; arguments go to pytest."""
+    _pytest(session)
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """Docs against code."""
+    _pytest(session, "tests/docs")
+
+
+@nox.session
+def simulation(session: nox.Session) -> None:
+    """Seeded crashes, delays, restarts and rescales, in one process."""
+    _pytest(session, "tests/simulation")
+
+
+@nox.session
+def spark(session: nox.Session) -> None:
+    """The tests that start a JVM."""
+    _pytest(session, "-m", "spark")
+
+
+@nox.session
+def crash(session: nox.Session) -> None:
+    """Every crash point many times."""
+    _pytest(session, "-m", "crash", "--crash-rounds=10", "--timeout=3600")
+
+
+@nox.session
+def soak(session: nox.Session) -> None:
+    """Twenty thousand small epochs: memory, threads and files must stay flat."""
+    _pytest(session, "-m", "soak", "--soak-epochs=20000", "--timeout=0")
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """The benchmarks."""
+    _make(session, "bench")
+
+
+@nox.session
+def wheels(session: nox.Session) -> None:
+    """Build each distribution, install it alone in a clean environment, and import it there."""
+    _make(session, "setup")
+    store = Path(".build/wheels").absolute()
+    for folder in DISTRIBUTIONS:
+        session.run(
+            *(str(BIN / "python"), "-m", "pip", "wheel", "--quiet", "--no-deps"),
+            *("--no-build-isolation", "--wheel-dir", str(store), f"./{folder}"),
+            external=True,
+        )
+    for folder, (module, allowed) in DISTRIBUTIONS.items():
+        with tempfile.TemporaryDirectory() as place:
+            _install_alone(session, store=store, folder=folder, place=Path(place))
+            _import_alone(
+                session, python=Path(place) / "bin/python", module=module, allowed=allowed
+            )
+
+
+def _install_alone(session: nox.Session, *, store: Path, folder: str, place: Path) -> None:
+    """Install the wheel of one distribution, and what it asks for, in a new environment."""
+    project = nox.project.load_toml(f"{folder}/pyproject.toml")["project"]
+    wheel = next(store.glob(f"{project['name'].replace('-', '_')}-{project['version']}-*.whl"))
+    session.run(str(BIN / "python"), "-m", "venv", str(place), external=True)
+    session.run(
+        *(str(place / "bin/python"), "-m", "pip", "install", "--quiet"),
+        *("--find-links", str(store), "--constraint", "requirements.lock", str(wheel)),
+        external=True,
+    )
+
+
+def _import_alone(
+    session: nox.Session, *, python: Path, module: str, allowed: frozenset[str] | None
+) -> None:
+    """Import the module outside the repository, and look at what is installed beside it."""
+    with session.chdir(python.parent):
+        session.run(str(python), "-W", "error", "-c", f"import {module}", external=True)
+        listing = session.run(
+            *(str(python), "-m", "pip", "list", "--format", "freeze"),
+            *("--exclude", "pip", "--exclude", "setuptools"),
+            external=True,
+            silent=True,
+        )
+    found = {line.partition("==")[0] for line in str(listing).split()}
+    if allowed is not None and found != allowed:
+        session.error(f"{module} brought {sorted(found)}, expected {sorted(allowed)}")
