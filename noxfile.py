@@ -1,7 +1,7 @@
 """The checks of this repository as sessions; plain ``nox`` runs those that every change must pass.
 
-Sessions call the targets of the Makefile where there is one, so that ``make test``, the pipeline and
-``nox`` can not differ. They use ``.venv``; only ``wheels`` makes environments of its own.
+Sessions call the targets of the Makefile where there is one, so that ``make test``, the pipeline
+and ``nox`` can not differ. They use ``.venv``; only ``wheels`` makes environments of its own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ nox.options.sessions = ["lint", "types", "imports", "tests"]
 
 BIN = Path(".venv/bin").absolute()
 PYTEST = (str(BIN / "python"), "-m", "pytest")
-# Each distribution and what must be installed with it: nothing at all, or "its dependencies" (None).
+# Each distribution: the module it brings, and all that may be installed with it (None: anything).
 DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
     "runtime": ("bicycle_runtime", None),
@@ -105,11 +105,10 @@ def wheels(session: nox.Session) -> None:
             external=True,
         )
     for folder, (module, allowed) in DISTRIBUTIONS.items():
-        with tempfile.TemporaryDirectory() as place:
-            _install_alone(session, store=store, folder=folder, place=Path(place))
-            _import_alone(
-                session, python=Path(place) / "bin/python", module=module, allowed=allowed
-            )
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            _install_alone(session, store=store, folder=folder, place=place)
+            _import_alone(session, python=place / "bin/python", module=module, allowed=allowed)
 
 
 def _install_alone(session: nox.Session, *, store: Path, folder: str, place: Path) -> None:
