@@ -1,0 +1,79 @@
+"""Every error class can be rendered and survives the way to a worker and to a REST answer."""
+
+import json
+import pickle
+import re
+import string
+
+import pytest
+
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_sdk.errors import BicycleError
+from tests.tidy.modules import error_classes
+
+# Package -> first two digits of its codes. The longest matching package counts.
+CODE_RANGES = {
+    "bicycle_sdk": "10",
+    "bicycle_runtime.base": "11",
+    "bicycle_runtime.records": "12",
+    "bicycle_runtime.state": "13",
+    "bicycle_runtime.operators": "14",
+    "bicycle_runtime.recovery": "15",
+    "bicycle_runtime.extraction": "16",
+    "bicycle_runtime.connectors": "17",
+    "bicycle_runtime.engine": "18",
+    "bicycle_runtime.jobs": "19",
+    "bicycle_runtime.cli": "20",
+}
+CLASSES = error_classes()
+
+
+def sample_facts(cls: type[BicycleError]) -> dict[str, object]:
+    """Return a value for each fact of the templates: a number where the template formats one."""
+    fields = string.Formatter().parse(cls.message + cls.fix)
+    return {name: 7 if spec else f"some {name}" for _, name, spec, _ in fields if name}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_an_error_renders_and_survives_pickle_and_json(cls):
+    facts = sample_facts(cls)
+    error = cls(**facts)
+
+    over_pickle = pickle.loads(pickle.dumps(error))
+    over_json = error_from_json(json.loads(json.dumps(error.to_json())))
+
+    assert str(error).startswith(f"{cls.code} ")
+    assert "\n  fix: " in str(error)
+    for copy in (over_pickle, over_json):
+        assert type(copy) is cls
+        assert copy.facts == facts
+        assert str(copy) == str(error)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_an_error_that_lacks_a_fact_of_its_text_can_not_be_made(cls):
+    facts = sample_facts(cls)
+
+    for name in facts:
+        with pytest.raises(TypeError, match=name):
+            cls(**{other: value for other, value in facts.items() if other != name})
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_a_code_lies_in_the_range_of_its_room(cls):
+    room = max((r for r in CODE_RANGES if f"{cls.__module__}.".startswith(f"{r}.")), key=len)
+
+    assert re.fullmatch(rf"BIC-{CODE_RANGES[room]}\d\d", cls.code)
+
+
+def test_each_code_has_one_class():
+    codes = [cls.code for cls in CLASSES]
+
+    assert len(codes) == len(set(codes))
+    assert set(codes) <= BicycleError.by_code.keys()
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_an_error_says_what_to_do_in_its_own_words(cls):
+    assert {"code", "message", "fix"} <= vars(cls).keys()
+    assert (cls.__doc__ or "").strip()

@@ -1,0 +1,111 @@
+"""The distributions, the lock file and the code agree about names and versions."""
+
+import ast
+import importlib
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECTS = [
+    ROOT / "plugin_sdk/pyproject.toml",
+    ROOT / "runtime/pyproject.toml",
+    *sorted(ROOT.glob("plugins/*/pyproject.toml")),
+]
+
+
+def project_of(file: Path) -> dict:
+    return tomllib.loads(file.read_text(encoding="utf-8"))["project"]
+
+
+def locked() -> dict[str, str]:
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return {name: version for name, version in pairs}
+
+
+def requirements_of(file: Path) -> list[Requirement]:
+    return [Requirement(text) for text in project_of(file).get("dependencies", [])]
+
+
+def imported_modules(folder: Path) -> set[str]:
+    """Return the top-level names that the code below a folder imports absolutely."""
+    names = set()
+    for file in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.partition(".")[0])
+    return names
+
+
+def test_there_are_the_sdk_the_runtime_and_the_word_count():
+    names = {project_of(file)["name"] for file in PROJECTS}
+
+    assert {"bicycle-sdk", "bicycle-runtime", "bicycle-wordcount"} <= names
+
+
+@pytest.mark.parametrize("file", PROJECTS, ids=lambda file: file.parent.name)
+def test_what_a_distribution_asks_for_is_locked_in_a_version_that_fits(file):
+    ours = {canonicalize_name(project_of(other)["name"]): other for other in PROJECTS}
+
+    for requirement in requirements_of(file):
+        name = canonicalize_name(requirement.name)
+        version = project_of(ours[name])["version"] if name in ours else locked()[name]
+        assert requirement.specifier.contains(version, prereleases=True), requirement
+
+
+def test_every_development_tool_is_locked():
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    tools = [Requirement(t).name for group in groups["dependency-groups"].values() for t in group]
+
+    assert {canonicalize_name(tool) for tool in tools} <= locked().keys()
+
+
+def test_the_lock_names_each_package_once_in_order():
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    names = [line.partition("==")[0] for line in lines if not line.startswith("#")]
+
+    assert names == sorted(set(names))
+    assert all(canonicalize_name(name) == name for name in names)
+
+
+@pytest.mark.parametrize("module", ["bicycle_sdk", "bicycle_runtime"])
+def test_the_version_in_code_is_that_of_the_distribution(module):
+    [file] = [f for f in PROJECTS if project_of(f)["name"] == module.replace("_", "-")]
+
+    assert importlib.import_module(module).__version__ == project_of(file)["version"]
+
+
+def test_the_sdk_asks_for_nothing_and_imports_the_standard_library_only():
+    imported = imported_modules(ROOT / "plugin_sdk/src")
+
+    assert requirements_of(ROOT / "plugin_sdk/pyproject.toml") == []
+    # The preview of a stream asks for the runtime when it is called, and says so when it is absent.
+    assert imported - sys.stdlib_module_names - {"bicycle_sdk", "bicycle_runtime"} == set()
+
+
+@pytest.mark.parametrize("file", PROJECTS, ids=lambda file: file.parent.name)
+def test_whatever_a_distribution_imports_it_declares(file):
+    declared = {canonicalize_name(requirement.name) for requirement in requirements_of(file)}
+    own = {folder.name for folder in (file.parent / "src").iterdir()}
+    providers = packages_distributions()
+    foreign = imported_modules(file.parent / "src") - sys.stdlib_module_names - own
+    if own == {"bicycle_sdk"}:
+        foreign -= {"bicycle_runtime"}
+
+    for name in foreign:
+        assert declared & {canonicalize_name(d) for d in providers[name]}, name
+
+
+@pytest.mark.parametrize("file", PROJECTS, ids=lambda file: file.parent.name)
+def test_every_distribution_is_free_to_use_and_names_its_python(file):
+    project = project_of(file)
+
+    assert (project["license"], project["requires-python"]) == ("Apache-2.0", ">=3.11")
