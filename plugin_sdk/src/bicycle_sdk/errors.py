@@ -18,6 +18,8 @@ __all__ = [
     "GraphFormatError",
     "ParameterError",
     "PluginDefinitionError",
+    "PreviewError",
+    "StreamDefinitionError",
 ]
 
 
@@ -123,3 +125,19 @@ class FunctionResultError(BicycleError):
     code = "BIC-1005"
     message = "{function} returned {found}; a list (or another iterable) of records is expected"
     fix = "return [] for nothing, [value] for one record, [a, b] for several"
+
+
+class StreamDefinitionError(BicycleError):
+    """A call on a stream or an environment can not be carried out; the call itself raises it."""
+
+    code = "BIC-1006"
+    message = "{call}: {problem}"
+    fix = "{hint}"
+
+
+class PreviewError(BicycleError):
+    """``stream.preview(n)`` was called where no runtime is installed."""
+
+    code = "BIC-1007"
+    message = "preview of {vertex!r} needs the runtime, which is not installed here"
+    fix = "pip install bicycle-runtime"

@@ -81,7 +81,7 @@ class AsyncFunction(_Closable, ABC, Generic[In, Out]):
         """
 
     def open(self, ctx: Context) -> Awaitable[None] | None:
-        """Open connections, load models. Called on a worker, once per subtask, before any record."""
+        """Open connections and load models; called on a worker, once per subtask, first of all."""
 
 
 class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
@@ -158,7 +158,7 @@ class ProcessFunction(_Closable, ABC, Generic[In, Out]):
         """
 
     def open(self, ctx: ProcessContext) -> Awaitable[None] | None:
-        """Open connections, load models. Called on a worker, once per subtask, before any record."""
+        """Open connections and load models; called on a worker, once per subtask, first of all."""
 
 
 class KeyedProcessFunction(_Closable, ABC, Generic[K, In, Out]):
@@ -171,7 +171,7 @@ class KeyedProcessFunction(_Closable, ABC, Generic[K, In, Out]):
         """Return the records that follow from one record, as ``ProcessFunction`` does."""
 
     def open(self, ctx: KeyedProcessContext[K]) -> Awaitable[None] | None:
-        """Open connections, load models. Called on a worker, once per subtask, before any record."""
+        """Open connections and load models; called on a worker, once per subtask, first of all."""
 
 
 class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
@@ -186,7 +186,7 @@ class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
         cancelled and ``timeout`` decides. The limit covers all attempts together.
         """
 
-    def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - contract
+    def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002
         """Return what takes the place of a timed-out record; nothing by default.
 
         Called on a worker, once per record that timed out.

@@ -74,6 +74,24 @@ class RestartStrategy:
     max_attempts: int = 3
     delay_ms: int = 5_000
 
+    @classmethod
+    def none(cls) -> RestartStrategy:
+        """Never start a failed job again."""
+        return cls(kind=RestartKind.NONE, max_attempts=0, delay_ms=0)
+
+    @classmethod
+    def fixed_delay(cls, *, max_attempts: int = 3, delay_ms: int = 5_000) -> RestartStrategy:
+        """Start again up to ``max_attempts`` times, always after ``delay_ms``."""
+        return cls(kind=RestartKind.FIXED_DELAY, max_attempts=max_attempts, delay_ms=delay_ms)
+
+    @classmethod
+    def exponential_backoff(
+        cls, *, max_attempts: int = 3, delay_ms: int = 5_000
+    ) -> RestartStrategy:
+        """Start again up to ``max_attempts`` times; ``delay_ms`` doubles each time."""
+        kind = RestartKind.EXPONENTIAL_BACKOFF
+        return cls(kind=kind, max_attempts=max_attempts, delay_ms=delay_ms)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobConfig:

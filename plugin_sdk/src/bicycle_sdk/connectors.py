@@ -1,0 +1,188 @@
+"""Sources and sinks as plain values: a word, properties, and objects that travel beside the graph.
+
+A descriptor opens nothing. The runtime looks the word up among its connectors; an extension may
+bring further words, which ``SourceDescriptor`` and ``SinkDescriptor`` name directly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeVar, overload
+
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.record_types import common_item_type
+
+__all__ = [
+    "FileFormat",
+    "SinkDescriptor",
+    "SourceDescriptor",
+    "collect_sink",
+    "collection_source",
+    "console_sink",
+    "csv_file_source",
+    "file_sink",
+    "generator_source",
+    "jsonl_file_source",
+    "socket_sink",
+    "socket_source",
+    "text_file_source",
+]
+
+T = TypeVar("T")
+S = TypeVar("S")
+T_co = TypeVar("T_co", covariant=True)
+T_contra = TypeVar("T_contra", contravariant=True)
+FileFormat = Literal["jsonl", "text", "csv"]
+Path = str | os.PathLike[str]
+
+_FILE_SINKS: Mapping[str, str] = {"jsonl": "jsonl_file", "text": "text_file", "csv": "csv_file"}
+_PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceDescriptor(Generic[T_co]):
+    """Where records come from.
+
+    Args:
+        connector_type: The word by which the runtime finds the connector.
+        properties: Plain JSON; the connector rejects names that it does not know.
+        payloads: Objects that are not JSON, by role; they travel beside the graph.
+        output_type: The type of the records, None when unknown.
+    """
+
+    connector_type: str
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    payloads: Mapping[str, Any] = field(default_factory=dict)
+    output_type: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkDescriptor(Generic[T_contra]):
+    """Where records go; fields as in ``SourceDescriptor``, ``input_type`` is what it takes."""
+
+    connector_type: str
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    payloads: Mapping[str, Any] = field(default_factory=dict)
+    input_type: Any = None
+
+
+def collection_source(items: Iterable[T]) -> SourceDescriptor[T]:
+    """Exactly these records, in this order; then the source ends."""
+    kept = list(items)
+    return SourceDescriptor(
+        connector_type="collection", payloads={"items": kept}, output_type=common_item_type(kept)
+    )
+
+
+def generator_source(*, rate_ms: int = 100, count: int | None = None) -> SourceDescriptor[str]:
+    """Eight words in a circle.
+
+    Args:
+        rate_ms: Pause between two words; 0 for as fast as they are read.
+        count: Words in all; None for ever.
+    """
+    _check(rate_ms >= 0, "generator_source", f"rate_ms is {rate_ms}, expected 0 or more")
+    _check(count is None or count >= 0, "generator_source", f"count is {count}, expected 0 or more")
+    properties = {"rate_ms": rate_ms} | ({} if count is None else {"count": count})
+    return SourceDescriptor(connector_type="generator", properties=properties, output_type=str)
+
+
+def socket_source(*, host: str = "0.0.0.0", port: int = 9999) -> SourceDescriptor[str]:
+    """Lines that any number of clients send to a TCP server on ``host:port`` (0: any free port)."""
+    properties = {"host": host, "port": _port("socket_source", port)}
+    return SourceDescriptor(connector_type="socket", properties=properties, output_type=str)
+
+
+def text_file_source(path: Path, *, follow: bool = False) -> SourceDescriptor[str]:
+    """Lines of a file, of all files that a glob matches, or of a directory.
+
+    Args:
+        path: File, glob or directory.
+        follow: Wait for appended lines and new files; otherwise the source ends when all is read.
+    """
+    properties = {"path": os.fspath(path), "follow": follow}
+    return SourceDescriptor(connector_type="text", properties=properties, output_type=str)
+
+
+@overload
+def jsonl_file_source(path: Path, *, follow: bool = False) -> SourceDescriptor[dict[str, Any]]: ...
+@overload
+def jsonl_file_source(
+    path: Path, *, follow: bool = False, record_type: type[S]
+) -> SourceDescriptor[S]: ...
+def jsonl_file_source(
+    path: Path, *, follow: bool = False, record_type: Any = dict
+) -> SourceDescriptor[Any]:
+    """JSON lines as records of ``record_type`` (dataclass, TypedDict, …)."""
+    properties = {"path": os.fspath(path), "follow": follow}
+    output_type = dict[str, Any] if record_type is dict else record_type
+    return SourceDescriptor(connector_type="jsonl", properties=properties, output_type=output_type)
+
+
+@overload
+def csv_file_source(path: Path, *, follow: bool = False) -> SourceDescriptor[dict[str, str]]: ...
+@overload
+def csv_file_source(
+    path: Path, *, follow: bool = False, record_type: type[S]
+) -> SourceDescriptor[S]: ...
+def csv_file_source(
+    path: Path, *, follow: bool = False, record_type: Any = dict
+) -> SourceDescriptor[Any]:
+    """CSV rows as records of ``record_type``; the first row names the fields."""
+    properties = {"path": os.fspath(path), "follow": follow}
+    output_type = dict[str, str] if record_type is dict else record_type
+    return SourceDescriptor(connector_type="csv", properties=properties, output_type=output_type)
+
+
+def console_sink() -> SinkDescriptor[Any]:
+    """A line ``[SINK] <record>`` on the console for each record."""
+    return SinkDescriptor(connector_type="console")
+
+
+def file_sink(
+    path: Path,
+    *,
+    format: FileFormat = "jsonl",
+    roll_bytes: int | None = None,
+    roll_ms: int | None = None,
+) -> SinkDescriptor[Any]:
+    """Files in a directory; only whole, sealed files are ever visible.
+
+    Args:
+        path: The directory; it is made when missing.
+        format: JSON lines, text lines or CSV rows.
+        roll_bytes: A file ends when it has this size; None: as the connector decides.
+        roll_ms: A file ends when it is this old; None: as the connector decides.
+    """
+    _check(format in _FILE_SINKS, "file_sink", f"format {format!r} is none of jsonl, text, csv")
+    properties: dict[str, Any] = {"path": os.fspath(path)}
+    for name, value in (("roll_bytes", roll_bytes), ("roll_ms", roll_ms)):
+        if value is not None:
+            _check(value >= 1, "file_sink", f"{name} is {value}, expected 1 or more")
+            properties[name] = value
+    return SinkDescriptor(connector_type=_FILE_SINKS[format], properties=properties)
+
+
+def socket_sink(*, host: str = "0.0.0.0", port: int = 9998) -> SinkDescriptor[Any]:
+    """A line for each record to every client of a TCP server on ``host:port`` (0: any free)."""
+    properties = {"host": host, "port": _port("socket_sink", port)}
+    return SinkDescriptor(connector_type="socket", properties=properties)
+
+
+def collect_sink(name: str) -> SinkDescriptor[Any]:
+    """A list of that name in the test harness."""
+    return SinkDescriptor(connector_type="collect", properties={"name": name})
+
+
+def _port(call: str, port: int) -> int:
+    _check(0 <= port <= _PORT_MAX, call, f"port is {port}, expected 0..{_PORT_MAX}")
+    return port
+
+
+def _check(condition: bool, call: str, problem: str) -> None:
+    if not condition:
+        raise StreamDefinitionError(
+            call=call, problem=problem, hint="give a value within the bounds"
+        )

@@ -1,0 +1,188 @@
+"""A job graph under construction: vertices that may still change, edges, and the objects beside
+them.
+
+Streams write here; ``build_graph`` turns the draft into frozen data. Defaults are applied only
+then, so the
+order of calls does not matter. A draft runs nothing and checks only what the finished graph could
+not show: uids that are used twice and chains whose types do not fit.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bicycle_sdk.errors import GraphError
+from bicycle_sdk.graph import (
+    Edge,
+    ErrorPolicy,
+    JobConfig,
+    JobGraph,
+    OperatorKind,
+    Partitioning,
+    Vertex,
+)
+from bicycle_sdk.record_types import clash, type_name
+
+__all__ = ["EdgeDraft", "GraphDraft", "VertexDraft"]
+
+
+@dataclass(slots=True, kw_only=True)
+class VertexDraft:
+    """A vertex whose settings may still change. ``payloads`` are the live objects by role.
+
+    ``follows`` is the vertex whose parallelism is taken over when none is set.
+    ``input_type`` and ``output_type`` are record types, None when unknown.
+    """
+
+    kind: OperatorKind
+    name: str
+    id: str = ""
+    uid: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    parallelism: int | None = None
+    max_parallelism: int | None = None
+    slot_sharing_group: str = "default"
+    chaining_enabled: bool = True
+    starts_new_chain: bool = False
+    plugin_function: str | None = None
+    on_error: ErrorPolicy = field(default_factory=ErrorPolicy)
+    payloads: Mapping[str, Any] = field(default_factory=dict)
+    input_type: Any = None
+    output_type: Any = None
+    follows: VertexDraft | None = None
+
+    @property
+    def final_id(self) -> str:
+        """The id in the finished graph: the uid when there is one."""
+        return self.uid or self.id
+
+    def final_parallelism(self, default: int) -> int:
+        """Return the parallelism in the finished graph of a job with this default."""
+        if self.parallelism is not None:
+            return self.parallelism
+        return default if self.follows is None else self.follows.final_parallelism(default)
+
+
+@dataclass(slots=True, kw_only=True)
+class EdgeDraft:
+    """An edge; ``partitioning`` None is forward where that is possible and rebalance elsewhere."""
+
+    source: VertexDraft
+    target: VertexDraft
+    partitioning: Partitioning | None = None
+    input_ordinal: int = 0
+    output_tag: str | None = None
+    feedback: bool = False
+
+
+class GraphDraft:
+    """Vertices and edges in the order of the calls that made them.
+
+    ``payloads`` maps payload ids to live objects; it is filled by ``build_graph``.
+    """
+
+    def __init__(self, config: JobConfig) -> None:
+        self.config = config
+        self.vertices: list[VertexDraft] = []
+        self.edges: list[EdgeDraft] = []
+        self.payloads: dict[str, Any] = {}
+
+    def add_vertex(self, vertex: VertexDraft) -> VertexDraft:
+        """Take a vertex in and give it the next id: ``vertex_1``, ``vertex_2``, …."""
+        vertex.id = f"vertex_{len(self.vertices) + 1}"
+        self.vertices.append(vertex)
+        return vertex
+
+    def add_edge(self, edge: EdgeDraft) -> None:
+        """Take an edge in."""
+        self.edges.append(edge)
+
+    def build_graph(self, name: str) -> JobGraph:
+        """Return the graph as frozen data and put the objects beside it into ``payloads``.
+
+        Default parallelism is applied, and uids take the place of ids. The result is not validated;
+        ``execute`` does that.
+
+        Raises:
+            GraphError: two vertices have one uid, or a function takes other records than it gets.
+        """
+        problems = [*self._uid_problems(), *self._type_problems()]
+        if problems:
+            raise GraphError(job=name, problems=problems, problem_text="; ".join(problems))
+        self.payloads = {
+            f"{vertex.final_id}/{role}": value
+            for vertex in self.vertices
+            for role, value in _payloads_of(vertex).items()
+        }
+        return JobGraph(
+            name=name,
+            vertices=tuple(self._built_vertex(vertex) for vertex in self.vertices),
+            edges=tuple(self._built_edge(edge) for edge in self.edges),
+            config=self.config,
+        )
+
+    def _built_vertex(self, vertex: VertexDraft) -> Vertex:
+        return Vertex(
+            id=vertex.final_id,
+            kind=vertex.kind,
+            uid=vertex.uid,
+            name=vertex.name,
+            details=dict(vertex.details),
+            parallelism=vertex.final_parallelism(self.config.parallelism),
+            max_parallelism=vertex.max_parallelism,
+            slot_sharing_group=vertex.slot_sharing_group,
+            chaining_enabled=vertex.chaining_enabled,
+            starts_new_chain=vertex.starts_new_chain,
+            plugin_function=vertex.plugin_function,
+            config=dict(vertex.config),
+            output_type=type_name(vertex.output_type),
+            on_error=vertex.on_error,
+            payloads=tuple(sorted(_payloads_of(vertex))),
+        )
+
+    def _built_edge(self, edge: EdgeDraft) -> Edge:
+        partitioning = edge.partitioning
+        if partitioning is None:
+            default = self.config.parallelism
+            is_equal = edge.source.final_parallelism(default) == edge.target.final_parallelism(
+                default
+            )
+            partitioning = Partitioning.FORWARD if is_equal else Partitioning.REBALANCE
+        return Edge(
+            source_id=edge.source.final_id,
+            target_id=edge.target.final_id,
+            partitioning=partitioning,
+            input_ordinal=edge.input_ordinal,
+            output_tag=edge.output_tag,
+            feedback=edge.feedback,
+        )
+
+    def _uid_problems(self) -> Iterator[str]:
+        owners: defaultdict[str, list[str]] = defaultdict(list)
+        for vertex in self.vertices:
+            owners[vertex.final_id].append(f"{vertex.id} ({vertex.name})")
+        for uid, labels in owners.items():
+            if len(labels) > 1:
+                yield f"vertices {' and '.join(labels)} have the same uid {uid!r}"
+
+    def _type_problems(self) -> Iterator[str]:
+        for edge in self.edges:
+            produced = None if edge.output_tag is not None else edge.source.output_type
+            consumed = edge.target.input_type
+            if clash(produced, consumed):
+                source, target = edge.source, edge.target
+                yield (
+                    f"{source.final_id!r} ({source.name}) gives {type_name(produced)}, "
+                    f"but {target.final_id!r} ({target.name}) takes {type_name(consumed)}"
+                )
+
+
+def _payloads_of(vertex: VertexDraft) -> dict[str, Any]:
+    payloads = dict(vertex.payloads)
+    if vertex.output_type is not None:
+        payloads["output_type"] = vertex.output_type
+    return payloads

@@ -1,0 +1,194 @@
+"""The environment of a job: its settings, its sources, and the graph that the streams build.
+
+``execute`` names the job and checks it; nothing is submitted from here. The command line or a test
+takes the graph and the objects beside it (``payloads``) and runs them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Self, TypeVar, overload
+
+from bicycle_sdk import connectors
+from bicycle_sdk.chaining import OptimizedGraph, optimize
+from bicycle_sdk.connectors import SourceDescriptor
+from bicycle_sdk.drafts import GraphDraft, VertexDraft
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy
+from bicycle_sdk.settings import check_parallelism
+from bicycle_sdk.streams import DataStream
+
+__all__ = ["StreamEnvironment", "StreamEnvironmentBuilder"]
+
+T = TypeVar("T")
+
+
+class StreamEnvironment(GraphDraft):
+    """Where a job begins: settings and sources. ``job_name`` is set by ``execute``.
+
+    Example:
+        >>> env = StreamEnvironment.builder().parallelism(2).build()
+        >>> _ = env.from_collection(["a", "b"]).print()
+        >>> env.execute("letters").vertices[0].parallelism
+        2
+    """
+
+    def __init__(self, config: JobConfig | None = None) -> None:
+        super().__init__(JobConfig() if config is None else config)
+        self.job_name: str | None = None
+
+    @classmethod
+    def builder(cls) -> StreamEnvironmentBuilder:
+        """Return a builder that collects the settings first."""
+        return StreamEnvironmentBuilder()
+
+    # --- settings ----------------------------------------------------------------------------
+
+    def set_parallelism(self, n: int) -> Self:
+        """Set the parallelism of all vertices that set none; 1 otherwise."""
+        self.config = replace(self.config, parallelism=check_parallelism("set_parallelism", n))
+        return self
+
+    def set_max_parallelism(self, n: int) -> Self:
+        """Set the number of key groups, 1 to 32 768 (else 128); it is fixed once state exists."""
+        n = check_parallelism("set_max_parallelism", n)
+        self.config = replace(self.config, max_parallelism=n)
+        return self
+
+    def set_checkpoint_interval(self, interval_ms: int) -> Self:
+        """Set how often state is folded into a base; 60 000 ms otherwise."""
+        if interval_ms < 1:
+            raise StreamDefinitionError(
+                call="set_checkpoint_interval",
+                problem=f"{interval_ms} ms, expected 1 or more",
+                hint="give a number of milliseconds",
+            )
+        self.config = replace(self.config, checkpoint_interval_ms=interval_ms)
+        return self
+
+    def set_restart_strategy(self, strategy: RestartStrategy) -> Self:
+        """Set when a failed job starts again; 3 times, 5 s apart, otherwise."""
+        self.config = replace(self.config, restart_strategy=strategy)
+        return self
+
+    def set_property(self, key: str, value: str) -> Self:
+        """Set a property of the job."""
+        self.config = replace(self.config, properties={**self.config.properties, key: value})
+        return self
+
+    # --- sources -----------------------------------------------------------------------------
+
+    def add_source(self, source: SourceDescriptor[T]) -> DataStream[T]:
+        """Read from a source."""
+        vertex = VertexDraft(
+            kind=OperatorKind.SOURCE,
+            name=f"{source.connector_type} source",
+            details={
+                "connector": {
+                    "connector_type": source.connector_type,
+                    "properties": dict(source.properties),
+                }
+            },
+            payloads=dict(source.payloads),
+            output_type=source.output_type,
+        )
+        return DataStream(self, self.add_vertex(vertex))
+
+    def from_collection(self, items: Iterable[T]) -> DataStream[T]:
+        """Read exactly these records, then end."""
+        return self.add_source(connectors.collection_source(items))
+
+    def generator_source(self, rate_ms: int = 100, *, count: int | None = None) -> DataStream[str]:
+        """Read words in a circle, one every ``rate_ms``, ``count`` in all or for ever."""
+        return self.add_source(connectors.generator_source(rate_ms=rate_ms, count=count))
+
+    def socket_source(self, host: str = "0.0.0.0", port: int = 9999) -> DataStream[str]:
+        """Read the lines that clients send to a TCP server on ``host:port``."""
+        return self.add_source(connectors.socket_source(host=host, port=port))
+
+    def read_text(self, path: str | os.PathLike[str], *, follow: bool = False) -> DataStream[str]:
+        """Read the lines of a file, a glob or a directory; ``follow`` waits for more."""
+        return self.add_source(connectors.text_file_source(path, follow=follow))
+
+    @overload
+    def read_jsonl(
+        self, path: str | os.PathLike[str], *, follow: bool = False
+    ) -> DataStream[dict[str, Any]]: ...
+    @overload
+    def read_jsonl(
+        self, path: str | os.PathLike[str], *, follow: bool = False, type: type[T]
+    ) -> DataStream[T]: ...
+    def read_jsonl(
+        self, path: str | os.PathLike[str], *, follow: bool = False, type: Any = dict
+    ) -> DataStream[Any]:
+        """Read JSON lines as records of ``type``: dict, a dataclass, a TypedDict."""
+        return self.add_source(connectors.jsonl_file_source(path, follow=follow, record_type=type))
+
+    @overload
+    def read_csv(
+        self, path: str | os.PathLike[str], *, follow: bool = False
+    ) -> DataStream[dict[str, str]]: ...
+    @overload
+    def read_csv(
+        self, path: str | os.PathLike[str], *, follow: bool = False, type: type[T]
+    ) -> DataStream[T]: ...
+    def read_csv(
+        self, path: str | os.PathLike[str], *, follow: bool = False, type: Any = dict
+    ) -> DataStream[Any]:
+        """Read CSV rows as records of ``type``; the first row names the fields."""
+        return self.add_source(connectors.csv_file_source(path, follow=follow, record_type=type))
+
+    # --- the finished graph ------------------------------------------------------------------
+
+    def execute(self, name: str) -> JobGraph:
+        """Name the job, check its graph and return it; nothing is submitted.
+
+        Raises:
+            GraphError: a rule is broken; all broken rules are named at once.
+        """
+        graph = self.build_graph(name)
+        graph.validate()
+        self.job_name = name
+        return graph
+
+    def execute_optimized(self, name: str) -> tuple[JobGraph, OptimizedGraph]:
+        """Do as ``execute`` and return, too, how its vertices are chained."""
+        graph = self.execute(name)
+        return graph, optimize(graph)
+
+    def execute_and_serialize(self, name: str) -> bytes:
+        """Do as ``execute`` and return the graph as JSON."""
+        return self.execute(name).to_json().encode()
+
+
+class StreamEnvironmentBuilder:
+    """Collects settings; ``build`` makes the environment."""
+
+    def __init__(self) -> None:
+        self._environment = StreamEnvironment()
+
+    def parallelism(self, n: int) -> Self:
+        """Set the default parallelism."""
+        self._environment.set_parallelism(n)
+        return self
+
+    def max_parallelism(self, n: int) -> Self:
+        """Set the number of key groups."""
+        self._environment.set_max_parallelism(n)
+        return self
+
+    def checkpoint_interval(self, interval_ms: int) -> Self:
+        """Set the checkpoint interval in ms."""
+        self._environment.set_checkpoint_interval(interval_ms)
+        return self
+
+    def restart_strategy(self, strategy: RestartStrategy) -> Self:
+        """Set when a failed job starts again."""
+        self._environment.set_restart_strategy(strategy)
+        return self
+
+    def build(self) -> StreamEnvironment:
+        """Return a new environment with these settings."""
+        return StreamEnvironment(self._environment.config)

@@ -1,0 +1,102 @@
+"""What happens to a record whose function raised: the values that ``on_error`` takes.
+
+Example:
+    >>> error_policy(retry(3, backoff=timedelta(seconds=1)).then(dead_letter())).retries
+    3
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Literal
+
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.graph import ErrorAction, ErrorPolicy
+
+__all__ = ["OnError", "Retry", "dead_letter", "error_policy", "fail", "retry", "skip"]
+
+_HINT = "see on_error in the guide to writing a plugin"
+_RETRIES_MAX = 1_000
+_DAY_MS = 86_400_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """Call the function again, ``retries`` times at most; ``backoff_ms`` doubles each time."""
+
+    retries: int
+    backoff_ms: int
+
+    def then(self, policy: ErrorPolicy) -> ErrorPolicy:
+        """Return the policy that retries first and does as ``policy`` says when nothing helped."""
+        return replace(policy, retries=self.retries, backoff_ms=self.backoff_ms)
+
+
+OnError = ErrorPolicy | Retry | Literal["fail", "skip", "dead_letter"]
+
+
+def fail() -> ErrorPolicy:
+    """The job fails, its restart strategy decides what then; this is the default."""
+    return ErrorPolicy(action=ErrorAction.FAIL)
+
+
+def skip() -> ErrorPolicy:
+    """The record is dropped and counted."""
+    return ErrorPolicy(action=ErrorAction.SKIP)
+
+
+def dead_letter() -> ErrorPolicy:
+    """The record is kept aside with where it came from, the exception and the traceback."""
+    return ErrorPolicy(action=ErrorAction.DEAD_LETTER)
+
+
+def retry(n: int, *, backoff: timedelta = timedelta(milliseconds=100)) -> Retry:
+    """The function is called again up to ``n`` times; then the job fails, or ``.then(…)`` decides.
+
+    Args:
+        n: Calls after the first, 1 to 1 000.
+        backoff: Pause before the first retry, up to a day; it doubles each time.
+    """
+    if not 1 <= n <= _RETRIES_MAX:
+        raise StreamDefinitionError(
+            call="retry", problem=f"n is {n}, expected 1..{_RETRIES_MAX}", hint=_HINT
+        )
+    backoff_ms = backoff // timedelta(milliseconds=1)
+    if not 0 <= backoff_ms <= _DAY_MS:
+        raise StreamDefinitionError(
+            call="retry", problem=f"backoff is {backoff_ms} ms, expected 0..{_DAY_MS}", hint=_HINT
+        )
+    return Retry(retries=n, backoff_ms=backoff_ms)
+
+
+def error_policy(value: OnError, *, max_error_rate: float | None = None) -> ErrorPolicy:
+    """Return the policy that a value of ``on_error`` stands for.
+
+    Raises:
+        StreamDefinitionError: an unknown word, or a rate that is outside 0..1 or has no use.
+    """
+    policy = _policy(value)
+    if max_error_rate is None:
+        return policy
+    if policy.action is ErrorAction.FAIL:
+        problem = "max_error_rate needs skip or dead_letter: with fail the first error ends the job"
+    elif not 0 <= max_error_rate <= 1:
+        problem = f"max_error_rate is {max_error_rate}, expected 0..1"
+    else:
+        return replace(policy, max_error_rate=float(max_error_rate))
+    raise StreamDefinitionError(call="on_error", problem=problem, hint=_HINT)
+
+
+def _policy(value: object) -> ErrorPolicy:
+    if isinstance(value, ErrorPolicy):
+        return value
+    if isinstance(value, Retry):
+        return value.then(fail())
+    for action in ErrorAction:
+        if action.value == value:
+            return ErrorPolicy(action=action)
+    known = ", ".join(repr(action.value) for action in ErrorAction)
+    raise StreamDefinitionError(
+        call="on_error", problem=f"{value!r} is none of {known}, retry(…)", hint=_HINT
+    )

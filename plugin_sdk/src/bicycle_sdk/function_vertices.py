@@ -1,0 +1,205 @@
+"""Vertices that carry a user's function: which kind, which details, which types.
+
+Pure functions from a function object to a ``VertexDraft``; ``streams`` connects what they return.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from bicycle_sdk.drafts import VertexDraft
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.failures import Retry
+from bicycle_sdk.functions import (
+    AsyncFunction,
+    AsyncIOFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+    RichAsyncFunction,
+    full_name,
+)
+from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.record_types import function_types
+
+__all__ = [
+    "async_io_vertex",
+    "concurrency",
+    "function_vertex",
+    "process_vertex",
+    "reduce_vertex",
+    "whole_ms",
+]
+
+# Per kind: the method of the one-method classes, and whether the result is an iterable of records.
+_METHODS: Mapping[OperatorKind, tuple[str, bool]] = {
+    OperatorKind.MAP: ("map", False),
+    OperatorKind.FLAT_MAP: ("flat_map", True),
+    OperatorKind.FILTER: ("filter", False),
+    OperatorKind.MAP_BATCHES: ("map_batches", True),
+    OperatorKind.KEY_BY: ("get_key", False),
+    OperatorKind.REDUCE: ("reduce", False),
+}
+_PROCESS_KINDS: tuple[tuple[type, str, str], ...] = (
+    (AsyncFunction, "async", "process"),
+    (RichAsyncFunction, "rich", "process"),
+    (ProcessFunction, "process", "process_element"),
+    (KeyedProcessFunction, "process", "process_element"),
+)
+_CAPACITY_MAX = 1_000_000
+_TIMEOUT_MS_MAX = 7 * 86_400_000
+
+
+def function_vertex(kind: OperatorKind, function: object, *, input_type: Any) -> VertexDraft:
+    """Return the vertex of a one-method function or a callable.
+
+    Filters and keys keep the type of their input; the others have that of their result.
+    """
+    method, gives_many = _METHODS[kind]
+    _check_callable(kind.value, function, method)
+    takes, gives = function_types(function, method, gives_many=gives_many)
+    if kind in (OperatorKind.FILTER, OperatorKind.KEY_BY, OperatorKind.REDUCE):
+        gives = input_type
+    if kind is OperatorKind.MAP_BATCHES:
+        takes = None  # It takes a list of records; which ones is not checked.
+    is_key = kind is OperatorKind.KEY_BY
+    return VertexDraft(
+        kind=kind,
+        name=_short_name(function, kind.value),
+        plugin_function=full_name(function),
+        details={"key_selector": full_name(function)} if is_key else {},
+        payloads={"function": function},
+        input_type=takes,
+        output_type=gives,
+    )
+
+
+def reduce_vertex(
+    aggregation: str,
+    function: object,
+    *,
+    initial: Callable[[Any], Any] | None = None,
+    emits_key: bool = False,
+    output_type: Any = None,
+) -> VertexDraft:
+    """Return the vertex of a running aggregation; without ``initial`` the first record stands."""
+    _check_callable(aggregation, function, "reduce")
+    details: dict[str, Any] = {"aggregation": aggregation}
+    if emits_key:
+        details["emits_key"] = True
+    payloads: dict[str, Any] = {"function": function}
+    if initial is not None:
+        _check_callable(aggregation, initial, "get_key")
+        payloads["initial"] = initial
+    takes = function_types(function, "reduce").takes if aggregation == "reduce" else None
+    return VertexDraft(
+        kind=OperatorKind.REDUCE,
+        name=aggregation,
+        plugin_function=full_name(function),
+        details=details,
+        payloads=payloads,
+        input_type=takes,
+        output_type=output_type,
+    )
+
+
+def process_vertex(
+    function: object, *, is_keyed: bool, config: Mapping[str, Any] | None = None
+) -> VertexDraft:
+    """Return the vertex of a function class of the SDK."""
+    found = next((kind for kind in _PROCESS_KINDS if isinstance(function, kind[0])), None)
+    if found is None:
+        raise StreamDefinitionError(
+            call="process",
+            problem=f"{full_name(function)} is not an object of a function class",
+            hint="pass an object derived from AsyncFunction, RichAsyncFunction or ProcessFunction",
+        )
+    _, word, method = found
+    if isinstance(function, KeyedProcessFunction) and not is_keyed:
+        raise StreamDefinitionError(
+            call="process_fn",
+            problem=f"{full_name(function)} needs a key, but the stream has none",
+            hint="call key_by(…) before it",
+        )
+    takes, gives = function_types(function, method, gives_many=True)
+    return VertexDraft(
+        kind=OperatorKind.PROCESS,
+        name=type(function).__name__,
+        plugin_function=full_name(function),
+        details={
+            "is_rich": word == "rich",
+            "function_kind": word,
+            # A function without state is called the same with or without a key.
+            "is_keyed": is_keyed and word != "async",
+        },
+        config=config or {},
+        payloads={"function": function},
+        input_type=takes,
+        output_type=gives,
+    )
+
+
+def async_io_vertex(
+    function: object, *, config: Mapping[str, Any], retry: Retry | None
+) -> VertexDraft:
+    """Return the vertex of a call to another system."""
+    if not isinstance(function, AsyncIOFunction):
+        raise StreamDefinitionError(
+            call="async_io",
+            problem=f"{full_name(function)} is not an object of an AsyncIOFunction",
+            hint="derive the function from AsyncIOFunction and pass an object of it",
+        )
+    takes, gives = function_types(function, "async_invoke", gives_many=True)
+    retries = Retry(retries=0, backoff_ms=0) if retry is None else retry
+    return VertexDraft(
+        kind=OperatorKind.ASYNC_IO,
+        name=type(function).__name__,
+        plugin_function=full_name(function),
+        details={**config, "retries": retries.retries, "backoff_ms": retries.backoff_ms},
+        payloads={"function": function},
+        input_type=takes,
+        output_type=gives,
+    )
+
+
+def concurrency(*, ordered: bool, timeout: timedelta, capacity: int) -> dict[str, Any]:
+    """Return the settings of calls in flight, checked.
+
+    Raises:
+        StreamDefinitionError: the time limit or the capacity is out of bounds.
+    """
+    if not 1 <= capacity <= _CAPACITY_MAX:
+        raise StreamDefinitionError(
+            call="capacity",
+            problem=f"{capacity} calls in flight, expected 1..{_CAPACITY_MAX}",
+            hint="give a value within the bounds",
+        )
+    timeout_ms = whole_ms("timeout", timeout, high=_TIMEOUT_MS_MAX)
+    return {"ordered": ordered, "timeout_ms": timeout_ms, "capacity": capacity}
+
+
+def whole_ms(name: str, duration: timedelta, *, high: int) -> int:
+    """Return a duration of 1 to ``high`` milliseconds."""
+    ms = duration // timedelta(milliseconds=1)
+    if not 1 <= ms <= high:
+        raise StreamDefinitionError(
+            call=name,
+            problem=f"{ms} ms, expected 1..{high}",
+            hint="give a timedelta within the bounds",
+        )
+    return ms
+
+
+def _check_callable(call: str, function: object, method: str) -> None:
+    if not callable(function) and not callable(getattr(function, method, None)):
+        raise StreamDefinitionError(
+            call=call,
+            problem=f"{full_name(function)} is not callable and has no method {method!r}",
+            hint="pass a function, a lambda, or an object of a function class",
+        )
+
+
+def _short_name(function: object, default: str) -> str:
+    name: str = getattr(function, "__name__", type(function).__name__)
+    return default if name.startswith("<") else name

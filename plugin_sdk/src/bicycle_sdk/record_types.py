@@ -1,0 +1,209 @@
+"""Record types as far as annotations tell: what a function takes and gives, and what fits.
+
+A type that is not known is None, and None fits everything: a lambda is never wrong. Two known types
+clash only when no value could plausibly be of both. Nothing here looks at records.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+__all__ = ["FunctionTypes", "clash", "common_item_type", "function_types", "pair_type", "type_name"]
+
+_FUNCTIONS_MODULE = "bicycle_sdk.functions"
+
+
+class FunctionTypes(NamedTuple):
+    """What a function takes and gives, None where unknown."""
+
+    takes: Any
+    gives: Any
+
+
+def function_types(function: object, method: str, *, gives_many: bool = False) -> FunctionTypes:
+    """Return what annotations say about a function object, a callable or a class.
+
+    Args:
+        function: A function object of the SDK, any callable, or a class (which gives its
+        instances). method: The method that is called for each record when ``function`` is a
+        function object. gives_many: The result is an iterable; its item type is wanted.
+    """
+    if isinstance(function, type):
+        return FunctionTypes(None, None if gives_many else _known(function))
+    arguments = _generic_arguments(type(function), {})
+    declared = FunctionTypes(
+        _known(arguments.get("In", arguments.get("Value"))),
+        _known(arguments.get("Out", arguments.get("K", arguments.get("Value")))),
+    )
+    hinted = _hinted_types(_called(function, method), gives_many=gives_many)
+    return FunctionTypes(
+        declared.takes if declared.takes is not None else hinted.takes,
+        declared.gives if declared.gives is not None else hinted.gives,
+    )
+
+
+def common_item_type(items: Iterable[object]) -> Any:
+    """Return the type that all items have, None when they differ or the type has parameters.
+
+    ``list`` alone would not say what the items of an item are, so containers stay unknown.
+    """
+    found = {type(item) for item in items}
+    if len(found) != 1:
+        return None
+    (item_type,) = found
+    has_parameters = item_type is tuple or issubclass(item_type, (list, dict, set, frozenset))
+    return None if has_parameters else item_type
+
+
+def pair_type(first: Any, second: Any) -> Any:
+    """Return the type of a pair, None when a side is unknown."""
+    if first is None or second is None:
+        return None
+    return types.GenericAlias(tuple, (first, second))
+
+
+def type_name(record_type: Any) -> str | None:
+    """Return a type as text: ``str``, ``tuple[str, int]``, ``wordcount.WordCount``."""
+    if record_type is None:
+        return None
+    if isinstance(record_type, type) and not typing.get_args(record_type):
+        module = record_type.__module__
+        name = record_type.__qualname__
+        return name if module == "builtins" else f"{module}.{name}"
+    return str(record_type)
+
+
+def clash(produced: Any, consumed: Any) -> bool:
+    """Return whether no value of ``produced`` could be one of ``consumed``.
+
+    Example:
+        >>> clash(str, int), clash(bool, int), clash(list[str], list[int]), clash(None, int)
+        (True, False, True, False)
+    """
+    produced, consumed = _plain(produced), _plain(consumed)
+    if produced is None or consumed is None:
+        return False
+    for one, other in ((produced, consumed), (consumed, produced)):
+        if typing.get_origin(one) in (typing.Union, types.UnionType):
+            pairs = ((member, other) for member in typing.get_args(one))
+            return all(clash(*(pair if one is produced else pair[::-1])) for pair in pairs)
+    return _classes_clash(produced, consumed)
+
+
+def _classes_clash(produced: Any, consumed: Any) -> bool:
+    made, taken = _class_of(produced), _class_of(consumed)
+    if made is None or taken is None:
+        return False
+    if made is int and taken is float:
+        return False
+    try:
+        if not issubclass(made, taken) and not issubclass(taken, made):
+            return True
+    except TypeError:  # Protocols that can not be checked at run time fit everything.
+        return False
+    return made is taken and _arguments_clash(typing.get_args(produced), typing.get_args(consumed))
+
+
+def _arguments_clash(produced: tuple[Any, ...], consumed: tuple[Any, ...]) -> bool:
+    if not produced or not consumed or Ellipsis in produced or Ellipsis in consumed:
+        return False
+    if len(produced) != len(consumed):
+        return True
+    return any(clash(made, taken) for made, taken in zip(produced, consumed, strict=True))
+
+
+def _plain(record_type: Any) -> Any:
+    """Strip what does not change the values of a type; None when it says nothing."""
+    while True:
+        if hasattr(record_type, "__supertype__"):  # NewType
+            record_type = record_type.__supertype__
+        elif typing.get_origin(record_type) is typing.Annotated:
+            record_type = typing.get_args(record_type)[0]
+        else:
+            return _known(record_type)
+
+
+def _class_of(record_type: Any) -> type | None:
+    origin = typing.get_origin(record_type)
+    if origin is typing.Literal:
+        found = {type(value) for value in typing.get_args(record_type)}
+        return found.pop() if len(found) == 1 else None
+    candidate = origin if origin is not None else record_type
+    if typing.is_typeddict(candidate):
+        return dict
+    return candidate if isinstance(candidate, type) else None
+
+
+def _known(record_type: Any) -> Any:
+    """Return the type, or None when it says nothing (Any, object, a type variable, a mere name)."""
+    if record_type is None or record_type is Any or record_type is object:
+        return None
+    if isinstance(record_type, (TypeVar, str, typing.ForwardRef)):
+        return None
+    if getattr(record_type, "__parameters__", ()) and not isinstance(record_type, type):
+        return None
+    return record_type
+
+
+def _generic_arguments(cls: type, bound: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return what the type variables of the SDK base class stand for, by name."""
+    for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
+        origin = typing.get_origin(base) or base
+        if not isinstance(origin, type) or origin is object:
+            continue
+        parameters: Sequence[Any] = getattr(origin, "__parameters__", ())
+        arguments = [_substituted(argument, bound) for argument in typing.get_args(base)]
+        mapping = dict(zip(parameters, arguments, strict=False))
+        if origin.__module__ == _FUNCTIONS_MODULE:
+            return {parameter.__name__: value for parameter, value in mapping.items()}
+        found = _generic_arguments(origin, mapping)
+        if found:
+            return found
+    return {}
+
+
+def _substituted(argument: Any, bound: Mapping[Any, Any]) -> Any:
+    if isinstance(argument, TypeVar):
+        return bound.get(argument, argument)
+    parameters = getattr(argument, "__parameters__", ())
+    if parameters and not isinstance(argument, type):
+        return argument[tuple(bound.get(parameter, parameter) for parameter in parameters)]
+    return argument
+
+
+def _called(function: object, method: str) -> Any:
+    """Return the plain function that is called for each record."""
+    if isinstance(function, (types.FunctionType, types.MethodType, types.BuiltinFunctionType)):
+        return function
+    return getattr(function, method, None) or getattr(type(function), "__call__", None)
+
+
+def _hinted_types(called: Any, *, gives_many: bool) -> FunctionTypes:
+    try:
+        hints = typing.get_type_hints(called)
+    except Exception:  # noqa: BLE001 - annotations are the user's code; unknown is fine.
+        return FunctionTypes(None, None)
+    gives = hints.pop("return", None)
+    if typing.get_origin(gives) in (Awaitable, Coroutine):
+        gives = typing.get_args(gives)[-1]
+    if gives_many:
+        gives = _item_type(gives)
+    code = getattr(called, "__code__", None)
+    is_method = code is not None and code.co_varnames[:1] == ("self",)
+    first = code.co_varnames[is_method : is_method + 1] if code is not None else ()
+    takes = hints.get(first[0]) if first else None
+    return FunctionTypes(_known(takes), _known(gives))
+
+
+def _item_type(result_type: Any) -> Any:
+    """Return ``X`` of ``list[X]``, ``Iterable[X]``, ``tuple[X, ...]``; None for anything else."""
+    arguments = typing.get_args(result_type)
+    origin = typing.get_origin(result_type)
+    if origin is tuple:
+        return arguments[0] if len(arguments) == 2 and arguments[1] is Ellipsis else None
+    if not isinstance(origin, type) or not arguments or issubclass(origin, Mapping):
+        return str if result_type is str else None
+    return arguments[0] if issubclass(origin, Iterable) else None

@@ -1,0 +1,90 @@
+"""The settings that every stream and every sink has: uid, name, parallelism, chaining, errors."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from bicycle_sdk.drafts import VertexDraft
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.failures import OnError, error_policy
+from bicycle_sdk.graph import KEY_GROUP_COUNT_MAX
+
+__all__ = ["VertexSettings", "check_parallelism"]
+
+
+class VertexSettings:
+    """Settings of the vertex that the last call added. Each call returns the same object."""
+
+    def __init__(self, vertex: VertexDraft) -> None:
+        self._vertex = vertex
+
+    def vertex_id(self) -> str:
+        """Return the id of the vertex: its uid when it has one, else ``vertex_N``."""
+        return self._vertex.final_id
+
+    def uid(self, uid: str) -> Self:
+        """Give the vertex a stable identity: state is found again under it when the job changes."""
+        if not uid or "/" in uid:
+            raise StreamDefinitionError(
+                call="uid",
+                problem=f"{uid!r} is empty or holds a slash",
+                hint="use letters, digits, dots, dashes: uid('counter-v1')",
+            )
+        self._vertex.uid = uid
+        return self
+
+    def name(self, name: str) -> Self:
+        """Set the name shown to people."""
+        self._vertex.name = name
+        return self
+
+    def set_parallelism(self, n: int) -> Self:
+        """Set how many subtasks run this vertex; otherwise that of the environment counts."""
+        self._vertex.parallelism = check_parallelism("set_parallelism", n)
+        return self
+
+    def set_max_parallelism(self, n: int) -> Self:
+        """Set the number of key groups: an upper bound of the parallelism, fixed with the state."""
+        self._vertex.max_parallelism = check_parallelism("set_max_parallelism", n)
+        return self
+
+    def slot_sharing_group(self, group: str) -> Self:
+        """Name the group of vertices that share slots; ``default`` otherwise."""
+        self._vertex.slot_sharing_group = group
+        return self
+
+    def disable_chaining(self) -> Self:
+        """Keep the vertex in a chain of its own."""
+        self._vertex.chaining_enabled = False
+        return self
+
+    def start_new_chain(self) -> Self:
+        """Let a chain begin at this vertex."""
+        self._vertex.starts_new_chain = True
+        return self
+
+    def on_error(self, policy: OnError, *, max_error_rate: float | None = None) -> Self:
+        """Set what happens to a record whose function raised.
+
+        Args:
+            policy: ``fail()`` (default), ``skip()``, ``dead_letter()``, ``retry(n).then(…)``, or
+            the word. max_error_rate: The job stops when a larger share of an epoch's records
+            failed, 0 to 1.
+        """
+        self._vertex.on_error = error_policy(policy, max_error_rate=max_error_rate)
+        return self
+
+
+def check_parallelism(call: str, n: int) -> int:
+    """Return ``n`` if it is a possible parallelism.
+
+    Raises:
+        StreamDefinitionError: it is not.
+    """
+    if not 1 <= n <= KEY_GROUP_COUNT_MAX:
+        raise StreamDefinitionError(
+            call=call,
+            problem=f"{n} is outside 1..{KEY_GROUP_COUNT_MAX}",
+            hint="give a value within the bounds",
+        )
+    return n
