@@ -1,0 +1,35 @@
+"""Bicycle's own connectors, registered through the same hooks as a stranger's. Imports none of them."""
+
+from __future__ import annotations
+
+from bicycle_runtime.connectors.hooks import connector_hook
+
+__all__ = ["bicycle_sinks", "bicycle_sources"]
+
+_ROOM = "bicycle_runtime.connectors"
+
+
+@connector_hook
+def bicycle_sources() -> dict[str, str]:
+    """Name our sources."""
+    return {
+        "collection": f"{_ROOM}.collection:CollectionSource",
+        "generator": f"{_ROOM}.generator:GeneratorSource",
+        "text": f"{_ROOM}.files.source:TextFileSource",
+        "jsonl": f"{_ROOM}.files.source:JsonlFileSource",
+        "csv": f"{_ROOM}.files.source:CsvFileSource",
+        "socket": f"{_ROOM}.sockets.source:SocketSource",
+    }
+
+
+@connector_hook
+def bicycle_sinks() -> dict[str, str]:
+    """Name our sinks."""
+    return {
+        "console": f"{_ROOM}.console:ConsoleSink",
+        "jsonl_file": f"{_ROOM}.files.sink:JsonlFileSink",
+        "text_file": f"{_ROOM}.files.sink:TextFileSink",
+        "csv_file": f"{_ROOM}.files.sink:CsvFileSink",
+        "socket": f"{_ROOM}.sockets.sink:SocketSink",
+        "collect": f"{_ROOM}.collect:CollectSink",
+    }

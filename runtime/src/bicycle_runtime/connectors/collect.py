@@ -1,0 +1,113 @@
+"""The collect sink: published records as Python objects in the driver's memory, for tests and previews.
+
+Values come back equal to what the last operator gave: dataclasses, tuples and sets stay what they
+are. What was collected lives as long as the process, so exactly-once means: within one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pickle import loads
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.staging import (
+    StagedWriter,
+    in_subtask_order,
+    read_staged,
+    staged_from_json,
+    staged_to_json,
+)
+from bicycle_runtime.operators.io import StagedFile, WriterTask
+
+__all__ = ["CollectOptions", "CollectSink", "CollectWriterFactory", "CollectedRecords"]
+
+_LENGTH_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectOptions:
+    """Where collected records go."""
+
+    name: str = option("collected", doc="Name under which the records are found.")
+
+
+class CollectedRecords(list[Any]):
+    """A list that knows which epoch each sink added last, so that publishing again adds nothing."""
+
+    def __init__(self, values: Sequence[Any] = ()) -> None:
+        super().__init__(values)
+        self.published_epochs: dict[str, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class CollectWriterFactory:
+    """Opens writers that stage pickled batches."""
+
+    def open(self, task: WriterTask) -> StagedWriter:
+        """Return a writer of one pickle per batch, each behind its length."""
+        return StagedWriter(task, "records.pickle", _frame)
+
+
+def _frame(values: list[Any]) -> bytes:
+    data = cloudpickle.dumps(values)
+    return len(data).to_bytes(_LENGTH_BYTES, "little") + bytes(data)
+
+
+def _unframe(data: bytes) -> list[Any]:
+    values: list[Any] = []
+    position = 0
+    while position < len(data):
+        start = position + _LENGTH_BYTES
+        position = start + int.from_bytes(data[position:start], "little")
+        values += loads(data[start:position])
+    return values
+
+
+class CollectSink(Sink):
+    """Appends records to ``services.collected[name]``."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class = CollectOptions
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = read_options(CollectOptions, spec)
+
+    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        """Make the list, so that it is there even if no record ever comes."""
+        self._services = services
+        found = services.collected.get(self._options.name, [])
+        if not isinstance(found, CollectedRecords):
+            services.collected[self._options.name] = found = CollectedRecords(found)
+        self._records = found
+
+    def writer(self) -> CollectWriterFactory:
+        """Return the factory of pickling writers."""
+        return CollectWriterFactory()
+
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Name the staged files."""
+        return {"files": [staged_to_json(file) for file in in_subtask_order(staged)]}
+
+    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+        """Append the epoch's records unless this sink has appended them before."""
+        if self._records.published_epochs.get(self.spec.vertex_id, -1) >= epoch:
+            return
+        values: list[Any] = []
+        for entry in memo.get("files", []):
+            values += _unframe(read_staged(self._services.storage, staged_from_json(entry)))
+        self._records += values
+        self._records.published_epochs[self.spec.vertex_id] = epoch
+
+    def stop(self) -> None:
+        """Nothing was opened."""
+
+    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
+        """The epoch's own staged files."""
+        return {entry["path"] for entry in memo.get("files", [])}

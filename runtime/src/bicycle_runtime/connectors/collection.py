@@ -1,0 +1,119 @@
+"""The collection source: exactly the items of a list, then the end.
+
+The items travel with the job as a payload; the offset is the index, so nothing needs to be
+remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.connectors.contract import (
+    Budget,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    Lag,
+    Source,
+    SourceStatus,
+)
+from bicycle_runtime.connectors.errors import ConnectorPayloadError
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.operators.io import Slice, SourceBatch
+
+__all__ = ["CollectionOptions", "CollectionReader", "CollectionSource"]
+
+SHARD = "items"
+BATCH_RECORD_COUNT = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectionOptions:
+    """A collection has no options; its items are the payload ``items``."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionReader:
+    """Holds all items; a slice is a range of indexes."""
+
+    items: Sequence[Any]
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the items of the range."""
+        end = min(part.end, len(self.items))
+        if part.start >= end:
+            yield SourceBatch(values=[], offsets=(), next_offset=part.start)
+        for start in range(part.start, end, BATCH_RECORD_COUNT):
+            stop = min(start + BATCH_RECORD_COUNT, end)
+            yield SourceBatch(
+                values=list(self.items[start:stop]), offsets=range(start, stop), next_offset=stop
+            )
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class CollectionSource(Source):
+    """Reads payload ``items`` (a list); bounded."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class = CollectionOptions
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        read_options(CollectionOptions, spec)
+        items = spec.payloads.get("items")
+        if not isinstance(items, list | tuple):
+            raise ConnectorPayloadError(
+                vertex=spec.vertex_id,
+                connector=spec.connector_type,
+                role="items",
+                found="absent" if items is None else f"a {type(items).__name__}",
+                expected="a list",
+            )
+        self._items = items
+        self._next = 0
+
+    def start(
+        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+    ) -> None:
+        """Continue at the sealed index."""
+        self._next = offsets.get(SHARD, 0)
+
+    def poll(self) -> SourceStatus:
+        """Everything not sealed lies ready."""
+        left = max(len(self._items) - self._next, 0)
+        return SourceStatus(has_input=left > 0, is_finished=left == 0, lag=Lag(record_count=left))
+
+    def plan(self, budget: Budget) -> list[Slice]:
+        """Split the next range evenly into contiguous slices, one per subtask."""
+        count = min(len(self._items) - self._next, budget.record_count)
+        bounds = [
+            self._next + count * i // budget.parallelism for i in range(budget.parallelism + 1)
+        ]
+        return [
+            Slice(shard=SHARD, start=start, end=end)
+            for start, end in zip(bounds, bounds[1:], strict=False)
+            if start < end
+        ]
+
+    def sealed(self, ends: Mapping[str, int]) -> None:
+        """Move on."""
+        self._next = ends.get(SHARD, self._next)
+
+    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+        """The offset says it all."""
+        return {}
+
+    def reader(self) -> CollectionReader:
+        """Return a reader that holds the items."""
+        return CollectionReader(self._items)
+
+    def stop(self) -> None:
+        """Nothing was opened."""
+
+    def describe(self, shard: str, offset: int) -> str:
+        """Name the index."""
+        return f"item {offset} of the collection"

@@ -1,0 +1,204 @@
+"""The connector contract, driver's half: what a source and a sink do between epochs.
+
+A source owns no progress: the engine keeps its offsets and its memo in the manifest and hands them
+back at start. A sink changes nothing that is visible before ``publish``, and publishing an epoch
+twice is harmless. The worker's half (readers, writers, slices) is in ``operators.io``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.operators.io import Slice, SourceReader, StagedFile, WriterFactory
+
+__all__ = [
+    "Budget",
+    "ConnectorSpec",
+    "DriverServices",
+    "Guarantee",
+    "Lag",
+    "Sink",
+    "Source",
+    "SourceStatus",
+]
+
+
+class Guarantee(Enum):
+    """What a connector promises after any crash; ordered from weakest to strongest."""
+
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorSpec:
+    """What the graph says about a connector: its vertex, its properties (JSON) and its live payloads by role.
+
+    ``output_type`` is the declared record type of a source, or the input type of a sink, when
+    known.
+    """
+
+    vertex_id: str
+    connector_type: str
+    properties: Mapping[str, Any]
+    payloads: Mapping[str, Any] = field(default_factory=dict)
+    record_type: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverServices:
+    """What the driver lends a connector.
+
+    ``storage`` is the job's checkpoint storage; ``prefix`` is the connector's own folder in it
+    (journals, open parts). ``collected`` gets the records of collect sinks by name. ``console``
+    writes one line for people.
+    """
+
+    storage: Storage
+    prefix: str
+    clock: Clock
+    collected: dict[str, list[Any]]
+    console: Any  # Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How much one epoch may take from one source: at most this many records and bytes, in ``parallelism`` slices."""
+
+    record_count: int
+    byte_count: int
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lag:
+    """What lies ready and unread. A number is None where the source can not know it cheaply."""
+
+    record_count: int | None = None
+    byte_count: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceStatus:
+    """What ``poll`` found: is there input now, will there ever be more, and when to look again at the latest."""
+
+    has_input: bool
+    is_finished: bool
+    lag: Lag = Lag()
+    next_poll_ms: int = 100
+
+
+class Source(ABC):
+    """One source vertex, on the driver. Built from a ``ConnectorSpec``; the constructor checks options only."""
+
+    guarantee: ClassVar[Guarantee] = Guarantee.EXACTLY_ONCE
+    default_parallelism_max: ClassVar[int | None] = (
+        None  # 1 for sources that can not be read in parallel
+    )
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def start(
+        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+    ) -> None:
+        """Begin or resume. Called once per run, before the first poll; may open ports and start threads.
+
+        ``offsets`` (shard -> next offset to read) and ``memo`` are those of the last sealed epoch,
+        or empty.
+        """
+
+    @abstractmethod
+    def poll(self) -> SourceStatus:
+        """Look for input, without blocking. Called before each epoch and while idle."""
+
+    @abstractmethod
+    def plan(self, budget: Budget) -> list[Slice]:
+        """Take at most ``budget`` from what the last poll found. Slice i goes to subtask ``i % parallelism``.
+
+        Several slices of one shard are contiguous and in order. An empty list is fine.
+        """
+
+    @abstractmethod
+    def sealed(self, ends: Mapping[str, int]) -> None:
+        """Take note that an epoch is sealed: per shard that was read, the next offset (the furthest reached)."""
+
+    @abstractmethod
+    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+        """Return plain JSON that a restart needs beside the offsets, as of an epoch that read ``planned`` up to ``ends``.
+
+        Called just before the epoch is sealed; small, since it is in each manifest.
+        """
+
+    @abstractmethod
+    def reader(self) -> SourceReader:
+        """Return the picklable reader that tasks use."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Close ports and threads. Called once, also after errors."""
+
+    def published(self, offsets: Mapping[str, int]) -> None:
+        """Take note that everything before these offsets is published: report to the source system, drop journals."""
+
+    def describe(self, shard: str, offset: int) -> str:
+        """Return a position for people, such as ``lines.txt line 17``. Called only when a record failed."""
+        return f"{shard} @ {offset}"
+
+
+class Sink(ABC):
+    """One sink vertex, on the driver. Built from a ``ConnectorSpec``; the constructor checks options only."""
+
+    guarantee: ClassVar[Guarantee] = Guarantee.AT_LEAST_ONCE
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        self.spec = spec
+
+    @abstractmethod
+    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        """Begin or resume with the memo of the last sealed epoch (empty at first). May open ports and threads.
+
+        After this call the engine publishes the last sealed epoch again, then begins new ones. An
+        output that can not be written is an error here, not later.
+        """
+
+    @abstractmethod
+    def writer(self) -> WriterFactory:
+        """Return the picklable factory of writers that tasks use."""
+
+    @abstractmethod
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Decide how the epoch will be published, without changing anything. Called just before sealing.
+
+        The result is plain JSON; it is sealed in the manifest and is the memo of the next start.
+        Everything that ``publish`` needs must be in it. ``is_last`` is set at the end of bounded
+        input and at a clean stop.
+        """
+
+    @abstractmethod
+    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+        """Make a sealed epoch visible as ``memo`` says. Called after sealing, and again after a crash: twice is harmless."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Close what was opened. Called once, also after errors."""
+
+    def deadline_ms(self) -> int | None:
+        """Return when an epoch is due even without input (a part must roll), in clock ms; None for never."""
+        return None
+
+    def dropped_count(self) -> int:
+        """Return how many records this run published to nobody (no client was connected)."""
+        return 0
+
+    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
+        """Return the staged paths that publishing this memo, or a later epoch, still needs; the rest is garbage."""
+        return set()

@@ -1,0 +1,135 @@
+"""Errors of connectors: unknown words and options, input that can not be read, output that can not be written.
+
+Codes 17xx. They name the vertex or the file, so that a user can act without reading a log.
+"""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "ConnectorOptionError",
+    "ConnectorPayloadError",
+    "InputChangedError",
+    "InputDamagedError",
+    "InputMissingError",
+    "InputUnreadableError",
+    "JournalDamagedError",
+    "OpenPartDamagedError",
+    "OutputUnwritableError",
+    "PortUnavailableError",
+    "RecordUnencodableError",
+    "StagedFileDamagedError",
+    "UnknownConnectorError",
+]
+
+
+class UnknownConnectorError(BicycleError):
+    """No extension offers a connector of this name."""
+
+    code = "BIC-1701"
+    message = "vertex {vertex!r}: there is no {direction} connector {word!r}; known are {known_text}{refusal_text}"
+    fix = "{hint}"
+
+
+class ConnectorOptionError(BicycleError):
+    """A property of a source or sink is unknown, missing, ill-typed or out of bounds."""
+
+    code = "BIC-1702"
+    message = "vertex {vertex!r}, connector {connector!r}, property {name!r}: {problem}"
+    fix = "{hint}"
+
+
+class ConnectorPayloadError(BicycleError):
+    """An object that must travel beside the graph is absent or of the wrong type."""
+
+    code = "BIC-1703"
+    message = "vertex {vertex!r}, connector {connector!r}: payload {role!r} is {found}; {expected} is expected"
+    fix = "build the source with the SDK, which sets this payload"
+
+
+class InputMissingError(BicycleError):
+    """The path of a file source leads to nothing."""
+
+    code = "BIC-1710"
+    message = "vertex {vertex!r}: input {path!r} {problem}; nothing was read"
+    fix = "{hint}"
+
+
+class InputChangedError(BicycleError):
+    """A file that was partly read was removed, replaced or cut while it was still needed."""
+
+    code = "BIC-1711"
+    message = "input file {path!r} was read up to byte {offset}, but now {problem}; nothing of this epoch was published"
+    fix = "put the original file back, or start a new job (another checkpoint directory) to read from the beginning"
+
+
+class InputUnreadableError(BicycleError):
+    """The operating system refused to open or read a file."""
+
+    code = "BIC-1712"
+    message = "input file {path!r} can not be read: {reason}"
+    fix = "check that the file exists and is readable on every host that runs tasks"
+
+
+class InputDamagedError(BicycleError):
+    """A compressed file can not be decompressed."""
+
+    code = "BIC-1713"
+    message = (
+        "input file {path!r} is damaged or incomplete behind decompressed byte {offset}: {reason}"
+    )
+    fix = "replace the file by a whole one (write it under a .tmp name and rename it when complete)"
+
+
+class OutputUnwritableError(BicycleError):
+    """The output directory of a file sink can not be used."""
+
+    code = "BIC-1720"
+    message = "vertex {vertex!r}: output {path!r} can not be written: {reason}; nothing was changed"
+    fix = "give a directory that may be created and written by this user"
+
+
+class StagedFileDamagedError(BicycleError):
+    """Staged output is not what its writer reported."""
+
+    code = "BIC-1721"
+    message = (
+        "staged file {path!r} has {found_byte_count} bytes with checksum {found_crc32:08x}, "
+        "sealed were {byte_count} with {crc32:08x}; it was not published"
+    )
+    fix = "restore the file from a copy of the checkpoint directory, or restart from an older epoch"
+
+
+class OpenPartDamagedError(BicycleError):
+    """The part under construction of a file sink is gone or too short."""
+
+    code = "BIC-1722"
+    message = "open part {path!r} has {found_byte_count} bytes, at least {byte_count} were sealed"
+    fix = (
+        "restore the file from a copy of the checkpoint directory; published parts are not affected"
+    )
+
+
+class RecordUnencodableError(BicycleError):
+    """A record reached a sink that has no text form for it."""
+
+    code = "BIC-1723"
+    message = "sink format {format_name!r} can not write a record of type {record_type}: {reason}"
+    fix = "map the record to a str, number, tuple, list, dict or dataclass before the sink"
+
+
+class PortUnavailableError(BicycleError):
+    """A socket connector can not listen on its address."""
+
+    code = "BIC-1730"
+    message = "vertex {vertex!r}: can not listen on {host}:{port}: {reason}"
+    fix = "stop the program that uses port {port}, or choose another port (0 takes any free one)"
+
+
+class JournalDamagedError(BicycleError):
+    """The journal of a socket source lacks bytes that were received and not yet processed."""
+
+    code = "BIC-1740"
+    message = "journal {path!r} of a socket source: {problem}"
+    fix = "restore the journal folder from a copy of the checkpoint directory; do not remove it while the job exists"

@@ -1,0 +1,255 @@
+"""CSV to records: the header names the fields, quoted fields may hold newlines, types come from the job.
+
+A record belongs to the slice in which it starts and may end behind it. Where a block has no quotes,
+each line is a record and the block is decoded in one step; otherwise rows are taken one by one,
+with their offsets.
+"""
+
+from __future__ import annotations
+
+import csv
+import typing
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.connectors.files.blocks import LineBlock, LineRange, line_blocks
+from bicycle_runtime.connectors.files.decoding import long_line_batch
+from bicycle_runtime.connectors.files.opening import ByteCursor
+from bicycle_runtime.operators.io import BadRecord, SourceBatch
+
+__all__ = ["CsvRows"]
+
+_RAW_BYTES_MAX = 4096
+_Row = tuple[int, list[str]]
+
+
+class CsvRows:
+    """Reads rows of one slice.
+
+    Args:
+        record_type: None or dict for ``dict[str, str]``; a tuple type takes the fields by place;
+            any other type that msgspec knows takes them by name. Texts are converted to the
+            declared types.
+        is_complete: Whether the input ends at the limit, so that an open quote there is an error,
+            not a record that is still being written.
+    """
+
+    def __init__(self, record_type: Any, *, is_complete: bool) -> None:
+        self._is_plain = record_type in (None, dict, Any) or record_type == dict[str, str]
+        self._is_by_place = typing.get_origin(record_type) is tuple
+        self._type = record_type
+        self._is_complete = is_complete
+
+    def batches(
+        self, cursor: ByteCursor, header: ByteCursor, lines: LineRange
+    ) -> Iterator[tuple[SourceBatch, bytes]]:
+        """Yield the slice's records, each batch with the bytes that it was decoded from.
+
+        Args:
+            cursor: Stands at the start of the slice.
+            header: Stands at the start of the file.
+            lines: The slice.
+        """
+        csv.field_size_limit(max(csv.field_size_limit(), lines.line_bytes_max))
+        names, body_offset = self._header(header, lines)
+        if cursor.position < body_offset:
+            cursor.skip_to(body_offset)
+            lines = replace(lines, start=body_offset)
+            yield SourceBatch(values=[], offsets=(), next_offset=cursor.position), b""
+        blocks = line_blocks(cursor, lines)
+        for block in blocks:
+            if block.long_line_byte_count:
+                yield long_line_batch(block), block.data
+                continue
+            rows = _plain_rows(block)
+            if rows is not None:
+                yield self._batch(names, rows, [], block.next_offset), block.data
+                continue
+            feed = _LineFeed(block, blocks, cursor, lines)
+            quoted_rows, failures = self._quoted_rows(feed)
+            yield self._batch(names, quoted_rows, failures, feed.record_start), feed.data
+
+    def _header(self, header: ByteCursor, lines: LineRange) -> tuple[list[str], int]:
+        first = replace(lines, start=0, end=4, is_aligned=True)
+        for block in line_blocks(header, first):
+            feed = _LineFeed(block, iter(()), header, first)
+            names = next(csv.reader(feed), [])
+            return [name.strip() for name in names], feed.position
+        return [], 0
+
+    def _quoted_rows(self, feed: _LineFeed) -> tuple[list[_Row], list[BadRecord]]:
+        rows: list[_Row] = []
+        failures: list[BadRecord] = []
+        reader = csv.reader(feed)
+        while not feed.is_exhausted:
+            feed.begin_record()
+            try:
+                row = next(reader)
+                problem = feed.problem
+            except (csv.Error, _RecordTooLongError) as error:
+                row, problem = [], str(error)
+                reader = csv.reader(feed)
+            if feed.is_cut and not self._is_complete:
+                return rows, failures
+            if problem:
+                failures.append(BadRecord(offset=feed.record_start, raw=feed.raw(), reason=problem))
+            elif row:
+                rows.append((feed.record_start, row))
+        feed.begin_record()
+        return rows, failures
+
+    def _batch(
+        self, names: list[str], rows: list[_Row], failures: list[BadRecord], next_offset: int
+    ) -> SourceBatch:
+        whole = [row for row in rows if len(row[1]) == len(names)]
+        if len(whole) < len(rows):
+            failures += [
+                _misfit(offset, row, f"the row has {len(row)} fields, the header {len(names)}")
+                for offset, row in rows
+                if len(row) != len(names)
+            ]
+        shaped = [row for _, row in whole] if self._is_by_place else _dicts(names, whole)
+        values: list[Any] = shaped
+        if not self._is_plain:
+            try:
+                values = msgspec.convert(shaped, list[self._type], strict=False)
+            except msgspec.ValidationError:
+                values, whole = self._convert_each(shaped, whole, failures)
+        failures.sort(key=lambda failure: failure.offset)
+        offsets = [offset for offset, _ in whole]
+        return SourceBatch(
+            values=values, offsets=offsets, next_offset=next_offset, failures=failures
+        )
+
+    def _convert_each(
+        self, shaped: list[Any], rows: list[_Row], failures: list[BadRecord]
+    ) -> tuple[list[Any], list[_Row]]:
+        values, kept = [], []
+        for shape, (offset, row) in zip(shaped, rows, strict=True):
+            try:
+                values.append(msgspec.convert(shape, self._type, strict=False))
+                kept.append((offset, row))
+            except msgspec.ValidationError as error:
+                failures.append(_misfit(offset, row, str(error)))
+        return values, kept
+
+
+class _RecordTooLongError(Exception):
+    """A quoted field is not closed within the bound of a line."""
+
+
+class _LineFeed:
+    """Gives ``csv.reader`` one line after another and knows where each record starts.
+
+    It goes on behind its first block only while a record is open: into the following blocks, then
+    line by line behind the end of the slice.
+    """
+
+    def __init__(
+        self, block: LineBlock, blocks: Iterator[LineBlock], cursor: ByteCursor, lines: LineRange
+    ) -> None:
+        self.data = b""
+        self.position = block.offset
+        self.record_start = block.offset
+        self.is_cut = False
+        self._start = block.offset
+        self._blocks = blocks
+        self._cursor = cursor
+        self._range = lines
+        self._pending: list[bytes] = []
+        self._is_undecodable = False
+        self._add(block)
+
+    def __iter__(self) -> _LineFeed:
+        return self
+
+    def __next__(self) -> str:
+        if not self._pending and not self._pull():
+            self.is_cut = True
+            raise StopIteration
+        line = self._pending.pop()
+        self.position += len(line)
+        if self.position - self.record_start > self._range.line_bytes_max:
+            raise _RecordTooLongError(
+                "the record is longer than line_bytes_max; is a quote not closed?"
+            )
+        try:
+            return line.decode()
+        except UnicodeDecodeError:
+            self._is_undecodable = True
+            return line.decode(errors="replace")
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether all lines were given."""
+        return not self._pending
+
+    @property
+    def problem(self) -> str:
+        """Why the record just read is none; empty when it is fine."""
+        if self.is_cut:
+            return "the input ends inside a quoted field"
+        return "not UTF-8" if self._is_undecodable else ""
+
+    def begin_record(self) -> None:
+        """The next line given starts a record."""
+        self.record_start = self.position
+        self._is_undecodable = False
+
+    def raw(self) -> bytes:
+        """Return the (beginning of the) record's bytes."""
+        start = self.record_start - self._start
+        end = min(self.position - self._start, start + _RAW_BYTES_MAX)
+        return self.data[start:end].rstrip(b"\r\n")
+
+    def _pull(self) -> bool:
+        block = next(self._blocks, None)
+        if block is None:
+            position = self._cursor.position
+            beyond = replace(self._range, start=position, end=position + 1, is_aligned=True)
+            block = next(line_blocks(self._cursor, beyond), None)
+        if block is None:
+            return False
+        if block.long_line_byte_count:
+            self.position = block.next_offset
+            self.data += b" " * block.long_line_byte_count
+            raise _RecordTooLongError("the record is longer than line_bytes_max")
+        self._add(block)
+        return True
+
+    def _add(self, block: LineBlock) -> None:
+        self.data += block.data
+        lines = [line + b"\n" for line in block.data.split(b"\n")]
+        lines[-1] = lines[-1][:-1]
+        self._pending = [line for line in reversed(lines) if line]
+
+
+def _plain_rows(block: LineBlock) -> list[_Row] | None:
+    """Return the rows of a block without quotes, or None when it needs the careful way."""
+    # hot path: one csv.reader run per block, 1.5 M rows/s; row by row 0.5 M/s.
+    if b'"' in block.data or b"\r" in block.data.replace(b"\r\n", b""):
+        return None
+    try:
+        text = block.data.decode()
+    except UnicodeDecodeError:
+        return None
+    rows: list[_Row] = []
+    position = block.offset
+    lines = block.data.split(b"\n")
+    for line, row in zip(lines, csv.reader(text.split("\n")), strict=True):
+        if row:
+            rows.append((position, row))
+        position += len(line) + 1
+    return rows
+
+
+def _dicts(names: list[str], rows: list[_Row]) -> list[dict[str, str]]:
+    return [dict(zip(names, row, strict=True)) for _, row in rows]
+
+
+def _misfit(offset: int, row: list[str], reason: str) -> BadRecord:
+    raw = ",".join(row).encode(errors="replace")[:_RAW_BYTES_MAX]
+    return BadRecord(offset=offset, raw=raw, reason=reason)

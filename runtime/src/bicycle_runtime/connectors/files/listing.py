@@ -1,0 +1,66 @@
+"""Which files a path means: one file, a directory, or a glob. Hidden and temporary names are not input."""
+
+from __future__ import annotations
+
+import glob
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["InputPath"]
+
+_TEMPORARY_SUFFIXES = (".tmp", ".part", "~")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputPath:
+    """The ``path`` option of a file source.
+
+    A name that exists is taken as it is, even with ``*`` in it; else ``*``, ``?``, ``[`` and ``**``
+    make it a glob.
+    """
+
+    text: str
+    is_recursive: bool
+
+    @property
+    def is_directory(self) -> bool:
+        """Whether the path is a directory now."""
+        return Path(self.text).is_dir()
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether the path is a pattern and nothing of that very name exists."""
+        return glob.has_magic(self.text) and not Path(self.text).exists()
+
+    def files(self) -> dict[str, os.stat_result]:
+        """Return absolute path -> stat of each input file there is now, sorted by path."""
+        if self.is_directory:
+            candidates = self._in_directory()
+        elif self.is_glob:
+            pattern = str(Path(self.text).absolute())
+            candidates = [p for p in glob.glob(pattern, recursive=True) if _is_input_name(p)]
+        else:
+            candidates = [str(Path(self.text).absolute())]
+        found = {}
+        for path in sorted(candidates):
+            try:
+                stat = Path(path).stat()
+            except OSError:
+                continue  # It vanished between the listing and now; the next listing will tell.
+            if Path(path).is_file():
+                found[path] = stat
+        return found
+
+    def _in_directory(self) -> list[str]:
+        top = Path(self.text).absolute()
+        found: list[str] = []
+        for folder, folders, names in os.walk(top):
+            folders[:] = [name for name in folders if _is_input_name(name)] * self.is_recursive
+            found += [str(Path(folder) / name) for name in names if _is_input_name(name)]
+        return found
+
+
+def _is_input_name(path: str) -> bool:
+    name = Path(path).name
+    return not name.startswith(".") and not name.endswith(_TEMPORARY_SUFFIXES)

@@ -1,0 +1,150 @@
+"""Opening plain and compressed files as one stream of decompressed bytes that can go on where it was left.
+
+A plain file is sought; a compressed one is read from its start and skipped, unless the reader still
+holds it open at the right place. Damage inside a compressed file becomes a typed error.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from bicycle_runtime.connectors.errors import InputDamagedError, InputUnreadableError
+
+__all__ = ["ByteCursor", "is_compressed", "open_at"]
+
+BLOCK_BYTES = 1 << 17
+_COMPRESSED_SUFFIXES = (".gz", ".zst")
+
+
+def is_compressed(path: str) -> bool:
+    """Tell by the name whether the file is compressed (``.gz``, ``.zst``)."""
+    return path.endswith(_COMPRESSED_SUFFIXES)
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class ByteCursor:
+    """A stream with a position, that takes back bytes which were read too far.
+
+    Args:
+        path: For error messages.
+        stream: Positioned at ``position``.
+        position: Offset in decompressed bytes.
+    """
+
+    def __init__(self, path: str, stream: _Readable, position: int) -> None:
+        self.path = path
+        self.position = position
+        self._stream = stream
+        self._returned = b""
+
+    def read(self, size: int = BLOCK_BYTES) -> bytes:
+        """Return up to ``size`` bytes; empty at the end of the file.
+
+        Raises:
+            InputDamagedError: the compressed data is broken or cut.
+            InputUnreadableError: the operating system failed to read.
+        """
+        if self._returned:
+            data, self._returned = self._returned[:size], self._returned[size:]
+        else:
+            data = self._guarded(lambda: self._stream.read(size))
+        self.position += len(data)
+        return data
+
+    def unread(self, data: bytes) -> None:
+        """Take back the last bytes that were read."""
+        self._returned = data + self._returned
+        self.position -= len(data)
+
+    def skip_to(self, position: int) -> None:
+        """Read and drop bytes up to ``position`` or the end."""
+        while self.position < position and self.read(min(BLOCK_BYTES, position - self.position)):
+            continue
+
+    def close(self) -> None:
+        """Close the file."""
+        self._stream.close()
+
+    def _guarded(self, read: Callable[[], bytes]) -> bytes:
+        try:
+            return read()
+        except (EOFError, zlib.error, gzip.BadGzipFile, _ZstdDamage) as error:
+            raise InputDamagedError(
+                path=self.path, offset=self.position, reason=str(error) or type(error).__name__
+            ) from error
+        except OSError as error:
+            raise _unreadable(self.path, error) from error
+
+
+class _ZstdDamage(Exception):
+    """The zstd data is broken or ends inside a frame."""
+
+
+class _ZstdStream:
+    """Decompresses any number of zstd frames; unlike the library's reader it notices a cut frame."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw = raw
+        self._input = b""
+        self._frame: object | None = None
+
+    def read(self, size: int, /) -> bytes:
+        """Return some decompressed bytes, at least one unless the file ends here."""
+        import zstandard  # an optional format; loaded when the first such file is opened
+
+        output = b""
+        while not output:
+            chunk = self._input or self._raw.read(BLOCK_BYTES)
+            self._input = b""
+            if not chunk:
+                if self._frame is not None:
+                    raise _ZstdDamage("the file ends inside a frame")
+                return b""
+            frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
+            try:
+                output = frame.decompress(chunk)
+            except zstandard.ZstdError as error:
+                raise _ZstdDamage(str(error)) from error
+            self._frame = None if frame.eof else frame
+            self._input = frame.unused_data if frame.eof else b""
+        return cast(bytes, output)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._raw.close()
+
+
+def open_at(path: str, position: int) -> ByteCursor:
+    """Open a file for reading from a decompressed offset.
+
+    Raises:
+        InputUnreadableError: it can not be opened.
+        InputDamagedError: it can not be decompressed up to there.
+    """
+    try:
+        raw = Path(path).open("rb")
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if not is_compressed(path):
+        raw.seek(position)
+        return ByteCursor(path, raw, position)
+    stream: _Readable = (
+        cast(_Readable, gzip.GzipFile(fileobj=raw, mode="rb"))
+        if path.endswith(".gz")
+        else _ZstdStream(raw)
+    )
+    cursor = ByteCursor(path, stream, 0)
+    cursor.skip_to(position)
+    return cursor
+
+
+def _unreadable(path: str, error: OSError) -> InputUnreadableError:
+    return InputUnreadableError(path=path, reason=error.strerror or str(error))

@@ -1,0 +1,40 @@
+"""Options of the file connectors, declared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bicycle_runtime.base.options import option
+
+__all__ = ["FileSinkOptions", "FileSourceOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSourceOptions:
+    """Where to read, and whether to wait for more."""
+
+    path: str = option(doc="A file, a directory, or a glob (``*``, ``?``, ``**``).")
+    follow: bool = option(
+        default=False, doc="Wait for appended lines and new files; the input then never ends."
+    )
+    recursive: bool = option(default=False, doc="Read the directories below a directory, too.")
+    encoding: Literal["utf-8"] = option(
+        "utf-8", doc="Encoding of the files; other bytes are bad records."
+    )
+    line_bytes_max: int = option(
+        64 << 20, low=1 << 20, high=1 << 30, doc="Longer lines (or CSV records) are bad records."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileSinkOptions:
+    """Where to write, and when a part is complete."""
+
+    path: str = option(doc="Output directory; it is made when it is missing.")
+    roll_bytes: int = option(
+        128 << 20, low=1, high=1 << 40, doc="A part is complete when it has this many bytes."
+    )
+    roll_ms: int = option(
+        60_000, low=0, high=86_400_000, doc="A part is complete this long after its first record."
+    )

@@ -1,0 +1,188 @@
+"""Parts: how staged output becomes files in the output directory, exactly once, whatever dies when.
+
+A *part plan* is sealed in the manifest and says: append these staged files to this open part, from
+this length to that, and (when ``name`` is set) give it its final name. Carrying a plan out again
+gives the same files:
+
+1. The final file is there: the plan was carried out; what is left of the open part is removed.
+2. Otherwise the open part is cut to its sealed length, so that half an append does not count.
+3. The staged files are appended, each checked against its checksum, and flushed to the disk.
+4. The part is renamed into place. A part of a single staged file is that file, renamed.
+
+Open parts lie in the checkpoint storage. Storage that is not a local directory can not append:
+there, staged files wait until their part is complete and are joined then.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file
+from bicycle_runtime.connectors.errors import OpenPartDamagedError
+from bicycle_runtime.connectors.staging import (
+    staged_blocks,
+    staged_from_json,
+    staged_to_json,
+    sync_directory,
+)
+from bicycle_runtime.operators.io import StagedFile
+
+__all__ = ["OpenPart", "PartPlan", "carry_out"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenPart:
+    """A part under construction, as sealed: nothing behind ``byte_count`` counts.
+
+    ``path`` is in the checkpoint storage; ``held`` are the staged files that make up the part where
+    storage can not append. ``header`` is the text that every file of the part begins with (CSV),
+    written once.
+    """
+
+    path: str
+    byte_count: int
+    since_ms: int
+    header: str
+    held: tuple[StagedFile, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that the memo carries; ``from_json`` is the inverse."""
+        return {
+            "path": self.path,
+            "bytes": self.byte_count,
+            "since_ms": self.since_ms,
+            "header": self.header,
+            "held": [staged_to_json(file) for file in self.held],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> OpenPart:
+        """Return the open part of a memo."""
+        return cls(
+            path=data["path"],
+            byte_count=data["bytes"],
+            since_ms=data["since_ms"],
+            header=data["header"],
+            held=tuple(staged_from_json(file) for file in data["held"]),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartPlan:
+    """What one epoch does to one part.
+
+    ``path`` is the open part (None: the staged files become a part at once); ``start`` and ``end``
+    its length before and after; ``name`` its final name when it becomes complete.
+    """
+
+    path: str | None
+    start: int
+    end: int
+    header: str
+    files: tuple[StagedFile, ...]
+    name: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that the memo carries; ``from_json`` is the inverse."""
+        return {
+            "path": self.path,
+            "start": self.start,
+            "end": self.end,
+            "header": self.header,
+            "files": [staged_to_json(file) for file in self.files],
+            "name": self.name,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> PartPlan:
+        """Return the plan of a memo."""
+        return cls(
+            path=data["path"],
+            start=data["start"],
+            end=data["end"],
+            header=data["header"],
+            files=tuple(staged_from_json(file) for file in data["files"]),
+            name=data["name"],
+        )
+
+
+def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
+    """Do what a plan says; doing it again, after a crash at any point of the first time, is harmless.
+
+    Args:
+        plan: Of the last sealed epoch.
+        storage: Where staged files and open parts lie.
+        folder: The output directory.
+
+    Raises:
+        StagedFileDamagedError: a staged file is not what was sealed.
+        OpenPartDamagedError: the open part lost sealed bytes.
+        ObjectMissingError: a staged file that is still needed is gone.
+        StorageError: the output directory can not be written.
+    """
+    target = None if plan.name is None else folder / plan.name
+    if target is not None and target.exists():
+        if plan.path is not None:
+            storage.delete(plan.path)
+        return
+    if plan.path is not None and isinstance(storage, LocalStorage):
+        _append(plan, storage, plan.path)
+        if target is not None:
+            publish_file(storage, plan.path, target)
+    elif target is not None and len(plan.files) == 1 and isinstance(storage, LocalStorage):
+        for _ in staged_blocks(storage, plan.files[0]):
+            continue  # Reading it whole proves its checksum.
+        publish_file(storage, plan.files[0].path, target)
+    elif target is not None:
+        _join(plan, storage, target)
+    if target is not None:
+        sync_directory(folder)
+
+
+def _append(plan: PartPlan, storage: LocalStorage, path: str) -> None:
+    local = storage.local_path(path)
+    local.parent.mkdir(parents=True, exist_ok=True)
+    with local.open("r+b" if local.exists() else "w+b") as part:
+        found = part.seek(0, os.SEEK_END)
+        if found < plan.start:
+            raise OpenPartDamagedError(path=path, found_byte_count=found, byte_count=plan.start)
+        if found >= plan.end and not all(storage.exists(file.path) for file in plan.files):
+            # Staged files are collected only after their epoch was published: all of it is here.
+            part.truncate(plan.end)
+            return
+        part.truncate(plan.start)
+        part.seek(plan.start)
+        for data in _content(plan, storage):
+            part.write(data)
+        part.flush()
+        os.fsync(part.fileno())
+    sync_directory(local.parent)
+
+
+def _join(plan: PartPlan, storage: Storage, target: Path) -> None:
+    temporary = target.with_name(f".tmp-{target.name}")
+    with temporary.open("wb") as part:
+        for data in _content(plan, storage):
+            part.write(data)
+        part.flush()
+        os.fsync(part.fileno())
+    temporary.replace(target)
+
+
+def _content(plan: PartPlan, storage: Storage) -> Iterator[bytes]:
+    """Yield the bytes that the plan adds: the header once per part, then each file without its own."""
+    if plan.start == 0 and plan.header:
+        yield plan.header.encode()
+    skipped = len(plan.header.encode())
+    for file in plan.files:
+        left = skipped
+        with closing(staged_blocks(storage, file)) as blocks:
+            for data in blocks:
+                if left < len(data):
+                    yield data[left:]
+                left = max(left - len(data), 0)

@@ -1,0 +1,174 @@
+"""Reading slices of files on a worker: find the file, go to the offset, decode block by block.
+
+A compressed file stays open between epochs when the next slice goes on where the last one ended;
+otherwise it is read again from its start. Nothing else is remembered, so any worker can read any
+slice at any time.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Literal
+
+from bicycle_runtime.connectors.errors import InputChangedError
+from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
+from bicycle_runtime.connectors.files.csv_rows import CsvRows
+from bicycle_runtime.connectors.files.decoding import (
+    BlockDecoder,
+    json_decoder,
+    long_line_batch,
+    text_decoder,
+)
+from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
+from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
+from bicycle_runtime.operators.io import Slice, SourceBatch
+
+__all__ = ["FileFormat", "FileReader"]
+
+FileFormat = Literal["text", "jsonl", "csv"]
+_OPEN_FILES_MAX = 16
+
+
+class FileReader:
+    """Reads slices of text, JSON lines or CSV files.
+
+    ``Slice.details``: ``path``, ``identity``, ``aligned``, ``limit`` (where the file counts as
+    ended, or null), ``records`` (most records to read, or null), ``complete`` (a last line without
+    newline is a record).
+
+    Args:
+        file_format: How bytes become records.
+        record_type: What a record is decoded as.
+        line_bytes_max: Longer lines are bad records.
+    """
+
+    def __init__(self, file_format: FileFormat, record_type: Any, line_bytes_max: int) -> None:
+        self.file_format = file_format
+        self.record_type = record_type
+        self.line_bytes_max = line_bytes_max
+        self._start()
+
+    def _start(self) -> None:
+        self._decode: BlockDecoder | None = None
+        self._open: OrderedDict[str, ByteCursor] = OrderedDict()
+
+    def __getstate__(self) -> tuple[FileFormat, Any, int]:
+        """Travel without open files."""
+        return self.file_format, self.record_type, self.line_bytes_max
+
+    def __setstate__(self, state: tuple[FileFormat, Any, int]) -> None:
+        self.file_format, self.record_type, self.line_bytes_max = state
+        self._start()
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the records of the lines that start in the slice.
+
+        Raises:
+            InputChangedError: the file is not the planned one any more.
+            InputUnreadableError: it can not be opened.
+            InputDamagedError: it can not be decompressed.
+        """
+        details = part.details
+        path = _locate(part)
+        lines = LineRange(
+            start=part.start,
+            end=part.end,
+            limit=details["limit"],
+            is_aligned=details["aligned"],
+            line_bytes_max=self.line_bytes_max,
+        )
+        cursor = self._cursor(part, path)
+        next_offset = part.start
+        is_done = False
+        try:
+            for batch in self._limited(cursor, lines, part, path):
+                next_offset = batch.next_offset
+                yield batch
+            if next_offset == part.start:
+                yield SourceBatch(values=[], offsets=(), next_offset=part.start)
+            is_done = True
+        finally:
+            self._put_away(part.shard, cursor, is_kept=is_done and is_compressed(path))
+
+    def close(self) -> None:
+        """Close the files that are kept open."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _limited(
+        self, cursor: ByteCursor, lines: LineRange, part: Slice, path: str
+    ) -> Iterator[SourceBatch]:
+        """Yield batches until the slice's record limit; a batch that crosses it is cut."""
+        left = part.details["records"]
+        for batch, data in self._batches(cursor, lines, part, path):
+            count = len(batch.values) + len(batch.failures)
+            if left is None or count <= left:
+                yield batch
+                left = None if left is None else left - count
+            else:
+                cut = _cut(batch, left)
+                cursor.unread(data[len(data) - (batch.next_offset - cut.next_offset) :])
+                yield cut
+                return
+            if left == 0:
+                return
+
+    def _batches(
+        self, cursor: ByteCursor, lines: LineRange, part: Slice, path: str
+    ) -> Iterator[tuple[SourceBatch, bytes]]:
+        """Yield batches, each with the bytes that it was decoded from."""
+        if self.file_format == "csv":
+            rows = CsvRows(self.record_type, is_complete=part.details["complete"])
+            with closing(open_at(path, 0)) as header:
+                yield from rows.batches(cursor, header, lines)
+            return
+        for block in line_blocks(cursor, lines):
+            batch = long_line_batch(block) if block.long_line_byte_count else self._decoder(block)
+            yield batch, block.data
+
+    @property
+    def _decoder(self) -> BlockDecoder:
+        if self._decode is None:
+            is_text = self.file_format == "text"
+            self._decode = text_decoder if is_text else json_decoder(self.record_type)
+        return self._decode
+
+    def _cursor(self, part: Slice, path: str) -> ByteCursor:
+        kept = self._open.pop(part.shard, None)
+        if kept is not None:
+            if kept.position == part.start and kept.path == path:
+                return kept
+            kept.close()
+        return open_at(path, part.start if part.details["aligned"] else part.start - 1)
+
+    def _put_away(self, shard: str, cursor: ByteCursor, *, is_kept: bool) -> None:
+        if not is_kept:
+            cursor.close()
+            return
+        self._open[shard] = cursor
+        if len(self._open) > _OPEN_FILES_MAX:
+            self._open.popitem(last=False)[1].close()
+
+
+def _locate(part: Slice) -> str:
+    planned: str = part.details["path"]
+    path = find_file(planned, FileIdentity.from_json(part.details["identity"]))
+    if path is None:
+        problem = "it is gone, or begins with other bytes"
+        raise InputChangedError(path=planned, offset=part.start, problem=problem)
+    return path
+
+
+def _cut(batch: SourceBatch, count: int) -> SourceBatch:
+    """Return the first ``count`` records (failures are records, too) of a batch."""
+    places = sorted([*batch.offsets, *(failure.offset for failure in batch.failures)])
+    stop = places[count]
+    kept = [offset for offset in batch.offsets if offset < stop]
+    return SourceBatch(
+        values=batch.values[: len(kept)],
+        offsets=kept,
+        next_offset=stop,
+        failures=[failure for failure in batch.failures if failure.offset < stop],
+    )

@@ -1,0 +1,169 @@
+"""File sinks: only whole, sealed files are ever visible in the output directory, and small epochs do not make small files.
+
+Writers stage one file per subtask and epoch. Before sealing, the sink decides what becomes of them:
+a large one becomes a part by itself, small ones are appended to the *open part*, which becomes
+visible when it is large enough, old enough, or the job ends. ``parts`` says how that survives
+crashes.
+
+Names are ``part-<epoch>-<n>-<run>.<format>``: in the order of publication, and with a token of the
+run, so that two jobs may share a directory and a new job never touches the files of an old one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
+from bicycle_runtime.connectors.errors import OutputUnwritableError
+from bicycle_runtime.connectors.files.csv_writer import CsvWriter
+from bicycle_runtime.connectors.files.options import FileSinkOptions
+from bicycle_runtime.connectors.files.parts import OpenPart, PartPlan, carry_out
+from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
+from bicycle_runtime.connectors.lines import json_lines, text_lines
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.staging import StagedWriter, in_subtask_order
+from bicycle_runtime.operators.io import StagedFile, WriterTask
+
+__all__ = ["CsvFileSink", "FileSink", "FileWriterFactory", "JsonlFileSink", "TextFileSink"]
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriterFactory:
+    """Opens writers of one format."""
+
+    file_suffix: str
+    record_type: Any = None
+
+    def open(self, task: WriterTask) -> StagedWriter:
+        """Return a writer that stages ``records.<suffix>``."""
+        name = f"records.{self.file_suffix}"
+        if self.file_suffix == "csv":
+            return CsvWriter(task, name, self.record_type)
+        return StagedWriter(task, name, json_lines if self.file_suffix == "jsonl" else text_lines)
+
+
+class FileSink(Sink):
+    """What JSON lines, text and CSV sinks share."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class = FileSinkOptions
+    file_suffix: ClassVar[str]
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = read_options(FileSinkOptions, spec)
+        self._folder = Path(self._options.path).absolute()
+        self._after = SinkState()
+
+    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        """Make the output directory and prove that it can be written.
+
+        Raises:
+            OutputUnwritableError: it is not a directory, or may not be written.
+        """
+        self._services = services
+        self._before = self._after = SinkState(
+            open=_open_part(memo), part_count=int(memo.get("part_count", 0))
+        )
+        self._prepared_epoch = -1
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            probe = self._folder / f".tmp-{os.getpid()}-probe"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise OutputUnwritableError(
+                vertex=self.spec.vertex_id,
+                path=str(self._folder),
+                reason=error.strerror or str(error),
+            ) from error
+        self._run = str(memo.get("run") or self._new_run())
+
+    def writer(self) -> FileWriterFactory:
+        """Return the factory of writers of this format."""
+        return FileWriterFactory(self.file_suffix, self.spec.record_type)
+
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Decide which staged files join the open part, which are parts themselves, and which parts are complete."""
+        if epoch != self._prepared_epoch:
+            self._prepared_epoch, self._before = epoch, self._after
+        draft = PartDraft(
+            name_form=f"part-{epoch:010d}-{{number:04d}}-{self._run}.{self.file_suffix}",
+            path_form=f"{self._services.prefix}/open/{{number}}.{self.file_suffix}",
+            is_appending=isinstance(self._services.storage, LocalStorage),
+            roll_bytes=self._options.roll_bytes,
+            state=self._before,
+        )
+        now_ms = self._services.clock.now_ms()
+        for file in in_subtask_order(staged):
+            draft.add(file, now_ms)
+        if draft.open is not None and (is_last or now_ms >= self._due_ms(draft.open)):
+            draft.close()
+        self._after = draft.state
+        return {
+            "run": self._run,
+            "part_count": self._after.part_count,
+            "open": None if self._after.open is None else self._after.open.to_json(),
+            "plans": [plan.to_json() for plan in draft.plans()],
+        }
+
+    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+        """Carry out the epoch's part plans, in order."""
+        for plan in memo.get("plans", []):
+            carry_out(PartPlan.from_json(plan), self._services.storage, self._folder)
+
+    def stop(self) -> None:
+        """Nothing is held open between calls."""
+
+    def deadline_ms(self) -> int | None:
+        """Return when the open part becomes too old."""
+        return None if self._after.open is None else self._due_ms(self._after.open)
+
+    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
+        """Return the epoch's staged files, and those that wait for their part."""
+        plans = [PartPlan.from_json(plan) for plan in memo.get("plans", [])]
+        held = part.held if (part := _open_part(memo)) is not None else ()
+        return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}
+
+    def _due_ms(self, part: OpenPart) -> int:
+        return part.since_ms + self._options.roll_ms
+
+    def _new_run(self) -> str:
+        """Return a token that no file in the output directory carries."""
+        seed = f"{self._services.storage.url}\n{self._services.prefix}\n{self._services.clock.now_ms()}"
+        names = [path.name for path in self._folder.glob("*part-*")]
+        salt = 0
+        while True:
+            token = hashlib.sha256(f"{seed}\n{salt}".encode()).hexdigest()[:6]
+            if not any(name.endswith(f"-{token}.{self.file_suffix}") for name in names):
+                return token
+            salt += 1
+
+
+class JsonlFileSink(FileSink):
+    """Writes one JSON document per line."""
+
+    file_suffix = "jsonl"
+
+
+class TextFileSink(FileSink):
+    """Writes one line per record: strings as they are, anything else as JSON."""
+
+    file_suffix = "txt"
+
+
+class CsvFileSink(FileSink):
+    """Writes CSV, each part with a header line."""
+
+    file_suffix = "csv"
+
+
+def _open_part(memo: Mapping[str, Any]) -> OpenPart | None:
+    data = memo.get("open")
+    return None if data is None else OpenPart.from_json(data)

@@ -1,0 +1,200 @@
+"""The driver's table of input files: what each one is, how far it is read, how far it may be read.
+
+A *shard* is one file's life: it keeps its name (the path at which the file was first seen) when the
+file is renamed, and a new file under its old path is another shard (``path#2``). The table changes
+nothing on disk and is rebuilt from the memo after a restart: the memo's offsets count, since a path
+may have been given to another file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.errors import InputChangedError
+from bicycle_runtime.connectors.files.identity import (
+    HEAD_BYTE_COUNT_MAX,
+    FileIdentity,
+    find_file,
+    identify,
+)
+from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, is_compressed
+
+__all__ = ["FileTable", "TrackedFile"]
+
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class TrackedFile:
+    """One shard.
+
+    ``readable_end`` is where the last whole line ends (plain files); a compressed file is read
+    until its end shows, then it ``is_done``. Nothing is tried again at ``stalled_end``: what lies
+    there is not a whole record yet.
+    """
+
+    shard: str
+    path: str
+    identity: FileIdentity
+    size: int
+    offset: int = 0
+    readable_end: int = 0
+    scanned_end: int = 0
+    stalled_end: int = -1
+    is_done: bool = False
+    turn: int = 0
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether offsets count decompressed bytes, whose number is not known before the end."""
+        return is_compressed(self.path)
+
+    @property
+    def has_input(self) -> bool:
+        """Whether a slice of this file would give something."""
+        if self.is_compressed:
+            return not self.is_done
+        return self.readable_end > self.offset and self.readable_end != self.stalled_end
+
+    def to_json(self, offset: int, *, is_done: bool) -> list[Any]:
+        """Return the memo of this file, read up to ``offset``."""
+        return [self.path, *self.identity.to_json(), self.size, offset, int(is_done)]
+
+
+class FileTable:
+    """All shards of one source.
+
+    Args:
+        is_followed: Files may grow, be renamed and replaced, and appear.
+    """
+
+    def __init__(self, *, is_followed: bool) -> None:
+        self.is_followed = is_followed
+        self.files: dict[str, TrackedFile] = {}
+
+    def to_json(self, ends: Mapping[str, int], done: Mapping[str, bool]) -> dict[str, Any]:
+        """Return the memo: every file that was begun, as of an epoch that ends at ``ends``."""
+        return {
+            shard: file.to_json(ends.get(shard, file.offset), is_done=done.get(shard, file.is_done))
+            for shard, file in self.files.items()
+            if ends.get(shard, file.offset) > 0 or done.get(shard, file.is_done)
+        }
+
+    def restore(self, files: Mapping[str, Any]) -> None:
+        """Take over the memo of a sealed epoch; the next ``refresh`` finds out what became of the files."""
+        for shard, (path, inode, head_size, head_crc32, size, offset, is_done) in files.items():
+            self.files[shard] = TrackedFile(
+                shard=shard,
+                path=path,
+                identity=FileIdentity(inode, head_size, head_crc32),
+                size=size,
+                offset=offset,
+                is_done=bool(is_done),
+            )
+
+    def refresh(self, listing: Mapping[str, os.stat_result]) -> None:
+        """Compare the table with what lies on disk.
+
+        1. Known files are found again, or their end is noticed.
+        2. Files at paths that nobody claims are new shards.
+        3. Growth is measured: up to the last newline, or to the end when the input is bounded.
+
+        Raises:
+            InputChangedError: bounded input was changed between two runs.
+        """
+        for file in list(self.files.values()):
+            self._find_again(file, listing)
+        claimed = {file.path for file in self.files.values()}
+        for path, stat in listing.items():
+            if path not in claimed:
+                self._add(path, stat)
+
+    def _find_again(self, file: TrackedFile, listing: Mapping[str, os.stat_result]) -> None:
+        stat = listing.get(file.path) or _stat(file.path)
+        is_in_place = stat is not None and stat.st_ino == file.identity.inode
+        if is_in_place and stat is not None and stat.st_size == file.size and file.scanned_end:
+            return
+        path = find_file(file.path, file.identity)
+        stat = None if path is None else _stat(path)
+        if path is None or stat is None or stat.st_size < self._needed_size(file):
+            self._lose(file)
+            return
+        if path != file.path:
+            log_event(_logger, "input_file_renamed", shard=file.shard, path=path)
+        file.path = path
+        self._measure(file, stat)
+
+    def _needed_size(self, file: TrackedFile) -> int:
+        return file.size if file.is_compressed else file.offset
+
+    def _lose(self, file: TrackedFile) -> None:
+        """The file is gone, cut or replaced: forget it; loudly when something of it was not read."""
+        was_unread = not file.is_done if file.is_compressed else file.offset < file.size
+        is_there = Path(file.path).exists()
+        if not self.is_followed and (was_unread or is_there):
+            problem = "it begins with other bytes or is shorter" if is_there else "it is gone"
+            raise InputChangedError(path=file.path, offset=file.offset, problem=problem)
+        log_event(
+            _logger,
+            "input_file_replaced" if is_there else "input_file_gone",
+            level=logging.WARNING if was_unread or is_there else logging.INFO,
+            path=file.path,
+            shard=file.shard,
+            offset=file.offset,
+            unread_byte_count=max(file.size - file.offset, 0) if not file.is_compressed else None,
+        )
+        del self.files[file.shard]
+
+    def _add(self, path: str, stat: os.stat_result) -> None:
+        try:
+            identity = identify(path)
+        except FileNotFoundError:
+            return  # It vanished between the listing and now; the next listing will tell.
+        shard, generation = path, 1
+        while shard in self.files:
+            generation += 1
+            shard = f"{path}#{generation}"
+        file = TrackedFile(shard=shard, path=path, identity=identity, size=0)
+        self.files[shard] = file
+        self._measure(file, stat)
+
+    def _measure(self, file: TrackedFile, stat: os.stat_result) -> None:
+        is_young = file.identity.head_byte_count < min(HEAD_BYTE_COUNT_MAX, stat.st_size)
+        if is_young or stat.st_ino != file.identity.inode:
+            file.identity = identify(file.path)
+        file.size = stat.st_size
+        if file.is_compressed:
+            file.scanned_end = stat.st_size
+        elif not self.is_followed:
+            file.readable_end = file.scanned_end = stat.st_size
+        else:
+            start = max(file.scanned_end, file.offset)
+            newline_end = _last_newline_end(file.path, start, stat.st_size)
+            file.readable_end = newline_end or max(file.readable_end, file.offset)
+            file.scanned_end = stat.st_size
+
+
+def _last_newline_end(path: str, start: int, end: int) -> int | None:
+    """Return the offset behind the last newline in ``[start, end)``, or None; reads backwards."""
+    with Path(path).open("rb") as stream:
+        while end > start:
+            begin = max(start, end - BLOCK_BYTES)
+            stream.seek(begin)
+            found = stream.read(end - begin).rfind(b"\n")
+            if found >= 0:
+                return begin + found + 1
+            end = begin
+    return None
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return Path(path).stat()
+    except OSError:
+        return None

@@ -1,0 +1,131 @@
+"""The generator source: eight words in a circle, one every ``rate_ms``, for demos and measurements.
+
+The offset is the sequence number. The time of the first word is in the memo, so that a restarted
+job goes on in the same rhythm instead of starting a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.contract import (
+    Budget,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    Lag,
+    Source,
+    SourceStatus,
+)
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.operators.io import Slice, SourceBatch
+
+__all__ = ["WORDS", "GeneratorOptions", "GeneratorReader", "GeneratorSource"]
+
+SHARD = "words"
+WORDS = ("hello", "world", "bicycle", "streaming", "data", "python", "spark")
+BATCH_RECORD_COUNT = 4096
+NEXT_POLL_MS_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneratorOptions:
+    """How fast, and how many."""
+
+    rate_ms: int = option(
+        100, low=0, high=86_400_000, doc="Time between two words; 0 is as fast as they are read."
+    )
+    count: int | None = option(None, low=0, doc="How many words there are; endless when absent.")
+
+
+@dataclass(frozen=True, slots=True)
+class GeneratorReader:
+    """Makes words of sequence numbers."""
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the words of the range."""
+        if part.start >= part.end:
+            yield SourceBatch(values=[], offsets=(), next_offset=part.start)
+        for start in range(part.start, part.end, BATCH_RECORD_COUNT):
+            stop = min(start + BATCH_RECORD_COUNT, part.end)
+            first = start % len(WORDS)
+            circle = WORDS * ((first + stop - start) // len(WORDS) + 1)
+            values = list(circle[first : first + stop - start])
+            yield SourceBatch(values=values, offsets=range(start, stop), next_offset=stop)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class GeneratorSource(Source):
+    """Emits ``WORDS`` in turn; bounded when ``count`` is set."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class = GeneratorOptions
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = read_options(GeneratorOptions, spec)
+        self._next = 0
+        self._available = 0
+
+    def start(
+        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+    ) -> None:
+        """Continue at the sealed number, in the rhythm of the first start."""
+        self._clock = services.clock
+        self._next = offsets.get(SHARD, 0)
+        self._started_ms = int(memo.get("started_ms", self._clock.now_ms()))
+
+    def poll(self) -> SourceStatus:
+        """See how many words are due by now."""
+        rate_ms, count = self._options.rate_ms, self._options.count
+        if rate_ms == 0:
+            due = self._next + (1 << 62)
+        else:
+            due = (self._clock.now_ms() - self._started_ms) // rate_ms + 1
+        self._available = max(due if count is None else min(due, count), self._next)
+        left = self._available - self._next
+        wait_ms = NEXT_POLL_MS_MAX
+        if rate_ms and left == 0:
+            wait_ms = self._started_ms + self._next * rate_ms - self._clock.now_ms()
+        return SourceStatus(
+            has_input=left > 0,
+            is_finished=count is not None and self._next >= count,
+            lag=Lag(record_count=left if rate_ms or count is not None else None),
+            next_poll_ms=min(max(wait_ms, 1), NEXT_POLL_MS_MAX),
+        )
+
+    def plan(self, budget: Budget) -> list[Slice]:
+        """Split the words that are due evenly into contiguous slices."""
+        count = min(self._available - self._next, budget.record_count)
+        bounds = [
+            self._next + count * i // budget.parallelism for i in range(budget.parallelism + 1)
+        ]
+        return [
+            Slice(shard=SHARD, start=start, end=end)
+            for start, end in zip(bounds, bounds[1:], strict=False)
+            if start < end
+        ]
+
+    def sealed(self, ends: Mapping[str, int]) -> None:
+        """Move on."""
+        self._next = ends.get(SHARD, self._next)
+
+    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+        """Return the time of the first word."""
+        return {"started_ms": self._started_ms}
+
+    def reader(self) -> GeneratorReader:
+        """Return the reader."""
+        return GeneratorReader()
+
+    def stop(self) -> None:
+        """Nothing was opened."""
+
+    def describe(self, shard: str, offset: int) -> str:
+        """Name the sequence number."""
+        return f"generated word {offset}"

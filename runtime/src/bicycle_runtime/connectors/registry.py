@@ -1,0 +1,194 @@
+"""Which connectors exist: words to classes, gathered from extensions, imported only when used.
+
+An extension that can not be loaded, or that claims a word twice, is a *refusal* in the list: it
+never stops the others. Our own connectors come through the same hooks (``builtin``); a stranger can
+add words, not replace them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pluggy
+
+from bicycle_runtime.connectors import builtin
+from bicycle_runtime.connectors.contract import ConnectorSpec, Sink, Source
+from bicycle_runtime.connectors.errors import UnknownConnectorError
+from bicycle_runtime.connectors.hooks import (
+    EXTENSION_ENTRY_POINT_GROUP,
+    HOOK_PROJECT,
+    ConnectorHooks,
+)
+
+__all__ = [
+    "ConnectorRegistry",
+    "Extension",
+    "Refusal",
+    "create_sink",
+    "create_source",
+    "default_registry",
+    "load_registry",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """A module that offers connectors, not loaded yet."""
+
+    name: str
+    load: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """An extension, or one word of it, that can not be used, and why."""
+
+    extension: str
+    reason: str
+
+
+class ConnectorRegistry:
+    """Known connector words with the place of their class.
+
+    Args:
+        sources: Word -> ``"module:Class"``.
+        sinks: Likewise.
+        refusals: What could not be registered.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, str],
+        sinks: Mapping[str, str],
+        refusals: tuple[Refusal, ...] = (),
+    ) -> None:
+        self.sources = dict(sources)
+        self.sinks = dict(sinks)
+        self.refusals = refusals
+
+    def source_class(self, word: str, vertex_id: str = "") -> type[Source]:
+        """Import and return the class of a source.
+
+        Raises:
+            UnknownConnectorError: the word is unknown, or its class can not be imported.
+        """
+        found: type[Source] = self._class("source", word, vertex_id)
+        return found
+
+    def sink_class(self, word: str, vertex_id: str = "") -> type[Sink]:
+        """Import and return the class of a sink; errors as in ``source_class``."""
+        found: type[Sink] = self._class("sink", word, vertex_id)
+        return found
+
+    def create_source(self, spec: ConnectorSpec) -> Source:
+        """Return the source of a vertex, its options checked, nothing started."""
+        return self.source_class(spec.connector_type, spec.vertex_id)(spec)
+
+    def create_sink(self, spec: ConnectorSpec) -> Sink:
+        """Return the sink of a vertex, its options checked, nothing started."""
+        return self.sink_class(spec.connector_type, spec.vertex_id)(spec)
+
+    def _class(self, direction: str, word: str, vertex_id: str) -> Any:
+        table = self.sources if direction == "source" else self.sinks
+        base = Source if direction == "source" else Sink
+        if word not in table:
+            raise self._unknown(direction, word, vertex_id, reason=None)
+        try:
+            found = _resolve(table[word])
+        except Exception as error:
+            reason = f"{table[word]} can not be imported: {type(error).__name__}: {error}"
+            raise self._unknown(direction, word, vertex_id, reason=reason) from error
+        if not (isinstance(found, type) and issubclass(found, base)):
+            reason = f"{table[word]} is not a {base.__name__} class"
+            raise self._unknown(direction, word, vertex_id, reason=reason)
+        return found
+
+    def _unknown(
+        self, direction: str, word: str, vertex_id: str, *, reason: str | None
+    ) -> UnknownConnectorError:
+        known = sorted(self.sources if direction == "source" else self.sinks)
+        close = difflib.get_close_matches(word, known, n=1)
+        hint = f"write {close[0]!r}" if close else "install the extension that offers it"
+        refused = [f"{refusal.extension}: {refusal.reason}" for refusal in self.refusals]
+        if reason is not None:
+            refused = [reason, *refused]
+            hint = "mend or reinstall the extension that offers it"
+        return UnknownConnectorError(
+            vertex=vertex_id,
+            direction=direction,
+            word=word,
+            known=known,
+            known_text=", ".join(known),
+            closest=close[0] if close else None,
+            refused=refused,
+            refusal_text="".join(f"; refused: {text}" for text in refused),
+            hint=hint,
+        )
+
+
+def load_registry(extensions: Iterable[Extension]) -> ConnectorRegistry:
+    """Return the registry of our own connectors and those of some extensions.
+
+    1. Our own hooks come first, so that nobody takes their words.
+    2. Each extension is loaded and asked by itself: whatever it raises becomes a refusal.
+    """
+    sources, sinks = builtin.bicycle_sources(), builtin.bicycle_sinks()
+    refusals: list[Refusal] = []
+    for extension in sorted(extensions, key=lambda each: each.name):
+        try:
+            offered = _ask(extension)
+        except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything.
+            reason = f"{type(error).__name__}: {error}"
+            refusals.append(Refusal(extension=extension.name, reason=reason))
+            continue
+        for table, words in zip((sources, sinks), offered, strict=True):
+            for word, target in sorted(words.items()):
+                if table.setdefault(word, target) != target:
+                    reason = f"the word {word!r} belongs to {table[word]} already"
+                    refusals.append(Refusal(extension=extension.name, reason=reason))
+    return ConnectorRegistry(sources, sinks, tuple(refusals))
+
+
+@cache
+def default_registry() -> ConnectorRegistry:
+    """Return the registry of this installation; entry points are read once per process."""
+    from importlib_metadata import entry_points  # slow to import; needed once, not on workers
+
+    return load_registry(
+        Extension(name=point.name, load=point.load)
+        for point in entry_points(group=EXTENSION_ENTRY_POINT_GROUP)
+    )
+
+
+def create_source(spec: ConnectorSpec) -> Source:
+    """Return the source that a spec asks for, from the connectors of this installation."""
+    return default_registry().create_source(spec)
+
+
+def create_sink(spec: ConnectorSpec) -> Sink:
+    """Return the sink that a spec asks for, from the connectors of this installation."""
+    return default_registry().create_sink(spec)
+
+
+def _ask(extension: Extension) -> tuple[dict[str, str], dict[str, str]]:
+    """Load one extension into a manager of its own, so that a bad hook harms nobody else."""
+    manager = pluggy.PluginManager(HOOK_PROJECT)
+    manager.add_hookspecs(ConnectorHooks)
+    manager.register(extension.load(), extension.name)
+    manager.check_pending()
+    answers = (manager.hook.bicycle_sources(), manager.hook.bicycle_sinks())
+    words = tuple({k: v for answer in each for k, v in dict(answer).items()} for each in answers)
+    for word, target in [*words[0].items(), *words[1].items()]:
+        if not (isinstance(word, str) and isinstance(target, str) and target.count(":") == 1):
+            raise TypeError(f"{word!r}: {target!r} is not a word and a 'module:Class'")
+    return words[0], words[1]
+
+
+def _resolve(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(importlib.import_module(module), name)

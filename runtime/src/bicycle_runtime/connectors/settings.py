@@ -1,0 +1,52 @@
+"""A connector's options from its properties in the graph, with errors that name the vertex."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from bicycle_runtime.base.errors import (
+    ConfigError,
+    MissingOptionError,
+    OptionError,
+    UnknownOptionError,
+)
+from bicycle_runtime.base.options import from_mapping
+from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.connectors.errors import ConnectorOptionError
+
+__all__ = ["read_options"]
+
+_T = TypeVar("_T")
+
+
+def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
+    """Return the options of a connector.
+
+    Args:
+        options_class: A dataclass whose fields are declared with ``base.options.option``.
+        spec: The connector; its properties hold JSON values or texts.
+
+    Raises:
+        ConnectorOptionError: a property is unknown, missing, ill-typed or out of bounds.
+    """
+    cause: ConfigError
+    try:
+        return from_mapping(options_class, spec.properties)
+    except UnknownOptionError as error:
+        cause, problem = error, "there is no such property"
+        hint = f"known are: {error.facts['known_text']}"
+        if error.facts["closest"]:
+            hint = f"write {error.facts['closest']!r}; {hint}"
+    except MissingOptionError as error:
+        cause, problem = error, "it is required"
+        hint = f"give {error.facts['expected']}: {error.facts['doc']}"
+    except OptionError as error:
+        cause, problem = error, f"{error.facts['found']!r} is not accepted"
+        hint = f"give {error.facts['expected']}"
+    raise ConnectorOptionError(
+        vertex=spec.vertex_id,
+        connector=spec.connector_type,
+        name=cause.facts["name"],
+        problem=problem,
+        hint=hint,
+    ) from cause

@@ -1,0 +1,169 @@
+"""Staged output: how writers leave bytes below their prefix, and how a sink's driver half reads them back.
+
+A staged file has a byte count and a CRC-32 from the moment it is written; whoever reads it checks
+both. This module knows no format and publishes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.connectors.errors import StagedFileDamagedError
+from bicycle_runtime.operators.io import StagedFile, WriterTask
+
+__all__ = [
+    "StagedWriter",
+    "in_subtask_order",
+    "read_staged",
+    "staged_blocks",
+    "staged_from_json",
+    "staged_to_json",
+    "sync_directory",
+]
+
+BLOCK_BYTES = 1 << 20
+
+
+class _AbortedError(Exception):
+    """Thrown into the storage's write context, so that the unfinished object never appears."""
+
+
+class StagedWriter:
+    """A ``SinkWriter`` that stages one file of encoded records per subtask and epoch.
+
+    Args:
+        task: Where to stage.
+        file_name: Name of the staged file below the task's prefix.
+        encode: Records to bytes, called once per ``write``.
+    """
+
+    def __init__(
+        self, task: WriterTask, file_name: str, encode: Callable[[list[Any]], bytes]
+    ) -> None:
+        self._task = task
+        self._path = f"{task.prefix}/{file_name}"
+        self._encode = encode
+        self._context: AbstractContextManager[BinaryIO] | None = None
+        self._stream: BinaryIO | None = None
+        self._record_count = 0
+        self._byte_count = 0
+        self._crc32 = 0
+
+    def write(self, values: list[Any]) -> None:
+        """Encode and append some records; the file is created before the first."""
+        if not values:
+            return
+        data = self._encode(values)
+        if self._stream is None:
+            self._context = self._task.storage.open_write(self._path)
+            self._stream = self._context.__enter__()
+        self._stream.write(data)
+        self._record_count += len(values)
+        self._byte_count += len(data)
+        self._crc32 = zlib.crc32(data, self._crc32)
+
+    def finish(self) -> list[StagedFile]:
+        """Make the file durable; nothing was staged when there were no records."""
+        if self._context is None:
+            return []
+        context, self._context, self._stream = self._context, None, None
+        context.__exit__(None, None, None)
+        return [
+            StagedFile(
+                path=self._path,
+                record_count=self._record_count,
+                byte_count=self._byte_count,
+                crc32=self._crc32,
+                subtask=self._task.subtask,
+                details=self.details(),
+            )
+        ]
+
+    def abort(self) -> None:
+        """Drop the file."""
+        if self._context is not None:
+            context, self._context, self._stream = self._context, None, None
+            error = _AbortedError()
+            context.__exit__(_AbortedError, error, None)
+
+    def details(self) -> Mapping[str, Any]:
+        """Return what the driver half must know about this file beside its size; plain JSON."""
+        return {}
+
+
+def staged_to_json(file: StagedFile) -> dict[str, Any]:
+    """Return the form in which a sink's memo names a staged file; ``staged_from_json`` is the inverse."""
+    return {
+        "path": file.path,
+        "records": file.record_count,
+        "bytes": file.byte_count,
+        "crc32": file.crc32,
+        "subtask": file.subtask,
+        "details": dict(file.details),
+    }
+
+
+def staged_from_json(data: Mapping[str, Any]) -> StagedFile:
+    """Return the staged file that a memo names."""
+    return StagedFile(
+        path=data["path"],
+        record_count=data["records"],
+        byte_count=data["bytes"],
+        crc32=data["crc32"],
+        subtask=data["subtask"],
+        details=data["details"],
+    )
+
+
+def in_subtask_order(staged: Sequence[StagedFile]) -> list[StagedFile]:
+    """Return the files in an order that does not depend on which task ended first."""
+    return sorted(staged, key=lambda file: (file.subtask, file.path))
+
+
+def staged_blocks(storage: Storage, file: StagedFile) -> Iterator[bytes]:
+    """Yield a staged file's bytes; the last block only after size and checksum proved right.
+
+    Raises:
+        ObjectMissingError: the file is gone.
+        StagedFileDamagedError: size or checksum differ.
+    """
+    byte_count = 0
+    checksum = 0
+    held = b""
+    with storage.open_read(file.path) as stream:
+        while block := stream.read(BLOCK_BYTES):
+            byte_count += len(block)
+            checksum = zlib.crc32(block, checksum)
+            if held:
+                yield held
+            held = block
+    if (byte_count, checksum) != (file.byte_count, file.crc32):
+        raise StagedFileDamagedError(
+            path=file.path,
+            found_byte_count=byte_count,
+            found_crc32=checksum,
+            byte_count=file.byte_count,
+            crc32=file.crc32,
+        )
+    if held:
+        yield held
+
+
+def read_staged(storage: Storage, file: StagedFile) -> bytes:
+    """Return a whole staged file, checked; see ``staged_blocks`` for the errors."""
+    return b"".join(staged_blocks(storage, file))
+
+
+def sync_directory(folder: Path) -> None:
+    """Make renames in a local folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
