@@ -1,18 +1,80 @@
 """What the author of a Bicycle job imports.
 
 A job is a function that gets a ``StreamEnvironment`` and builds streams on it; ``@bicycle_plugin``
-marks it. This package starts nothing and needs nothing but the standard library.
+marks it. This package starts nothing and needs nothing but the standard library. Sources and sinks
+as values stand in ``bicycle_sdk.connectors``, what tests one function in ``bicycle_sdk.testing``.
 """
 
-from bicycle_sdk.contexts import Context, ProcessContext, RuntimeContext
+from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor, file_sink
+from bicycle_sdk.contexts import (
+    Context,
+    KeyedProcessContext,
+    ProcessContext,
+    RuntimeContext,
+    TaskInfo,
+)
 from bicycle_sdk.environment import StreamEnvironment
-from bicycle_sdk.functions import AsyncFunction, RichAsyncFunction
+from bicycle_sdk.errors import (
+    BicycleError,
+    GraphError,
+    ParameterError,
+    PluginDefinitionError,
+    StreamDefinitionError,
+)
+from bicycle_sdk.failures import dead_letter, fail, retry, skip
+from bicycle_sdk.functions import (
+    AsyncFunction,
+    AsyncIOFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+    RichAsyncFunction,
+)
+from bicycle_sdk.graph import JobGraph, RestartStrategy
+from bicycle_sdk.plugin import bicycle_plugin
+from bicycle_sdk.streams import DataStream, IterativeStream, KeyedStream, SinkStream, SplitStream
 
 __all__ = [
     "AsyncFunction",
+    "AsyncIOFunction",
+    "BicycleError",
     "Context",
+    "DataStream",
+    "FilterFunction",
+    "FlatMapFunction",
+    "GraphError",
+    "IterativeStream",
+    "JobGraph",
+    "KeySelector",
+    "KeyedProcessContext",
+    "KeyedProcessFunction",
+    "KeyedStream",
+    "MapFunction",
+    "ParameterError",
+    "PluginDefinitionError",
     "ProcessContext",
+    "ProcessFunction",
+    "ReduceFunction",
+    "RestartStrategy",
     "RichAsyncFunction",
     "RuntimeContext",
+    "SinkDescriptor",
+    "SinkStream",
+    "SourceDescriptor",
+    "SplitStream",
+    "StreamDefinitionError",
     "StreamEnvironment",
+    "TaskInfo",
+    "bicycle_plugin",
+    "dead_letter",
+    "fail",
+    "file_sink",
+    "retry",
+    "skip",
 ]
+
+__version__ = "0.1.0"

@@ -1,10 +1,8 @@
-"""A job graph under construction: vertices that may still change, edges, and the objects beside
-them.
+"""A job graph under construction: vertices that may still change, edges, and live objects.
 
 Streams write here; ``build_graph`` turns the draft into frozen data. Defaults are applied only
-then, so the
-order of calls does not matter. A draft runs nothing and checks only what the finished graph could
-not show: uids that are used twice and chains whose types do not fit.
+then, so the order of calls does not matter. A draft runs nothing and checks only what the finished
+graph could not show: uids that are used twice and chains whose types do not fit.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ __all__ = [
     "ParameterError",
     "PluginDefinitionError",
     "PreviewError",
+    "StateMergeError",
     "StreamDefinitionError",
 ]
 
@@ -141,3 +142,11 @@ class PreviewError(BicycleError):
     code = "BIC-1007"
     message = "preview of {vertex!r} needs the runtime, which is not installed here"
     fix = "pip install bicycle-runtime"
+
+
+class StateMergeError(BicycleError):
+    """A function without ``merge_state`` was asked to join the states of several subtasks."""
+
+    code = "BIC-1008"
+    message = "{function} does not say how the states of several subtasks become one"
+    fix = "define merge_state(states), put key_by before the function, or keep the parallelism"

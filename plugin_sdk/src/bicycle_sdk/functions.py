@@ -19,12 +19,14 @@ from bicycle_sdk.contexts import (
     ProcessContext,
     RuntimeContext,
 )
+from bicycle_sdk.errors import StateMergeError
 
 __all__ = [
     "AsyncFunction",
     "AsyncIOFunction",
     "FilterFunction",
     "FlatMapFunction",
+    "FunctionObject",
     "KeySelector",
     "KeyedProcessFunction",
     "MapFunction",
@@ -41,7 +43,7 @@ Value = TypeVar("Value")
 K = TypeVar("K")
 
 
-class _Named:
+class FunctionObject:
     """A function object with a name."""
 
     @property
@@ -50,7 +52,7 @@ class _Named:
         return full_name(self)
 
 
-class _Closable(_Named):
+class _Closable(FunctionObject):
     """A function object that may hold connections."""
 
     def close(self) -> Awaitable[None] | None:
@@ -129,7 +131,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         for name, value in state.items():
             setattr(self, name, value)
 
-    def merge_state(self, states: list[Any]) -> Any:
+    def merge_state(self, states: list[Any]) -> Any:  # noqa: ARG002 - overriders use it
         """Return the one state that takes the place of several.
 
         Called on a worker, only without ``key_by`` and only when the parallelism changed: once per
@@ -138,8 +140,11 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
 
         Args:
             states: What ``snapshot_state`` returned, or mappings from state attributes to values.
+
+        Raises:
+            StateMergeError: the class does not define this method.
         """
-        raise NotImplementedError
+        raise StateMergeError(function=full_name(self))
 
 
 class ProcessFunction(_Closable, ABC, Generic[In, Out]):
@@ -186,7 +191,7 @@ class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
         cancelled and ``timeout`` decides. The limit covers all attempts together.
         """
 
-    def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002
+    def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - overriders use it
         """Return what takes the place of a timed-out record; nothing by default.
 
         Called on a worker, once per record that timed out.
@@ -197,7 +202,7 @@ class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
         """Open connections. Called on a worker, once per subtask, before any record."""
 
 
-class MapFunction(_Named, ABC, Generic[In, Out]):
+class MapFunction(FunctionObject, ABC, Generic[In, Out]):
     """One record in, one out; accepted wherever ``map`` takes a callable."""
 
     @abstractmethod
@@ -205,7 +210,7 @@ class MapFunction(_Named, ABC, Generic[In, Out]):
         """Return what takes the place of ``value``. Called on a worker, once per record."""
 
 
-class FlatMapFunction(_Named, ABC, Generic[In, Out]):
+class FlatMapFunction(FunctionObject, ABC, Generic[In, Out]):
     """One record in, any number out; accepted wherever ``flat_map`` takes a callable."""
 
     @abstractmethod
@@ -213,7 +218,7 @@ class FlatMapFunction(_Named, ABC, Generic[In, Out]):
         """Return the records that follow from ``value``. Called on a worker, once per record."""
 
 
-class FilterFunction(_Named, ABC, Generic[In]):
+class FilterFunction(FunctionObject, ABC, Generic[In]):
     """Decides which records stay; accepted wherever ``filter`` takes a callable."""
 
     @abstractmethod
@@ -221,7 +226,7 @@ class FilterFunction(_Named, ABC, Generic[In]):
         """Return whether ``value`` stays. Called on a worker, once per record."""
 
 
-class KeySelector(_Named, ABC, Generic[In, K]):
+class KeySelector(FunctionObject, ABC, Generic[In, K]):
     """Names the key of a record; accepted wherever ``key_by`` takes a callable."""
 
     @abstractmethod
@@ -233,7 +238,7 @@ class KeySelector(_Named, ABC, Generic[In, K]):
         """
 
 
-class ReduceFunction(_Named, ABC, Generic[Value]):
+class ReduceFunction(FunctionObject, ABC, Generic[Value]):
     """Joins two values into one of the same type; accepted wherever ``reduce`` takes a callable."""
 
     @abstractmethod
@@ -252,7 +257,7 @@ def as_callable(function: object, method: str) -> Callable[..., Any]:
         >>> as_callable(len, "map")("ada")
         3
     """
-    bound = getattr(function, method, None) if isinstance(function, _Named) else None
+    bound = getattr(function, method, None) if isinstance(function, FunctionObject) else None
     if bound is not None:
         return bound  # type: ignore[no-any-return]  # A method found by name has no static type.
     if not callable(function):

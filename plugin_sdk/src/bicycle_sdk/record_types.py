@@ -27,9 +27,9 @@ def function_types(function: object, method: str, *, gives_many: bool = False) -
     """Return what annotations say about a function object, a callable or a class.
 
     Args:
-        function: A function object of the SDK, any callable, or a class (which gives its
-        instances). method: The method that is called for each record when ``function`` is a
-        function object. gives_many: The result is an iterable; its item type is wanted.
+        function: A function object of the SDK, any callable, or a class (it gives its instances).
+        method: The method that is called for each record when ``function`` is a function object.
+        gives_many: The result is an iterable; its item type is wanted.
     """
     if isinstance(function, type):
         return FunctionTypes(None, None if gives_many else _known(function))
@@ -178,7 +178,7 @@ def _called(function: object, method: str) -> Any:
     """Return the plain function that is called for each record."""
     if isinstance(function, (types.FunctionType, types.MethodType, types.BuiltinFunctionType)):
         return function
-    return getattr(function, method, None) or getattr(type(function), "__call__", None)
+    return getattr(function, method, None) or (callable(function) and type(function).__call__)
 
 
 def _hinted_types(called: Any, *, gives_many: bool) -> FunctionTypes:

@@ -67,9 +67,9 @@ class VertexSettings:
         """Set what happens to a record whose function raised.
 
         Args:
-            policy: ``fail()`` (default), ``skip()``, ``dead_letter()``, ``retry(n).then(…)``, or
-            the word. max_error_rate: The job stops when a larger share of an epoch's records
-            failed, 0 to 1.
+            policy: ``fail()`` (default), ``skip()``, ``dead_letter()`` or ``retry(n).then(…)``;
+                ``"fail"``, ``"skip"`` and ``"dead_letter"`` say the same.
+            max_error_rate: The job stops when more of an epoch's records failed, 0 to 1.
         """
         self._vertex.on_error = error_policy(policy, max_error_rate=max_error_rate)
         return self

@@ -131,8 +131,7 @@ class DataStream(VertexSettings, Generic[T]):
         timeout: timedelta,
         capacity: int = 100,
     ) -> DataStream[R]:
-        """Call the function with up to ``capacity`` calls in flight; results keep the input's
-        order.
+        """Call the function with several calls in flight; results keep the order of the input.
 
         Args:
             function: The function.
@@ -409,7 +408,7 @@ class KeyedStream(DataStream[T], Generic[K, T]):
     def reduce(
         self, function: Callable[[T, T], T | Awaitable[T]] | ReduceFunction[T]
     ) -> DataStream[T]:
-        """Join the records of a key: the first as it is, then after each record the result so far."""
+        """Join the records of a key; the result so far follows each record, the first as it is."""
         return self._then(reduce_vertex("reduce", function, output_type=self._vertex.output_type))
 
     def sum(self, selector: Callable[[T], V]) -> DataStream[tuple[K, V]]:

@@ -21,7 +21,8 @@ __all__ = [
 
 _E = TypeVar("_E", bound=Enum)
 
-GRAPH_SDK_VERSION = "1.0.0"
+# The version of this distribution, for error messages.
+GRAPH_SDK_VERSION = "0.1.0"
 
 REQUIRED = object()
 

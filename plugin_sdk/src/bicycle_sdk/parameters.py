@@ -1,0 +1,265 @@
+"""Plugin parameters: a dataclass of the plugin, filled from texts or plain values.
+
+Types, defaults and docs come from the dataclass; the command line, REST and configuration files all
+use what stands here. Unknown, missing and ill-typed parameters are errors that name the closest
+known ones.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from datetime import timedelta
+from enum import Enum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bicycle_sdk.errors import ParameterError, PluginDefinitionError
+from bicycle_sdk.record_types import type_name
+
+__all__ = ["ParameterInfo", "fill", "schema_of"]
+
+T = TypeVar("T")
+
+_BOOLS = {word: True for word in ("true", "yes", "on", "1")} | dict.fromkeys(
+    ("false", "no", "off", "0"), False
+)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterInfo:
+    """One parameter; ``default`` is None for a required one too, so ask ``is_required``."""
+
+    name: str
+    type: str
+    default: Any
+    is_required: bool
+    doc: str
+
+
+def schema_of(parameters: type) -> list[ParameterInfo]:
+    """Return the parameters that a dataclass declares, in order.
+
+    The doc of a parameter is its line in the section ``Args:`` or ``Attributes:`` of the class
+    docstring.
+
+    Raises:
+        PluginDefinitionError: not a dataclass, or a type that can not be given as text.
+    """
+    hints = _hints(parameters)
+    docs = _docs(parameters.__doc__ or "")
+    for name, hint in hints.items():
+        if not _is_readable(hint):
+            raise _undefined(parameters, f"parameter {name!r} has the unsupported type {hint}")
+    return [
+        ParameterInfo(
+            name=item.name,
+            type=type_name(hints[item.name]) or "str",
+            default=_default(item),
+            is_required=_is_required(item),
+            doc=docs.get(item.name, ""),
+        )
+        for item in _fields(parameters)
+    ]
+
+
+def fill(parameters: type[T], values: Mapping[str, Any], *, plugin: str) -> T:
+    """Return the dataclass filled from texts or plain values.
+
+    Raises:
+        ParameterError: a parameter is unknown, missing, or has the wrong type.
+        PluginDefinitionError: the dataclass can not be filled from texts.
+    """
+    known = {info.name: info for info in schema_of(parameters)}
+    hints = _hints(parameters)
+    for name in values:
+        if name not in known:
+            raise _unknown(name, list(known), plugin)
+    for name, info in known.items():
+        if info.is_required and name not in values:
+            hint = f"--set {name}=… ({info.type}) {info.doc}".rstrip()
+            raise ParameterError(name=name, plugin=plugin, problem="missing", hint=hint)
+    filled = {}
+    for name, value in values.items():
+        try:
+            filled[name] = _read(hints[name], value)
+        except ValueError as error:
+            hint = f"give it as {known[name].type}"
+            raise ParameterError(name=name, plugin=plugin, problem=str(error), hint=hint) from error
+    try:
+        return parameters(**filled)
+    except (TypeError, ValueError) as error:  # The dataclass checks its values itself.
+        raise ParameterError(
+            name=", ".join(known), plugin=plugin, problem=str(error), hint="see the plugin's docs"
+        ) from error
+
+
+def _unknown(name: str, known: list[str], plugin: str) -> ParameterError:
+    # Slow library on the start path: it is needed for a misspelt name only.
+    import difflib
+
+    close = difflib.get_close_matches(name, known, n=1)
+    names = ", ".join(known) or "none"
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return ParameterError(
+        name=name, plugin=plugin, problem="unknown", hint=f"{hint}known parameters: {names}"
+    )
+
+
+def _fields(parameters: type) -> list[Field[Any]]:
+    return [item for item in fields(parameters) if item.init]
+
+
+def _hints(parameters: type) -> dict[str, Any]:
+    if not is_dataclass(parameters):
+        raise _undefined(parameters, "its second parameter is not annotated with a dataclass")
+    try:
+        hints = typing.get_type_hints(parameters)
+    except NameError as error:
+        raise _undefined(parameters, f"an annotation is not importable: {error}") from error
+    return {item.name: hints[item.name] for item in _fields(parameters)}
+
+
+def _undefined(parameters: object, problem: str) -> PluginDefinitionError:
+    return PluginDefinitionError(target=type_name(parameters) or "None", problem=problem)
+
+
+def _is_required(item: Field[Any]) -> bool:
+    return item.default is MISSING and item.default_factory is MISSING
+
+
+def _default(item: Field[Any]) -> Any:
+    if item.default_factory is not MISSING:
+        return item.default_factory()
+    return None if item.default is MISSING else item.default
+
+
+def _docs(docstring: str) -> dict[str, str]:
+    """Return the docs of a Google docstring's ``Args:`` or ``Attributes:`` section by name."""
+    found: dict[str, str] = {}
+    is_inside, name = False, ""
+    for line in docstring.splitlines():
+        text = line.strip()
+        if text in ("Args:", "Attributes:"):
+            is_inside = True
+        elif is_inside and not text:
+            is_inside = False
+        elif is_inside:
+            match = re.match(r"(\w+)(?: \([^)]*\))?: +(.*)", text)
+            if match:
+                name = match[1]
+                found[name] = match[2]
+            elif name:
+                found[name] += " " + text
+    return found
+
+
+# --- one value -------------------------------------------------------------------------------
+
+
+def _is_readable(hint: Any) -> bool:
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        inner = [argument for argument in arguments if argument is not types.NoneType]
+        return len(inner) == 1 and len(arguments) == 2 and _is_readable(inner[0])
+    if origin is list:
+        return _is_readable(arguments[0])
+    if origin is typing.Literal:
+        return all(isinstance(value, (str, int)) for value in arguments)
+    return hint in _READERS or (isinstance(hint, type) and issubclass(hint, Enum))
+
+
+def _read(hint: Any, value: Any) -> Any:
+    """Return a value of the hinted type; ValueError says what is wrong with it."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = (argument for argument in arguments if argument is not types.NoneType)
+        return None if value is None or value == "" else _read(inner, value)
+    if origin is list:
+        items = value.split(",") if isinstance(value, str) and value else value or []
+        if not isinstance(items, (list, tuple)):
+            raise _wrong(value, "a list, or a text with commas")
+        return [
+            _read(arguments[0], item.strip() if isinstance(item, str) else item) for item in items
+        ]
+    if origin is typing.Literal:
+        return _chosen({str(word): word for word in arguments}, value)
+    if hint in _READERS:
+        return _READERS[hint](value)
+    if isinstance(value, hint):
+        return value
+    by_word = {member.name: member for member in hint}
+    return _chosen(by_word | {str(member.value): member for member in hint}, value)
+
+
+def _chosen(words: Mapping[str, Any], value: Any) -> Any:
+    if isinstance(value, (str, int)) and str(value) in words:
+        return words[str(value)]
+    raise _wrong(value, "one of " + ", ".join(words))
+
+
+def _str(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    raise _wrong(value, "a text")
+
+
+def _int(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and re.fullmatch(r"[+-]?\d[\d_]*", value):
+        return int(value)
+    raise _wrong(value, "a whole number")
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError as error:
+            raise _wrong(value, "a number") from error
+    raise _wrong(value, "a number")
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in _BOOLS:
+        return _BOOLS[value.lower()]
+    raise _wrong(value, "true or false")
+
+
+def _path(value: Any) -> Path:
+    if isinstance(value, (str, Path)) and str(value):
+        return Path(value)
+    raise _wrong(value, "a path")
+
+
+def _timedelta(value: Any) -> timedelta:
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, str) and re.fullmatch(rf"(?:{_DURATION.pattern})+", value):
+        seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(value))
+        return timedelta(seconds=seconds)
+    raise _wrong(value, "a duration such as 30s, 5m, 1h30m, 250ms")
+
+
+def _wrong(value: Any, expected: str) -> ValueError:
+    return ValueError(f"found {value!r}, expected {expected}")
+
+
+_READERS: Mapping[Any, Callable[[Any], Any]] = {
+    str: _str,
+    int: _int,
+    float: _float,
+    bool: _bool,
+    Path: _path,
+    timedelta: _timedelta,
+}

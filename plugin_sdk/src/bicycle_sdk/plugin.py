@@ -1,0 +1,201 @@
+"""Plugins: the mark, the name of the entry-point group, and how a marked function becomes a graph.
+
+``bicycle_plugin`` marks and does not wrap: the function stays what it was and can be called in a
+test. ``build`` is called by the runtime in a process of its own; here it imports, installs and
+submits nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from bicycle_sdk.environment import StreamEnvironment
+from bicycle_sdk.errors import PluginDefinitionError
+from bicycle_sdk.functions import FunctionObject, full_name
+from bicycle_sdk.graph import JobGraph
+from bicycle_sdk.parameters import ParameterInfo, fill, schema_of
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "BuiltJob",
+    "PluginInfo",
+    "bicycle_plugin",
+    "build",
+    "parameter_schema",
+    "plugin_info",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# The entry-point group in the metadata of a job's wheel.
+ENTRY_POINT_GROUP = "bicycle.plugins"
+_MARK = "__bicycle_plugin__"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginInfo:
+    """What the mark says about a plugin."""
+
+    name: str
+    version: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltJob:
+    """A job that is ready to travel: its graph, and the live objects beside it by payload id."""
+
+    graph: JobGraph
+    payloads: Mapping[str, Any]
+    info: PluginInfo
+
+
+@overload
+def bicycle_plugin(target: F, /) -> F: ...
+@overload
+def bicycle_plugin(
+    *, name: str | None = None, version: str = "0.0.0", description: str | None = None
+) -> Callable[[F], F]: ...
+def bicycle_plugin(
+    target: Any = None,
+    /,
+    *,
+    name: str | None = None,
+    version: str = "0.0.0",
+    description: str | None = None,
+) -> Any:
+    """Mark a job function, or a function class, as a plugin.
+
+    Args:
+        target: What is marked: ``def job(env)``, ``def job(env, params)``, or a function class.
+        name: Name of the plugin; that of the function otherwise.
+        version: Version of the job.
+        description: One line for people; the first line of the docstring otherwise.
+
+    Returns:
+        The same object, unchanged but for the mark.
+
+    Raises:
+        PluginDefinitionError: the object can be neither.
+
+    Example:
+        >>> @bicycle_plugin(name="letters", version="1.0.0")
+        ... def letters(env: StreamEnvironment) -> None:
+        ...     env.from_collection(["a", "b"]).print()
+        >>> build(letters).graph.name
+        'letters'
+    """
+
+    def mark(marked: F) -> F:
+        _check_target(marked)
+        first_line = (inspect.getdoc(marked) or "").partition("\n")[0]
+        info = PluginInfo(
+            name=marked.__name__ if name is None else name,
+            version=version,
+            description=first_line if description is None else description,
+        )
+        setattr(marked, _MARK, info)
+        return marked
+
+    return mark if target is None else mark(target)
+
+
+def plugin_info(target: object) -> PluginInfo | None:
+    """Return the mark of an object itself; a subclass of a marked class has none."""
+    found = getattr(target, "__dict__", {}).get(_MARK)
+    return found if isinstance(found, PluginInfo) else None
+
+
+def parameter_schema(plugin_function: Callable[..., Any]) -> list[ParameterInfo]:
+    """Return the parameters of a job function, in order; empty when it takes none.
+
+    Raises:
+        PluginDefinitionError: its parameters can not be read from texts.
+    """
+    parameters = _parameters_of(plugin_function)
+    return [] if parameters is None else schema_of(parameters)
+
+
+def build(
+    plugin_function: Callable[..., Any],
+    params: Mapping[str, Any] | None = None,
+    *,
+    parallelism: int | None = None,
+    job_name: str | None = None,
+) -> BuiltJob:
+    """Run a job function and return the graph it built, checked, with the objects beside it.
+
+    Args:
+        plugin_function: A function marked with ``@bicycle_plugin``.
+        params: Its parameters as texts or plain values.
+        parallelism: Takes the place of the environment's parallelism, whatever the function sets.
+        job_name: Takes the place of the name in ``execute(name)`` or in the mark.
+
+    Raises:
+        PluginDefinitionError: the object is not a marked job function.
+        ParameterError: a parameter is unknown, missing, or has the wrong type.
+        StreamDefinitionError: a call inside the function is not possible.
+        GraphError: the graph breaks a rule.
+    """
+    info = plugin_info(plugin_function)
+    if info is None:
+        raise _refused(plugin_function, "it is not marked with @bicycle_plugin")
+    if isinstance(plugin_function, type):
+        raise _refused(plugin_function, "a function class builds no graph of its own")
+    environment = StreamEnvironment()
+    if parallelism is not None:
+        environment.set_parallelism(parallelism)
+    parameters = _parameters_of(plugin_function)
+    if parameters is None:
+        fill(_NoParameters, params or {}, plugin=info.name)
+        plugin_function(environment)
+    else:
+        plugin_function(environment, fill(parameters, params or {}, plugin=info.name))
+    if parallelism is not None:
+        environment.set_parallelism(parallelism)
+    graph = environment.build_graph(job_name or environment.job_name or info.name)
+    graph.validate()
+    return BuiltJob(graph=graph, payloads=environment.payloads, info=info)
+
+
+@dataclass(frozen=True)
+class _NoParameters:
+    """The parameters of a job function that takes none."""
+
+
+def _check_target(target: object) -> None:
+    if isinstance(target, type):
+        if not issubclass(target, FunctionObject):
+            raise _refused(target, "the class derives from no function class")
+        return
+    if not inspect.isfunction(target):
+        raise _refused(target, "it is neither a function nor a function class")
+    if inspect.iscoroutinefunction(target) or inspect.isgeneratorfunction(target):
+        raise _refused(target, "it is asynchronous or a generator, expected a plain function")
+    if len(inspect.signature(target).parameters) not in (1, 2):
+        raise _refused(target, "it does not take (env) or (env, params)")
+
+
+def _parameters_of(plugin_function: Callable[..., Any]) -> type | None:
+    if isinstance(plugin_function, type):
+        return None
+    names = list(inspect.signature(plugin_function).parameters)
+    if len(names) < 2:
+        return None
+    try:
+        hints = typing.get_type_hints(plugin_function)
+    except NameError as error:
+        raise _refused(plugin_function, f"an annotation is not importable: {error}") from error
+    parameters = hints.get(names[1])
+    if not isinstance(parameters, type):
+        problem = f"its parameter {names[1]!r} is not annotated with a dataclass"
+        raise _refused(plugin_function, problem)
+    return parameters
+
+
+def _refused(target: object, problem: str) -> PluginDefinitionError:
+    return PluginDefinitionError(target=full_name(target), problem=problem)
