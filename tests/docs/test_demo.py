@@ -1,19 +1,13 @@
 """The demo tells a right result from a wrong one."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-FILE = Path(__file__).parents[2] / "docs/demo/demo.py"
+from tests.docs.scripts import load
 
 
 @pytest.fixture(scope="module")
 def demo():
-    spec = importlib.util.spec_from_file_location("bicycle_demo", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("demo/demo.py")
 
 
 def test_counts_are_read_from_all_parts(demo, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_sdk.errors import BicycleError
-from tests.tidy.modules import error_classes
+from tests.docs.scripts import load
 
 # Package -> first two digits of its codes. The longest matching package counts.
 CODE_RANGES = {
@@ -25,7 +25,9 @@ CODE_RANGES = {
     "bicycle_runtime.jobs": "19",
     "bicycle_runtime.cli": "20",
 }
-CLASSES = error_classes()
+REFERENCE = load("generate.py")
+REFERENCE.import_all()
+CLASSES = REFERENCE.error_classes()
 
 
 def sample_facts(cls: type[BicycleError]) -> dict[str, object]:

@@ -1,0 +1,214 @@
+"""Write the reference tables of ``docs/reference`` from the code, in place.
+
+A block between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` belongs to this script;
+the prose around it to people. Without ``--write`` it only says which files are out of date, and then
+ends with 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+import bicycle_runtime
+import bicycle_sdk
+from bicycle_runtime.base.options import OptionInfo, describe
+from bicycle_sdk.errors import BicycleError
+
+REFERENCE = Path(__file__).parent / "reference"
+_BLOCK = re.compile(
+    r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end of (?P=name) -->)",
+    re.DOTALL,
+)
+
+
+def main(arguments: list[str]) -> int:
+    """Check, or with ``--write`` renew, every file of the reference."""
+    stale = {file: text for file, text in renewed().items() if text != _read(file)}
+    for file, text in stale.items():
+        if "--write" in arguments:
+            file.write_text(text, encoding="utf-8")
+            print(f"written: {file.name}")
+        else:
+            print(f"out of date: {file.name}; run `make docs`")
+    return int(bool(stale) and "--write" not in arguments)
+
+
+def renewed() -> dict[Path, str]:
+    """Return each file of the reference with its blocks as they must be."""
+    return {file: fill(_read(file)) for file in sorted(REFERENCE.glob("*.md"))}
+
+
+def fill(text: str) -> str:
+    """Return a text with each block generated anew; KeyError names one that nobody makes."""
+    return _BLOCK.sub(lambda m: f"{m['head']}\n{BLOCKS[m['name']]()}\n{m['tail']}", text)
+
+
+def errors_reference() -> str:
+    """Return a section for each room and an entry for each error class."""
+    import_all()
+    lines: list[str] = []
+    room = ""
+    for cls in error_classes():
+        if _room(cls) != room:
+            room = _room(cls)
+            lines += [f"## {room}", ""]
+        lines += [f"### {cls.code} {cls.__name__}", "", _first_paragraph(cls), ""]
+        lines += ["```", f"{cls.code} {cls.message}", f"  fix: {cls.fix}", "```", ""]
+    return "\n".join(lines)
+
+
+def error_classes() -> list[type[BicycleError]]:
+    """Return the error classes of the SDK and the runtime, by code."""
+    found = {c for c in _descendants(BicycleError) if c.__module__.startswith(_PREFIXES)}
+    return sorted(found, key=lambda cls: cls.code)
+
+
+def options_reference() -> str:
+    """Return a table for each options class."""
+    lines: list[str] = []
+    for cls in options_classes():
+        lines += [f"## {cls.__name__}", "", _first_paragraph(cls), ""]
+        lines += ["| option | accepts | default | what it does |", "|---|---|---|---|"]
+        lines += [_option_row(info) for info in describe(cls)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def options_classes() -> list[type[Any]]:
+    """Return the dataclasses of the runtime that declare options, by name."""
+    found = {
+        value
+        for module in import_all()
+        for value in vars(module).values()
+        if inspect.isclass(value)
+        and dataclasses.is_dataclass(value)
+        and value.__module__ == module.__name__
+        and not value.__name__.startswith("_")
+        and describe(value)
+    }
+    return sorted(found, key=lambda cls: cls.__name__)
+
+
+def cli_reference() -> str:
+    """Return an entry for each command of ``bicycle``."""
+    root = command_tree()
+    return command_reference(root) if root is not None else ""
+
+
+def command_tree() -> click.Command | None:
+    """Return the root command, or None while the runtime has no command line."""
+    if importlib.util.find_spec("bicycle_runtime.cli") is None:
+        return None
+    main_command = getattr(importlib.import_module("bicycle_runtime.cli"), "main", None)
+    return main_command if isinstance(main_command, click.Command) else None
+
+
+def command_reference(root: click.Command) -> str:
+    """Return an entry for each command below ``root``: what it does, its arguments, its options."""
+    lines: list[str] = []
+    for path, command in walk_commands(root, ("bicycle",)):
+        lines += [f"## {' '.join(path)}", "", _prose(command.help or ""), ""]
+        context = click.Context(command, info_name=" ".join(path))
+        parameters = [p for p in command.get_params(context) if not getattr(p, "hidden", False)]
+        pieces = " ".join(command.collect_usage_pieces(context))
+        lines += ["```", f"{' '.join(path)} {pieces}", "```", ""]
+        rows = [_parameter_row(p) for p in parameters if isinstance(p, click.Option)]
+        if rows:
+            lines += ["| option | default | what it does |", "|---|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def walk_commands(
+    command: click.Command, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield every visible command with its words, parents first."""
+    yield path, command
+    if isinstance(command, click.Group):
+        for name, child in sorted(command.commands.items()):
+            if not child.hidden:
+                yield from walk_commands(child, (*path, name))
+
+
+def import_all() -> list[ModuleType]:
+    """Import and return every module of the SDK and the runtime but ``__main__``."""
+    modules = []
+    for package in (bicycle_sdk, bicycle_runtime):
+        found = pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}.")
+        names = [package.__name__, *(info.name for info in found)]
+        modules += [importlib.import_module(n) for n in names if not n.endswith("__main__")]
+    return modules
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "cli": cli_reference,
+    "errors": errors_reference,
+    "options": options_reference,
+}
+_PREFIXES = ("bicycle_sdk", "bicycle_runtime")
+
+
+def _option_row(info: OptionInfo) -> str:
+    default = "required" if info.is_required else f"`{_plain(info.default)}`"
+    return f"| `{info.name}` | {_cell(info.expected)} | {default} | {_cell(info.doc)} |"
+
+
+def _plain(value: Any) -> str:
+    """Return a default as people write it."""
+    value = getattr(value, "value", value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return "none" if value is None else str(value)
+
+
+def _parameter_row(option: click.Option) -> str:
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
+    has_default = isinstance(option.default, (str, int, float)) and option.default is not False
+    default = "required" if option.required else f"`{option.default}`" if has_default else ""
+    return f"| {names} | {default} | {_cell(option.help or '')} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def _prose(text: str) -> str:
+    """Return a help text without click's marks, one paragraph a line."""
+    paragraphs = inspect.cleandoc(text).replace("\b", "").split("\n\n")
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+
+
+def _first_paragraph(cls: type[Any]) -> str:
+    return _cell(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0])
+
+
+def _room(cls: type[Any]) -> str:
+    parts = cls.__module__.split(".")
+    return "SDK" if parts[0] == "bicycle_sdk" else f"Room `{parts[1]}`"
+
+
+def _descendants(cls: type[BicycleError]) -> Iterator[type[BicycleError]]:
+    for child in cls.__subclasses__():
+        yield child
+        yield from _descendants(child)
+
+
+def _read(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""The first screen of the README is true: its plugin builds, its table is what the demo shows."""
+
+import re
+import types
+from collections import Counter
+
+import pytest
+
+from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.plugin import build
+from tests.docs.scripts import DOCS, load
+
+README = (DOCS.parent / "README.md").read_text("utf-8")
+
+
+def block_of(language: str) -> str:
+    [block] = re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    return block
+
+
+@pytest.fixture(scope="module")
+def plugin_module():
+    module = types.ModuleType("clicks")
+    code = compile(block_of("python"), "clicks.py", "exec")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "clicks", module)
+        exec(code, module.__dict__)
+        yield module
+
+
+def test_the_plugin_builds_a_graph(plugin_module):
+    job = build(plugin_module.clicks, {"input": "clicks.csv"})
+
+    job.graph.validate()
+    assert [v.uid for v in job.graph.vertices if v.uid] == ["users", "counts"]
+    assert job.graph.vertices[0].kind is OperatorKind.SOURCE
+    assert job.graph.vertices[-1].kind is OperatorKind.SINK
+
+
+def test_the_plugin_has_at_most_twenty_lines():
+    lines = [line for line in block_of("python").splitlines() if line.strip()]
+
+    assert len(lines) <= 20
+
+
+def test_the_entry_point_is_that_of_the_group_and_leads_to_the_plugin(plugin_module):
+    text = block_of("toml")
+
+    assert '[project.entry-points."bicycle.plugins"]' in text
+    assert hasattr(plugin_module, re.search(r'"clicks:(\w+)"', text)[1])
+
+
+def test_the_table_is_what_the_demo_shows():
+    demo = load("demo/demo.py")
+    words = (demo.ROOT / demo.TEXT).read_text("utf-8").lower().split()
+    counts = {word: list(range(1, n + 1)) for word, n in Counter(words).items()}
+
+    assert "\n".join(demo.table(counts)) in README
+    assert f"{len(words)} words, {len(counts)} different" in README

@@ -1,0 +1,217 @@
+"""The reference is what the code says, and the docs name nothing that is not there."""
+
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.connectors import builtin
+from tests.docs.scripts import DOCS, load
+
+ROOT = DOCS.parent
+PAGES = [
+    ROOT / "README.md",
+    *sorted(DOCS.rglob("*.md")),
+    *sorted((ROOT / "changelog.d").glob("*.md")),
+]
+COMMAND = re.compile(r"^\s*(?:\$ )?(?:\.venv/bin/)?(bicycle(?: [^\n]*)?)$", re.MULTILINE)
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.fixture(scope="module")
+def generate():
+    return load("generate.py")
+
+
+def test_the_reference_is_current(generate):
+    stale = [f.name for f, text in generate.renewed().items() if text != f.read_text("utf-8")]
+
+    assert stale == [], "run `make docs`"
+
+
+def test_filling_a_page_twice_changes_nothing(generate):
+    for text in generate.renewed().values():
+        assert generate.fill(text) == text
+
+
+def test_a_block_that_nobody_generates_is_an_error(generate):
+    with pytest.raises(KeyError, match="weather"):
+        generate.fill("<!-- generated: weather -->\n<!-- end of weather -->")
+
+
+def test_a_stale_file_is_named_and_renewed_on_demand(generate, tmp_path, monkeypatch, capsys):
+    page = tmp_path / "errors.md"
+    page.write_text("# Errors\n<!-- generated: errors -->\nold\n<!-- end of errors -->\n")
+    monkeypatch.setattr(generate, "REFERENCE", tmp_path)
+
+    assert generate.main([]) == 1
+    assert "errors.md" in capsys.readouterr().out
+    assert generate.main(["--write"]) == 0
+    assert generate.main([]) == 0
+    assert OptionError.code in page.read_text()
+
+
+@click.group(help="Runs jobs.")
+def sample() -> None:
+    """Stand for the root command."""
+
+
+@sample.command("run", help="Run one job.\n\nUntil it ends.")
+@click.argument("target")
+@click.option("--plugin", required=True, help="Which | plugin.")
+@click.option("--parallelism", default=2, help="How many.")
+@click.option("--follow/--no-follow", help="Wait for more.")
+@click.option("--secret", hidden=True)
+def sample_run(**parameters: object) -> None:
+    """Stand for a command."""
+
+
+@sample.command("inner", hidden=True)
+def sample_inner() -> None:
+    """Stand for a command that is not for people."""
+
+
+def test_every_visible_command_and_option_has_an_entry(generate):
+    text = generate.command_reference(sample)
+
+    assert "## bicycle run\n\nRun one job.\n\nUntil it ends.\n" in text
+    assert "bicycle run [OPTIONS] TARGET" in text
+    assert "| `--plugin` | required | Which \\| plugin. |" in text
+    assert "| `--parallelism` | `2` | How many. |" in text
+    assert "`--follow`, `--no-follow`" in text
+    assert "--help" in text
+    assert "secret" not in text
+    assert "inner" not in text
+
+
+def test_every_error_code_has_an_entry(generate):
+    text = (DOCS / "reference/errors.md").read_text("utf-8")
+    generate.import_all()
+
+    assert [
+        c.code for c in generate.error_classes() if f"### {c.code} {c.__name__}" not in text
+    ] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_names_no_error_code_that_is_gone(page, generate):
+    generate.import_all()
+    known = {cls.code for cls in generate.error_classes()}
+
+    assert set(re.findall(r"BIC-\d{4}", page.read_text("utf-8"))) <= known
+
+
+def test_every_connector_word_is_documented():
+    text = (DOCS / "connectors.md").read_text("utf-8")
+    words = builtin.bicycle_sources().keys() | builtin.bicycle_sinks().keys()
+
+    assert {word for word in words if f"`{word}`" not in text} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_a_page_names_only_commands_and_options_that_exist(page, generate):
+    root = generate.command_tree()
+    commands = {} if root is None else dict(generate.walk_commands(root, ("bicycle",)))
+
+    unknown = [
+        problem
+        for line in command_lines(page.read_text("utf-8"))
+        for problem in unknown_words(line, commands)
+    ]
+
+    assert root is None or unknown == []
+
+
+def command_lines(text: str) -> list[str]:
+    """Return the lines with a ``bicycle`` command: in code blocks and in code spans."""
+    joined = text.replace("\\\n", " ")
+    blocks = re.findall(r"^```(?:sh|console|bash)?\n(.*?)^```", joined, re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`(bicycle [^`\n]*)`", joined)
+    return [line.strip() for block in blocks for line in COMMAND.findall(block)] + spans
+
+
+def unknown_words(line: str, commands: dict[tuple[str, ...], click.Command]) -> list[str]:
+    """Return the command or the options of a line which the command tree does not have."""
+    words = [word.strip("[]…") for word in re.split(r"[\s|=]+", line)]
+    path = ("bicycle",)
+    while len(path) < len(words) and (*path, words[len(path)]) in commands:
+        path = (*path, words[len(path)])
+    command = commands[path]
+    rest = words[len(path) :]
+    if isinstance(command, click.Group) and rest and re.fullmatch(r"[a-z][a-z-]*", rest[0]):
+        return [f"{line}: no command {rest[0]!r}"]
+    known = {name for p in command.params for name in (*p.opts, *p.secondary_opts)} | {"--help"}
+    return [f"{line}: no option {w!r}" for w in rest if w.startswith("--") and w not in known]
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [
+        ("bicycle run --plugin x here", 0),
+        ("bicycle run --plugin=x [--follow]", 0),
+        ("bicycle --help", 0),
+        ("bicycle fly", 1),
+        ("bicycle run --wings 2 --plugin x --tail", 2),
+    ],
+)
+def test_a_command_or_option_that_is_gone_is_noticed(line, count, generate):
+    commands = dict(generate.walk_commands(sample, ("bicycle",)))
+
+    assert len(unknown_words(line, commands)) == count
+
+
+def test_commands_are_found_in_blocks_and_spans():
+    text = "Say `bicycle list` or\n```sh\n$ bicycle run \\\n  --plugin x\nls\n```\nand a bicycle.\n"
+
+    assert [" ".join(line.split()) for line in command_lines(text)] == [
+        "bicycle run --plugin x",
+        "bicycle list",
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_of_a_page_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    local = [target for target in targets if "://" not in target]
+
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_make_targets_and_sessions_named_in_a_page_exist(page):
+    text = page.read_text("utf-8")
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    noxfile = (ROOT / "noxfile.py").read_text("utf-8")
+    sessions = set(re.findall(r"@nox\.session\ndef (\w+)", noxfile))
+
+    assert set(re.findall(r"`make ([a-z-]+)`", text)) <= targets
+    assert set(re.findall(r"`nox -s ([a-z-]+)`", text)) <= sessions
+
+
+def test_the_glossary_is_in_order_and_defines_each_word_once():
+    text = (DOCS / "glossary.md").read_text("utf-8")
+    words = [word.lower() for word in re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)]
+
+    assert words == sorted(set(words))
+
+
+def test_decision_records_are_numbered_and_tell_context_decision_and_cost():
+    records = sorted((DOCS / "adr").glob("*.md"))
+    numbers = [int(record.name[:4]) for record in records]
+
+    assert numbers == list(range(1, len(records) + 1))
+    for record in records:
+        headings = re.findall(r"^## (.+)$", record.read_text("utf-8"), re.MULTILINE)
+        assert headings == ["Context", "Decision", "What it costs"], record.name
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name == "changelog.d"], ids=name_of)
+def test_a_change_fragment_is_named_by_topic_and_kind(page):
+    kinds = "added|changed|fixed|removed|format"
+
+    assert page.name == "README.md" or re.fullmatch(rf"[a-z0-9-]+\.({kinds})\.md", page.name)
