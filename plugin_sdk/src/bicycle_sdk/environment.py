@@ -9,16 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from bicycle_sdk import connectors
-from bicycle_sdk.chaining import OptimizedGraph, optimize
 from bicycle_sdk.connectors import SourceDescriptor
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy
 from bicycle_sdk.settings import check_parallelism
 from bicycle_sdk.streams import DataStream
+
+if TYPE_CHECKING:
+    from bicycle_sdk.chaining import OptimizedGraph
 
 __all__ = ["StreamEnvironment", "StreamEnvironmentBuilder"]
 
@@ -155,6 +157,9 @@ class StreamEnvironment(GraphDraft):
 
     def execute_optimized(self, name: str) -> tuple[JobGraph, OptimizedGraph]:
         """Do as ``execute`` and return, too, how its vertices are chained."""
+        # Slow on the start path of every plugin, and only this call needs it.
+        from bicycle_sdk.chaining import optimize
+
         graph = self.execute(name)
         return graph, optimize(graph)
 

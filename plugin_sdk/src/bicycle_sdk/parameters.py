@@ -95,7 +95,7 @@ def fill(parameters: type[T], values: Mapping[str, Any], *, plugin: str) -> T:
         return parameters(**filled)
     except (TypeError, ValueError) as error:  # The dataclass checks its values itself.
         raise ParameterError(
-            name=", ".join(known), plugin=plugin, problem=str(error), hint="see the plugin's docs"
+            name="*", plugin=plugin, problem=str(error), hint="see the plugin's docs"
         ) from error
 
 

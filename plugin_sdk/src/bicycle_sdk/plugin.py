@@ -11,13 +11,15 @@ import inspect
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.errors import PluginDefinitionError
 from bicycle_sdk.functions import FunctionObject, full_name
 from bicycle_sdk.graph import JobGraph
-from bicycle_sdk.parameters import ParameterInfo, fill, schema_of
+
+if TYPE_CHECKING:
+    from bicycle_sdk.parameters import ParameterInfo
 
 __all__ = [
     "ENTRY_POINT_GROUP",
@@ -116,6 +118,9 @@ def parameter_schema(plugin_function: Callable[..., Any]) -> list[ParameterInfo]
     Raises:
         PluginDefinitionError: its parameters can not be read from texts.
     """
+    # Slow on the start path: parameters loads pathlib, and marking a function needs neither.
+    from bicycle_sdk.parameters import schema_of
+
     parameters = _parameters_of(plugin_function)
     return [] if parameters is None else schema_of(parameters)
 
@@ -141,6 +146,9 @@ def build(
         StreamDefinitionError: a call inside the function is not possible.
         GraphError: the graph breaks a rule.
     """
+    # Slow on the start path: parameters loads pathlib, and marking a function needs neither.
+    from bicycle_sdk.parameters import fill
+
     info = plugin_info(plugin_function)
     if info is None:
         raise _refused(plugin_function, "it is not marked with @bicycle_plugin")

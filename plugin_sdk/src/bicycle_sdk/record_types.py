@@ -73,7 +73,7 @@ def type_name(record_type: Any) -> str | None:
         module = record_type.__module__
         name = record_type.__qualname__
         return name if module == "builtins" else f"{module}.{name}"
-    return str(record_type)
+    return str(record_type).replace("typing.", "")
 
 
 def clash(produced: Any, consumed: Any) -> bool:

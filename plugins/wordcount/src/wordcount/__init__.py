@@ -1,7 +1,8 @@
 """The word count: lines in, ``{"word": …, "count": …}`` out, one record per word that was seen.
 
-The counts of a word are 1, 2, 3 and so on, without gaps. They are state: they survive crashes and follow the
-word to another task when the parallelism changes. The job reads files or a socket; it knows no third way.
+The counts of a word are 1, 2, 3 and so on, without gaps. They are state: they survive crashes and
+follow the word to another task when the parallelism changes. The job reads files or a socket; it
+knows no third way.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from bicycle_sdk import (
     AsyncFunction,
     Context,
     DataStream,
+    ParameterError,
     RichAsyncFunction,
     RuntimeContext,
     StreamEnvironment,
@@ -55,14 +57,19 @@ class WordCountParams:
     sink_port: int = 9998
 
     def __post_init__(self) -> None:
-        if self.source == "file" and not (self.input and self.output):
-            raise ValueError("source=file needs both input and output")
+        if self.source == "file":
+            for name, value in (("input", self.input), ("output", self.output)):
+                if not value:
+                    hint = f"--set {name}=…, or --set source=socket"
+                    raise ParameterError(
+                        name=name, plugin="wordcount", problem="missing", hint=hint
+                    )
 
 
 class WordSplitter(AsyncFunction[str, str]):
     """Splits a line into lower-case words."""
 
-    async def process(self, value: str, ctx: Context) -> list[str]:
+    async def process(self, value: str, ctx: Context) -> list[str]:  # noqa: ARG002 - contract
         return value.lower().split()
 
 
@@ -72,7 +79,7 @@ class WordCounter(RichAsyncFunction[str, WordCount]):
 
     counts: dict[str, int] = field(default_factory=dict)
 
-    async def process(self, value: str, ctx: RuntimeContext) -> list[WordCount]:
+    async def process(self, value: str, ctx: RuntimeContext) -> list[WordCount]:  # noqa: ARG002 - contract
         count = self.counts[value] = self.counts.get(value, 0) + 1
         return [WordCount(value, count)]
 

@@ -1,0 +1,186 @@
+"""Tests of one function, without a runtime: scripted input, a still clock, state in hand.
+
+``FunctionHarness`` opens a function, calls it record by record and shows what came out. It knows
+one subtask and no graph; ``bicycle_runtime.testing`` runs whole jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import inspect
+from collections.abc import Callable, Hashable
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from bicycle_sdk.contexts import KeyedProcessContext, TaskInfo
+from bicycle_sdk.errors import FunctionResultError
+from bicycle_sdk.functions import (
+    AsyncFunction,
+    AsyncIOFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+    RichAsyncFunction,
+    full_name,
+)
+
+__all__ = ["FunctionHarness"]
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class FunctionHarness(Generic[In, Out]):
+    """Runs one function object on scripted input.
+
+    Entering it opens the function, leaving it closes the function. All keys share the attributes of
+    the function, as keys of one key group do; what ``ctx.save_state`` holds is kept per key.
+
+    Args:
+        function: An object of any function class but ``KeySelector`` (call that one directly).
+        key: Names the key of a record; None is a stream without keys.
+        processing_time: What ``ctx.now()`` and ``ctx.current_processing_time()`` say at first, in
+            ms.
+
+    Example:
+        >>> class Splitter(AsyncFunction[str, str]):
+        ...     async def process(self, value, ctx):
+        ...         return value.split()
+        >>> with FunctionHarness(Splitter()) as harness:
+        ...     harness.process("to be", "or not")
+        ['to', 'be', 'or', 'not']
+    """
+
+    def __init__(
+        self,
+        function: AsyncFunction[In, Out]
+        | RichAsyncFunction[In, Out]
+        | ProcessFunction[In, Out]
+        | KeyedProcessFunction[Any, In, Out]
+        | AsyncIOFunction[In, Out]
+        | MapFunction[In, Out]
+        | FlatMapFunction[In, Out]
+        | FilterFunction[In]
+        | ReduceFunction[In],
+        *,
+        key: Callable[[In], Hashable] | None = None,
+        processing_time: int = 0,
+    ) -> None:
+        self.function = function
+        self._key = key
+        self._side_outputs: list[tuple[str, Any]] = []
+        self._reduced: dict[Hashable, Any] = {}
+        self._state_names = tuple(vars(function))
+        self.context: KeyedProcessContext[Any] = KeyedProcessContext(
+            task_info=TaskInfo(job_id="test", operator_name=type(function).__name__),
+            processing_time=processing_time,
+            clock=lambda: self.context.processing_time,
+        )
+
+    def __enter__(self) -> Self:
+        self._runner = asyncio.Runner()
+        self._call_if_there("open", self.context)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._call_if_there("close")
+        finally:
+            self._runner.close()
+
+    def process(self, *values: In, timestamp: int | None = None) -> list[Out]:
+        """Call the function for each value in turn and return all that came out.
+
+        Args:
+            values: The records.
+            timestamp: Their event time in ms, None for none.
+
+        Raises:
+            FunctionResultError: the function returned no iterable of records.
+        """
+        self.context.timestamp = timestamp
+        outputs: list[Out] = []
+        for value in values:
+            if self._key is not None:
+                self.context.set_current_key(self._key(value))
+            outputs.extend(self._processed(value))
+            self._side_outputs.extend(self.context.take_side_outputs())
+        return outputs
+
+    def time_out(self, value: In) -> list[Out]:
+        """Return what an ``AsyncIOFunction`` gives for a record whose call took too long."""
+        return self._records(self._result("timeout", value))
+
+    def side_outputs(self, tag: str) -> list[Any]:
+        """Return everything that was sent to a side output so far."""
+        return [value for found, value in self._side_outputs if found == tag]
+
+    def advance_time(self, ms: int) -> None:
+        """Let the clock go on."""
+        self.context.processing_time += ms
+
+    def snapshot(self) -> Any:
+        """Return a copy of the state, as the end of an epoch would save it."""
+        function: Any = self.function
+        saved = function.snapshot_state() if isinstance(function, RichAsyncFunction) else None
+        if saved is None:
+            saved = {name: vars(function)[name] for name in self._state_names}
+        return copy.deepcopy(saved)
+
+    def restore(self, state: Any) -> None:
+        """Take back what ``snapshot`` returned, as a restart would."""
+        function: Any = self.function
+        function.restore_state(copy.deepcopy(state))
+
+    def _processed(self, value: In) -> list[Any]:
+        match self.function:
+            case MapFunction():
+                return [self._result("map", value)]
+            case FilterFunction():
+                return [value] if self._result("filter", value) else []
+            case ReduceFunction():
+                return [self._reduce(value)]
+            case FlatMapFunction():
+                result = self._result("flat_map", value)
+            case AsyncIOFunction():
+                result = self._result("async_invoke", value)
+            case ProcessFunction() | KeyedProcessFunction():
+                result = self._result("process_element", value, self.context)
+            case AsyncFunction() | RichAsyncFunction():
+                result = self._result("process", value, self.context)
+        return self._records(result)
+
+    def _reduce(self, value: In) -> Any:
+        key = self.context.current_key()
+        if key in self._reduced:
+            value = self._result("reduce", self._reduced[key], value)
+        self._reduced[key] = value
+        return value
+
+    def _records(self, result: Any) -> list[Any]:
+        if isinstance(result, (str, bytes)) or not hasattr(result, "__iter__"):
+            raise FunctionResultError(
+                function=full_name(self.function), found=type(result).__name__
+            )
+        return list(result)
+
+    def _call_if_there(self, method: str, *arguments: Any) -> None:
+        if hasattr(self.function, method):
+            self._result(method, *arguments)
+
+    def _result(self, method: str, *arguments: Any) -> Any:
+        result = getattr(self.function, method)(*arguments)
+        return self._runner.run(_awaited(result)) if inspect.isawaitable(result) else result
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
