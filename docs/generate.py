@@ -1,8 +1,7 @@
 """Write the reference tables of ``docs/reference`` from the code, in place.
 
-A block between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` belongs to this script;
-the prose around it to people. Without ``--write`` it only says which files are out of date, and then
-ends with 1.
+A block between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` belongs to this script,
+the prose around it to people. Without ``--write`` it names the files that are out of date: exit 1.
 """
 
 from __future__ import annotations
