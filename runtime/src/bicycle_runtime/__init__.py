@@ -1,7 +1,7 @@
-"""The Bicycle runtime: finds job plugins, learns their graphs, runs them on Spark, epoch after epoch.
+"""The Bicycle runtime: finds plugins, learns their graphs, runs them on Spark, epoch after epoch.
 
-Each folder is a room with one subject and may import the rooms under it only; the order stands in the
-``pyproject.toml`` of the repository and is checked. This module holds nothing but the version.
+Each folder is a room with one subject and may import the rooms under it only; the order stands in
+the ``pyproject.toml`` of the repository and is checked. This module holds nothing but the version.
 """
 
 __all__ = ["__version__"]
