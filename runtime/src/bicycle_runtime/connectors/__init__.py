@@ -1,1 +1,1 @@
-"""Where records come from and go to. Connectors are strangers to each other; all follow ``contract``."""
+"""Where records come from and go to: connectors, strangers to each other, all over ``contract``."""

@@ -1,4 +1,4 @@
-"""Bicycle's own connectors, registered through the same hooks as a stranger's. Imports none of them."""
+"""Bicycle's own connectors, registered through the hooks that a stranger uses, none imported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The collect sink: published records as Python objects in the driver's memory, for tests and previews.
+"""The collect sink: published records as Python objects in the driver, for tests and previews.
 
 Values come back equal to what the last operator gave: dataclasses, tuples and sets stay what they
 are. What was collected lives as long as the process, so exactly-once means: within one process.

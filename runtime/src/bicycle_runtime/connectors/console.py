@@ -1,4 +1,4 @@
-"""The console sink: prints each published record as ``[SINK] <record>``, for people who try things out."""
+"""The console sink: prints each published record as ``[SINK] <record>``, for people trying out."""
 
 from __future__ import annotations
 

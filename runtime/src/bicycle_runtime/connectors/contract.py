@@ -39,9 +39,9 @@ class Guarantee(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorSpec:
-    """What the graph says about a connector: its vertex, its properties (JSON) and its live payloads by role.
+    """What the graph says about a connector: vertex, properties (JSON), live payloads by role.
 
-    ``output_type`` is the declared record type of a source, or the input type of a sink, when
+    ``record_type`` is the declared record type of a source, or the input type of a sink, when
     known.
     """
 
@@ -70,7 +70,7 @@ class DriverServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How much one epoch may take from one source: at most this many records and bytes, in ``parallelism`` slices."""
+    """The most that one epoch may take from one source, and among how many subtasks it is split."""
 
     record_count: int
     byte_count: int
@@ -87,7 +87,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """What ``poll`` found: is there input now, will there ever be more, and when to look again at the latest."""
+    """What ``poll`` found: is there input, will there ever be more, and when to look again."""
 
     has_input: bool
     is_finished: bool
@@ -96,7 +96,7 @@ class SourceStatus:
 
 
 class Source(ABC):
-    """One source vertex, on the driver. Built from a ``ConnectorSpec``; the constructor checks options only."""
+    """One source vertex, on the driver. The constructor checks options only."""
 
     guarantee: ClassVar[Guarantee] = Guarantee.EXACTLY_ONCE
     default_parallelism_max: ClassVar[int | None] = (
@@ -110,7 +110,7 @@ class Source(ABC):
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
     ) -> None:
-        """Begin or resume. Called once per run, before the first poll; may open ports and start threads.
+        """Begin or resume. Called once per run, before the first poll; may open ports.
 
         ``offsets`` (shard -> next offset to read) and ``memo`` are those of the last sealed epoch,
         or empty.
@@ -122,18 +122,20 @@ class Source(ABC):
 
     @abstractmethod
     def plan(self, budget: Budget) -> list[Slice]:
-        """Take at most ``budget`` from what the last poll found. Slice i goes to subtask ``i % parallelism``.
+        """Take at most ``budget`` from what the last poll found.
 
-        Several slices of one shard are contiguous and in order. An empty list is fine.
+        Slice i goes to subtask ``i % parallelism``. Several slices of one shard are contiguous and
+        in order. Planning again before anything is sealed gives the same slices. An empty list is
+        fine.
         """
 
     @abstractmethod
     def sealed(self, ends: Mapping[str, int]) -> None:
-        """Take note that an epoch is sealed: per shard that was read, the next offset (the furthest reached)."""
+        """Take note that an epoch is sealed: per shard that was read, the next offset."""
 
     @abstractmethod
     def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
-        """Return plain JSON that a restart needs beside the offsets, as of an epoch that read ``planned`` up to ``ends``.
+        """Return plain JSON that a restart needs beside the offsets, as of such an epoch.
 
         Called just before the epoch is sealed; small, since it is in each manifest.
         """
@@ -146,16 +148,16 @@ class Source(ABC):
     def stop(self) -> None:
         """Close ports and threads. Called once, also after errors."""
 
-    def published(self, offsets: Mapping[str, int]) -> None:
-        """Take note that everything before these offsets is published: report to the source system, drop journals."""
+    def published(self, offsets: Mapping[str, int]) -> None:  # noqa: B027 - most need nothing.
+        """Take note that all before these offsets is published: drop journals, tell others."""
 
     def describe(self, shard: str, offset: int) -> str:
-        """Return a position for people, such as ``lines.txt line 17``. Called only when a record failed."""
+        """Return a position for people: ``lines.txt line 17``. Called when a record failed."""
         return f"{shard} @ {offset}"
 
 
 class Sink(ABC):
-    """One sink vertex, on the driver. Built from a ``ConnectorSpec``; the constructor checks options only."""
+    """One sink vertex, on the driver. The constructor checks options only."""
 
     guarantee: ClassVar[Guarantee] = Guarantee.AT_LEAST_ONCE
 
@@ -164,7 +166,7 @@ class Sink(ABC):
 
     @abstractmethod
     def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
-        """Begin or resume with the memo of the last sealed epoch (empty at first). May open ports and threads.
+        """Begin or resume with the memo of the last sealed epoch, or empty. May open ports.
 
         After this call the engine publishes the last sealed epoch again, then begins new ones. An
         output that can not be written is an error here, not later.
@@ -176,7 +178,7 @@ class Sink(ABC):
 
     @abstractmethod
     def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
-        """Decide how the epoch will be published, without changing anything. Called just before sealing.
+        """Decide how the epoch will be published, changing nothing. Called just before sealing.
 
         The result is plain JSON; it is sealed in the manifest and is the memo of the next start.
         Everything that ``publish`` needs must be in it. ``is_last`` is set at the end of bounded
@@ -185,20 +187,20 @@ class Sink(ABC):
 
     @abstractmethod
     def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
-        """Make a sealed epoch visible as ``memo`` says. Called after sealing, and again after a crash: twice is harmless."""
+        """Make a sealed epoch visible as ``memo`` says. Called again after a crash: harmless."""
 
     @abstractmethod
     def stop(self) -> None:
         """Close what was opened. Called once, also after errors."""
 
     def deadline_ms(self) -> int | None:
-        """Return when an epoch is due even without input (a part must roll), in clock ms; None for never."""
+        """Return when (clock ms) an epoch is due without input, as a part must roll; or None."""
         return None
 
     def dropped_count(self) -> int:
-        """Return how many records this run published to nobody (no client was connected)."""
+        """Return how many records of this run reached nobody: no client, or it was stuck."""
         return 0
 
     def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
-        """Return the staged paths that publishing this memo, or a later epoch, still needs; the rest is garbage."""
+        """Return the staged paths that publishing this memo, or a later epoch, still needs."""
         return set()

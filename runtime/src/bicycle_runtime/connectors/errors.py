@@ -1,4 +1,4 @@
-"""Errors of connectors: unknown words and options, input that can not be read, output that can not be written.
+"""Errors of connectors: unknown words and options, unreadable input, unwritable output.
 
 Codes 17xx. They name the vertex or the file, so that a user can act without reading a log.
 """
@@ -28,7 +28,10 @@ class UnknownConnectorError(BicycleError):
     """No extension offers a connector of this name."""
 
     code = "BIC-1701"
-    message = "vertex {vertex!r}: there is no {direction} connector {word!r}; known are {known_text}{refusal_text}"
+    message = (
+        "vertex {vertex!r}: there is no {direction} connector {word!r}; "
+        "known are {known_text}{refusal_text}"
+    )
     fix = "{hint}"
 
 
@@ -44,7 +47,10 @@ class ConnectorPayloadError(BicycleError):
     """An object that must travel beside the graph is absent or of the wrong type."""
 
     code = "BIC-1703"
-    message = "vertex {vertex!r}, connector {connector!r}: payload {role!r} is {found}; {expected} is expected"
+    message = (
+        "vertex {vertex!r}, connector {connector!r}: payload {role!r} is {found}; "
+        "{expected} is expected"
+    )
     fix = "build the source with the SDK, which sets this payload"
 
 
@@ -60,8 +66,11 @@ class InputChangedError(BicycleError):
     """A file that was partly read was removed, replaced or cut while it was still needed."""
 
     code = "BIC-1711"
-    message = "input file {path!r} was read up to byte {offset}, but now {problem}; nothing of this epoch was published"
-    fix = "put the original file back, or start a new job (another checkpoint directory) to read from the beginning"
+    message = (
+        "input file {path!r} was read up to byte {offset}, but now {problem}; "
+        "nothing of this epoch was published"
+    )
+    fix = "put the original file back, or read anew with another checkpoint directory"
 
 
 class InputUnreadableError(BicycleError):
@@ -76,9 +85,7 @@ class InputDamagedError(BicycleError):
     """A compressed file can not be decompressed."""
 
     code = "BIC-1713"
-    message = (
-        "input file {path!r} is damaged or incomplete behind decompressed byte {offset}: {reason}"
-    )
+    message = "input file {path!r} is damaged or cut behind decompressed byte {offset}: {reason}"
     fix = "replace the file by a whole one (write it under a .tmp name and rename it when complete)"
 
 
@@ -106,9 +113,7 @@ class OpenPartDamagedError(BicycleError):
 
     code = "BIC-1722"
     message = "open part {path!r} has {found_byte_count} bytes, at least {byte_count} were sealed"
-    fix = (
-        "restore the file from a copy of the checkpoint directory; published parts are not affected"
-    )
+    fix = "restore the file from a copy of the checkpoint directory; published parts are whole"
 
 
 class RecordUnencodableError(BicycleError):
@@ -132,4 +137,4 @@ class JournalDamagedError(BicycleError):
 
     code = "BIC-1740"
     message = "journal {path!r} of a socket source: {problem}"
-    fix = "restore the journal folder from a copy of the checkpoint directory; do not remove it while the job exists"
+    fix = "restore the journal from a copy of the checkpoint directory; the job needs it"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from bicycle_runtime.base.options import option
@@ -102,12 +103,11 @@ class GeneratorSource(Source):
     def plan(self, budget: Budget) -> list[Slice]:
         """Split the words that are due evenly into contiguous slices."""
         count = min(self._available - self._next, budget.record_count)
-        bounds = [
-            self._next + count * i // budget.parallelism for i in range(budget.parallelism + 1)
-        ]
+        slots = budget.parallelism
+        bounds = [self._next + count * i // slots for i in range(slots + 1)]
         return [
             Slice(shard=SHARD, start=start, end=end)
-            for start, end in zip(bounds, bounds[1:], strict=False)
+            for start, end in pairwise(bounds)
             if start < end
         ]
 

@@ -1,4 +1,4 @@
-"""The hooks by which an extension offers connectors: words mapped to classes, named but not imported.
+"""The hooks by which an extension offers connectors: words to classes, named, not imported.
 
 An extension is a module (entry-point group ``bicycle.extensions``) that implements one or both
 hooks::

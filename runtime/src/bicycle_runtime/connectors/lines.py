@@ -35,7 +35,7 @@ def text_lines(values: list[Any]) -> bytes:
     Raises:
         RecordUnencodableError: a record is neither a string nor JSON.
     """
-    # hot path: one join and one encode for a batch of strings, 25 M lines/s against 6 M/s one by one.
+    # hot path: one join and one encode per batch; NUMBERS.
     try:
         return ("\n".join(values) + "\n").encode() if values else b""
     except TypeError:

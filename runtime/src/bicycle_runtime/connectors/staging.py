@@ -1,4 +1,4 @@
-"""Staged output: how writers leave bytes below their prefix, and how a sink's driver half reads them back.
+"""Staged output: how writers leave bytes below their prefix, and how a sink reads them back.
 
 A staged file has a byte count and a CRC-32 from the moment it is written; whoever reads it checks
 both. This module knows no format and publishes nothing.
@@ -98,7 +98,7 @@ class StagedWriter:
 
 
 def staged_to_json(file: StagedFile) -> dict[str, Any]:
-    """Return the form in which a sink's memo names a staged file; ``staged_from_json`` is the inverse."""
+    """Return how a sink's memo names a staged file; ``staged_from_json`` is the inverse."""
     return {
         "path": file.path,
         "records": file.record_count,

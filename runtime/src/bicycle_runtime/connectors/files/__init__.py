@@ -1,1 +1,1 @@
-"""Files as streams: text, JSON lines and CSV, read once or followed, and written as whole sealed parts."""
+"""Text, JSON lines and CSV files: read once or followed, and written as whole sealed parts."""

@@ -1,4 +1,4 @@
-"""Cutting a stream of bytes into blocks of whole lines that belong to a slice.
+r"""Cutting a stream of bytes into blocks of whole lines that belong to a slice.
 
 A line belongs to the slice in which its first byte lies, so neighbours neither share nor lose one.
 Only ``\\n`` ends a line. The memory held is one block and the longest line, which is bounded.
@@ -10,25 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ByteCursor
+from bicycle_runtime.connectors.text import LineBlock
 
-__all__ = ["LineBlock", "LineRange", "line_blocks"]
+__all__ = ["LineRange", "line_blocks"]
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SAMPLE_BYTES = 1024
-
-
-@dataclass(slots=True)
-class LineBlock:
-    """Whole lines, the first of which starts at ``offset``; the last one of a file may lack its newline.
-
-    When ``long_line_byte_count`` is set, ``data`` is only the beginning of one line that is too
-    long.
-    """
-
-    offset: int
-    data: bytes
-    next_offset: int
-    long_line_byte_count: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +64,7 @@ def line_blocks(cursor: ByteCursor, lines: LineRange) -> Iterator[LineBlock]:
 
 
 def _cut(data: bytes, *, position: int, end: int) -> int:
-    """Return how many bytes of ``data`` (which stands at ``position``) are whole lines that start before ``end``."""
+    """Return how many bytes of ``data``, at ``position``, are whole lines starting before ``end``."""
     if position + len(data) < end:
         return data.rfind(b"\n") + 1
     return data.find(b"\n", max(end - 1 - position, 0)) + 1 or data.rfind(b"\n") + 1
@@ -86,7 +73,7 @@ def _cut(data: bytes, *, position: int, end: int) -> int:
 def _checked(
     whole: bytes, offset: int, held_byte_count: int, line_bytes_max: int
 ) -> Iterator[LineBlock]:
-    """Yield a block, its first line apart when it is too long (only a line that was held can be)."""
+    """Yield a block, its first line apart when too long (only a held line can be)."""
     first = whole.find(b"\n") + 1 or len(whole)
     if held_byte_count and first > line_bytes_max + 1:
         sample = whole[:_SAMPLE_BYTES]

@@ -1,4 +1,4 @@
-"""CSV to records: the header names the fields, quoted fields may hold newlines, types come from the job.
+"""CSV to records: the header names the fields, quotes may hold newlines, types come from the job.
 
 A record belongs to the slice in which it starts and may end behind it. Where a block has no quotes,
 each line is a record and the block is decoded in one step; otherwise rows are taken one by one,
@@ -15,9 +15,10 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.connectors.files.blocks import LineBlock, LineRange, line_blocks
+from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
 from bicycle_runtime.connectors.files.decoding import long_line_batch
 from bicycle_runtime.connectors.files.opening import ByteCursor
+from bicycle_runtime.connectors.text import LineBlock
 from bicycle_runtime.operators.io import BadRecord, SourceBatch
 
 __all__ = ["CsvRows"]
@@ -40,7 +41,8 @@ class CsvRows:
     def __init__(self, record_type: Any, *, is_complete: bool) -> None:
         self._is_plain = record_type in (None, dict, Any) or record_type == dict[str, str]
         self._is_by_place = typing.get_origin(record_type) is tuple
-        self._type = record_type
+        self._type: Any = record_type
+        self._list_type: Any = list[record_type]
         self._is_complete = is_complete
 
     def batches(
@@ -115,7 +117,7 @@ class CsvRows:
         values: list[Any] = shaped
         if not self._is_plain:
             try:
-                values = msgspec.convert(shaped, list[self._type], strict=False)
+                values = msgspec.convert(shaped, self._list_type, strict=False)
             except msgspec.ValidationError:
                 values, whole = self._convert_each(shaped, whole, failures)
         failures.sort(key=lambda failure: failure.offset)

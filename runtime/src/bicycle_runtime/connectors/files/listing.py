@@ -1,4 +1,4 @@
-"""Which files a path means: one file, a directory, or a glob. Hidden and temporary names are not input."""
+"""Which files a path means: a file, a directory, or a glob, without hidden and temporary names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ class InputPath:
             candidates = self._in_directory()
         elif self.is_glob:
             pattern = str(Path(self.text).absolute())
-            candidates = [p for p in glob.glob(pattern, recursive=True) if _is_input_name(p)]
+            # Path.glob takes no absolute pattern.
+            matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - see above.
+            candidates = [path for path in matches if _is_input_name(path)]
         else:
             candidates = [str(Path(self.text).absolute())]
         found = {}

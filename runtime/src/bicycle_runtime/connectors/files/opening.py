@@ -1,4 +1,4 @@
-"""Opening plain and compressed files as one stream of decompressed bytes that can go on where it was left.
+"""Opening plain and compressed files as streams of decompressed bytes, at any offset.
 
 A plain file is sought; a compressed one is read from its start and skipped, unless the reader still
 holds it open at the right place. Damage inside a compressed file becomes a typed error.
@@ -10,9 +10,10 @@ import gzip
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, Protocol, cast
 
 from bicycle_runtime.connectors.errors import InputDamagedError, InputUnreadableError
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ByteCursor", "is_compressed", "open_at"]
 
@@ -89,18 +90,19 @@ class _ZstdDamage(Exception):
 
 
 class _ZstdStream:
-    """Decompresses any number of zstd frames; unlike the library's reader it notices a cut frame."""
+    """Decompresses zstd frames; unlike the library's reader it notices a cut one."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
         self._input = b""
-        self._frame: object | None = None
+        self._output = b""
+        self._frame: Any = None
 
     def read(self, size: int, /) -> bytes:
         """Return some decompressed bytes, at least one unless the file ends here."""
         import zstandard  # an optional format; loaded when the first such file is opened
 
-        output = b""
+        output, self._output = self._output, b""
         while not output:
             chunk = self._input or self._raw.read(BLOCK_BYTES)
             self._input = b""
@@ -115,7 +117,8 @@ class _ZstdStream:
                 raise _ZstdDamage(str(error)) from error
             self._frame = None if frame.eof else frame
             self._input = frame.unused_data if frame.eof else b""
-        return cast(bytes, output)
+        output, self._output = output[:size], output[size:]
+        return output
 
     def close(self) -> None:
         """Close the file."""
@@ -130,20 +133,29 @@ def open_at(path: str, position: int) -> ByteCursor:
         InputDamagedError: it can not be decompressed up to there.
     """
     try:
-        raw = Path(path).open("rb")
+        stream = _open_stream(path, position)
     except OSError as error:
         raise _unreadable(path, error) from error
     if not is_compressed(path):
-        raw.seek(position)
-        return ByteCursor(path, raw, position)
-    stream: _Readable = (
-        cast(_Readable, gzip.GzipFile(fileobj=raw, mode="rb"))
-        if path.endswith(".gz")
-        else _ZstdStream(raw)
-    )
+        return ByteCursor(path, stream, position)
     cursor = ByteCursor(path, stream, 0)
-    cursor.skip_to(position)
+    try:
+        cursor.skip_to(position)
+    except BicycleError:
+        cursor.close()
+        raise
     return cursor
+
+
+def _open_stream(path: str, position: int) -> _Readable:
+    """Return the decompressed bytes; only a plain file stands at ``position`` already."""
+    if path.endswith(".gz"):
+        return cast(_Readable, gzip.GzipFile(path, "rb"))
+    raw = Path(path).open("rb")  # noqa: SIM115 - the cursor closes it.
+    if path.endswith(".zst"):
+        return _ZstdStream(raw)
+    raw.seek(position)
+    return raw
 
 
 def _unreadable(path: str, error: OSError) -> InputUnreadableError:

@@ -19,9 +19,7 @@ class FileSourceOptions:
         default=False, doc="Wait for appended lines and new files; the input then never ends."
     )
     recursive: bool = option(default=False, doc="Read the directories below a directory, too.")
-    encoding: Literal["utf-8"] = option(
-        "utf-8", doc="Encoding of the files; other bytes are bad records."
-    )
+    encoding: Literal["utf-8"] = option("utf-8", doc="The encoding; other bytes are bad records.")
     line_bytes_max: int = option(
         64 << 20, low=1 << 20, high=1 << 30, doc="Longer lines (or CSV records) are bad records."
     )

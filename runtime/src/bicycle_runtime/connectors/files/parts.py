@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -112,7 +111,7 @@ class PartPlan:
 
 
 def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
-    """Do what a plan says; doing it again, after a crash at any point of the first time, is harmless.
+    """Do what a plan says; doing it again, after a crash at any point, is harmless.
 
     Args:
         plan: Of the last sealed epoch.
@@ -175,14 +174,13 @@ def _join(plan: PartPlan, storage: Storage, target: Path) -> None:
 
 
 def _content(plan: PartPlan, storage: Storage) -> Iterator[bytes]:
-    """Yield the bytes that the plan adds: the header once per part, then each file without its own."""
+    """Yield the bytes that the plan adds: the header once per part, then files without theirs."""
     if plan.start == 0 and plan.header:
         yield plan.header.encode()
     skipped = len(plan.header.encode())
     for file in plan.files:
         left = skipped
-        with closing(staged_blocks(storage, file)) as blocks:
-            for data in blocks:
-                if left < len(data):
-                    yield data[left:]
-                left = max(left - len(data), 0)
+        for data in staged_blocks(storage, file):
+            if left < len(data):
+                yield data[left:]
+            left = max(left - len(data), 0)

@@ -110,7 +110,7 @@ def _details(
 
 
 def _cut(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
-    """Return where the slice ends, so that at most ``records_left`` lines start in it, and a bound of their count.
+    """Return an end with at most ``records_left`` lines before it, and a bound of their count.
 
     The lines are counted (at memory speed) unless a sample says that the bytes are the tighter
     bound by far.

@@ -19,10 +19,10 @@ from bicycle_runtime.connectors.files.decoding import (
     BlockDecoder,
     json_decoder,
     long_line_batch,
-    text_decoder,
 )
 from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
+from bicycle_runtime.connectors.text import text_decoder
 from bicycle_runtime.operators.io import Slice, SourceBatch
 
 __all__ = ["FileFormat", "FileReader"]

@@ -1,4 +1,4 @@
-"""File sinks: only whole, sealed files are ever visible in the output directory, and small epochs do not make small files.
+"""File sinks: only whole, sealed files are ever visible, and small epochs make no small files.
 
 Writers stage one file per subtask and epoch. Before sealing, the sink decides what becomes of them:
 a large one becomes a part by itself, small ones are appended to the *open part*, which becomes
@@ -90,7 +90,7 @@ class FileSink(Sink):
         return FileWriterFactory(self.file_suffix, self.spec.record_type)
 
     def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
-        """Decide which staged files join the open part, which are parts themselves, and which parts are complete."""
+        """Decide what becomes of the staged files and which parts are complete."""
         if epoch != self._prepared_epoch:
             self._prepared_epoch, self._before = epoch, self._after
         draft = PartDraft(
@@ -136,7 +136,8 @@ class FileSink(Sink):
 
     def _new_run(self) -> str:
         """Return a token that no file in the output directory carries."""
-        seed = f"{self._services.storage.url}\n{self._services.prefix}\n{self._services.clock.now_ms()}"
+        services = self._services
+        seed = f"{services.storage.url}\n{services.prefix}\n{services.clock.now_ms()}"
         names = [path.name for path in self._folder.glob("*part-*")]
         salt = 0
         while True:

@@ -78,7 +78,7 @@ class FileSource(Source):
         )
 
     def poll(self) -> SourceStatus:
-        """Look for growth and new files (when following); bounded input is listed once, at start."""
+        """Look for growth and new files when following; bounded input is listed once, at start."""
         if self._options.follow:
             self._refresh_when_due()
         files = self._table.files.values()
@@ -156,7 +156,7 @@ class FileSource(Source):
         self._table.refresh(self._input.files())
 
     def _is_done(self, file: TrackedFile, end: int) -> bool:
-        """Whether a compressed file showed its end: less was read than the slice and its record limit allow."""
+        """Whether a compressed file showed its end: less was read than slice and limit allow."""
         part = self._planned.get(file.shard)
         if not file.is_compressed or part is None:
             return file.is_done

@@ -87,7 +87,7 @@ class FileTable:
         }
 
     def restore(self, files: Mapping[str, Any]) -> None:
-        """Take over the memo of a sealed epoch; the next ``refresh`` finds out what became of the files."""
+        """Take over a sealed epoch's memo; ``refresh`` then finds out what became of the files."""
         for shard, (path, inode, head_size, head_crc32, size, offset, is_done) in files.items():
             self.files[shard] = TrackedFile(
                 shard=shard,
@@ -134,7 +134,7 @@ class FileTable:
         return file.size if file.is_compressed else file.offset
 
     def _lose(self, file: TrackedFile) -> None:
-        """The file is gone, cut or replaced: forget it; loudly when something of it was not read."""
+        """The file is gone, cut or replaced: forget it, loudly when something was not read."""
         was_unread = not file.is_done if file.is_compressed else file.offset < file.size
         is_there = Path(file.path).exists()
         if not self.is_followed and (was_unread or is_there):

@@ -1,0 +1,160 @@
+"""The journal of a socket source: every received line is on disk before anybody may read it.
+
+It is one endless sequence of bytes, cut into segment files that are named by the position of their
+first byte. On a local disk a segment grows by flushed appends; other storage gets one object per
+append. A half line at the end (the machine died while it was written) was never available and is
+cut off.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from bicycle_runtime.base.storage import LocalStorage, Storage
+from bicycle_runtime.connectors.errors import JournalDamagedError
+
+__all__ = ["Journal", "JournalSegments"]
+
+BLOCK_BYTES = 1 << 17
+_SUFFIX = ".lines"
+
+
+@dataclass(frozen=True, slots=True)
+class JournalSegments:
+    """Reads ranges of a journal; a picklable value for driver and workers.
+
+    Args:
+        storage: Where the segments lie.
+        prefix: Their folder.
+    """
+
+    storage: Storage
+    prefix: str
+
+    def path(self, start: int) -> str:
+        """Return the path of the segment that begins at ``start``."""
+        return f"{self.prefix}/{start:020d}{_SUFFIX}"
+
+    def starts(self) -> list[int]:
+        """Return the first positions of all segments, in order."""
+        names = [path.rpartition("/")[2] for path in self.storage.list(self.prefix)]
+        return sorted(int(n.removesuffix(_SUFFIX)) for n in names if n.endswith(_SUFFIX))
+
+    def blocks(self, starts: list[int], start: int, end: int) -> Iterator[bytes]:
+        """Yield the bytes of ``[start, end)``.
+
+        Args:
+            starts: The segments that hold them.
+            start: First position.
+            end: Position behind the last.
+
+        Raises:
+            ObjectMissingError: a segment is gone.
+            JournalDamagedError: a segment is too short.
+        """
+        position = start
+        while position < end:
+            index = bisect_right(starts, position) - 1
+            segment = starts[max(index, 0)]
+            stop = min(end, starts[index + 1]) if index + 1 < len(starts) else end
+            with self.storage.open_read(self.path(segment)) as stream:
+                stream.seek(max(position - segment, 0))
+                while position < stop and segment <= position:
+                    data = stream.read(min(BLOCK_BYTES, stop - position))
+                    if not data:
+                        break
+                    position += len(data)
+                    yield data
+            if position < stop:
+                problem = f"bytes {position} to {stop} are missing"
+                raise JournalDamagedError(path=self.path(segment), problem=problem)
+
+
+class Journal:
+    """Appends to a journal and drops what was published. Used by one thread at a time per method.
+
+    Args:
+        segments: Where it lies.
+        segment_bytes: Size at which a new segment begins.
+        position: Where reading goes on; the journal's end when there are no segments.
+
+    Raises:
+        JournalDamagedError: bytes behind ``position`` are missing.
+    """
+
+    def __init__(self, segments: JournalSegments, segment_bytes: int, position: int) -> None:
+        self._segments = segments
+        self._segment_bytes = segment_bytes
+        self._stream: BinaryIO | None = None
+        self._starts = segments.starts()
+        self.end = self._find_end(position)
+
+    def append(self, data: bytes) -> None:
+        """Write whole lines; on return they survive a crash, and ``end`` lies behind them."""
+        if not data:
+            return
+        storage = self._segments.storage
+        if not isinstance(storage, LocalStorage):
+            storage.write(self._segments.path(self.end), data)
+            self._starts.append(self.end)
+            self.end += len(data)
+            return
+        if self._stream is None:
+            path = storage.local_path(self._segments.path(self.end))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._stream = path.open("ab")
+            self._starts.append(self.end)
+        self._stream.write(data)
+        self._stream.flush()
+        os.fsync(self._stream.fileno())
+        self.end += len(data)
+        if self.end - self._starts[-1] >= self._segment_bytes:
+            self.close()
+
+    def covering(self, start: int, end: int) -> list[int]:
+        """Return the starts of the segments that hold ``[start, end)``."""
+        starts = list(self._starts)
+        first = max(bisect_right(starts, start) - 1, 0)
+        return [each for each in starts[first:] if each < end]
+
+    def drop_before(self, position: int) -> None:
+        """Delete the segments that end at or before ``position``, except the last."""
+        starts = self._starts
+        while len(starts) > 1 and starts[1] <= position:
+            self._segments.storage.delete(self._segments.path(starts[0]))
+            del starts[0]
+
+    def close(self) -> None:
+        """Close the segment; the next append begins a new one."""
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def _find_end(self, position: int) -> int:
+        if not self._starts:
+            return position
+        path = self._segments.path(self._starts[-1])
+        end = self._starts[-1] + self._segments.storage.size(path)
+        if isinstance(self._segments.storage, LocalStorage):
+            end = self._cut_half_line(end)
+        if position < self._starts[0]:
+            problem = f"it begins at byte {self._starts[0]}, but {position} was not read yet"
+            raise JournalDamagedError(path=path, problem=problem)
+        if end == self._starts[-1]:
+            self._starts.pop()  # It is empty; the next append makes a segment of the same name.
+        return max(end, position)
+
+    def _cut_half_line(self, end: int) -> int:
+        storage, start = self._segments.storage, self._starts[-1]
+        whole, position = start, start
+        for data in self._segments.blocks([start], start, end):
+            newline_end = data.rfind(b"\n") + 1
+            whole = position + newline_end if newline_end else whole
+            position += len(data)
+        if whole < end and isinstance(storage, LocalStorage):
+            os.truncate(storage.local_path(self._segments.path(start)), whole - start)
+        return whole

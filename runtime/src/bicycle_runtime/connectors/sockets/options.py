@@ -1,0 +1,52 @@
+"""Options of the socket connectors, declared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bicycle_runtime.base.options import option
+
+__all__ = ["SocketSinkOptions", "SocketSourceOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketSourceOptions:
+    """Where to listen, and how much may wait."""
+
+    host: str = option("0.0.0.0", doc="Address to listen on.")
+    port: int = option(9999, low=0, high=65_535, doc="Port to listen on; 0 takes any free one.")
+    journal_bytes_max: int = option(
+        1 << 30,
+        low=1 << 16,
+        high=1 << 40,
+        doc="Received bytes that may wait unread; clients are not read from while there are more.",
+    )
+    segment_bytes: int = option(
+        8 << 20, low=1 << 10, high=1 << 30, doc="Size at which a new journal file begins."
+    )
+    line_bytes_max: int = option(
+        16 << 20,
+        low=1 << 10,
+        high=1 << 30,
+        doc="A client that sends a longer line is disconnected.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketSinkOptions:
+    """Where to listen, and how long to wait for slow readers."""
+
+    host: str = option("0.0.0.0", doc="Address to listen on.")
+    port: int = option(9998, low=0, high=65_535, doc="Port to listen on; 0 takes any free one.")
+    client_timeout_ms: int = option(
+        30_000,
+        low=100,
+        high=3_600_000,
+        doc="A client that takes no byte for this long is disconnected, and its loss counted.",
+    )
+    client_buffer_bytes: int = option(
+        1 << 20,
+        low=1 << 12,
+        high=1 << 30,
+        doc="Bytes that may wait for one client; publishing waits while there are more.",
+    )

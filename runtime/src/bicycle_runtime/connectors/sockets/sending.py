@@ -1,0 +1,212 @@
+"""The thread that accepts reading clients and sends them lines, each at its own speed.
+
+Publishing hands over blocks of lines and waits while a client's buffer is full. A client that takes
+no byte for ``client_timeout_ms`` is disconnected, so that one stuck reader can not stop the job;
+its lines are counted as lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+from dataclasses import dataclass, field
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.sockets.options import SocketSinkOptions
+
+__all__ = ["Broadcaster"]
+
+_logger = logging.getLogger(__name__)
+WAIT_S = 0.05
+SEND_BYTES = 1 << 18
+
+
+@dataclass(slots=True)
+class _Client:
+    """One reader: what it has not taken yet, and when it last took something."""
+
+    address: str
+    pending: bytearray = field(default_factory=bytearray)
+    progress_s: float = 0.0
+
+
+class Broadcaster:
+    """Sends lines to all connected clients from ``start`` to ``stop``.
+
+    Args:
+        vertex_id: For the log.
+        listener: Listens already, non-blocking; closed by ``stop``.
+        options: The bounds.
+        clock: Tells how long a client has been stuck.
+    """
+
+    def __init__(
+        self, vertex_id: str, listener: socket.socket, options: SocketSinkOptions, clock: Clock
+    ) -> None:
+        self.port: int = listener.getsockname()[1]
+        self.dropped_line_count = 0
+        self._vertex_id = vertex_id
+        self._listener = listener
+        self._options = options
+        self._clock = clock
+        self._clients: dict[socket.socket, _Client] = {}
+        self._changed = threading.Condition()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._selector.register(self._wake_out, selectors.EVENT_READ)
+        self._is_stopping = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"socket-sink-{vertex_id}")
+        self._thread.daemon = True
+
+    @property
+    def client_count(self) -> int:
+        """How many clients are connected now."""
+        return len(self._clients)
+
+    def start(self) -> None:
+        """Begin to accept clients."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close everything; returns when the thread has ended."""
+        self._is_stopping = True
+        self._wake()
+        self._thread.join()
+        for client in [*self._clients, self._listener, self._wake_in, self._wake_out]:
+            client.close()
+        self._selector.close()
+
+    def send(self, lines: bytes) -> None:
+        """Queue whole lines for every client; waits while a client's buffer is full.
+
+        With nobody connected the lines are dropped and counted.
+        """
+        with self._changed:
+            self._wait_for(self._options.client_buffer_bytes)
+            if not self._clients:
+                self.dropped_line_count += lines.count(b"\n")
+                return
+            now_s = self._clock.monotonic()
+            for client in self._clients.values():
+                if not client.pending:
+                    client.progress_s = now_s
+                client.pending += lines
+        self._wake()
+
+    def flush(self) -> None:
+        """Wait until every client has taken everything, or was disconnected."""
+        with self._changed:
+            self._wait_for(1)
+
+    def _wait_for(self, pending_max: int) -> None:
+        """Wait until every client has fewer than ``pending_max`` bytes to take."""
+        while self._error is None and any(
+            len(client.pending) >= pending_max for client in self._clients.values()
+        ):
+            self._changed.wait(WAIT_S)
+        if self._error is not None:
+            raise self._error
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake_in.send(b"x")
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                is_waiting = any(client.pending for client in self._clients.values())
+                ready = self._selector.select(WAIT_S if is_waiting else None)
+                with self._changed:
+                    for key, events in ready:
+                        if isinstance(key.fileobj, socket.socket):
+                            self._serve(key.fileobj, events)
+                    self._drop_stuck()
+                    self._watch_pending()
+                    self._changed.notify_all()
+        except Exception as error:  # noqa: BLE001 - whatever it is, publishing raises it.
+            self._error = error
+            with self._changed:
+                self._changed.notify_all()
+
+    def _serve(self, ready: socket.socket, events: int) -> None:
+        if ready is self._listener:
+            self._accept()
+        elif ready is self._wake_out:
+            ready.recv(SEND_BYTES)
+        elif ready in self._clients:
+            if events & selectors.EVENT_WRITE:
+                self._send_some(ready, self._clients[ready])
+            if events & selectors.EVENT_READ and ready in self._clients:
+                self._drain(ready)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
+            client, address = self._listener.accept()
+            client.setblocking(False)
+            self._clients[client] = _Client(str(address))
+            self._selector.register(client, selectors.EVENT_READ)
+            log_event(
+                _logger, "socket_client_connected", vertex=self._vertex_id, client=str(address)
+            )
+
+    def _send_some(self, connection: socket.socket, client: _Client) -> None:
+        try:
+            sent = connection.send(memoryview(client.pending)[:SEND_BYTES].tobytes())
+        except BlockingIOError:
+            return
+        except OSError:
+            self._forget(connection, "it closed the connection")
+            return
+        del client.pending[:sent]
+        client.progress_s = self._clock.monotonic()
+
+    def _drain(self, connection: socket.socket) -> None:
+        """Clients have nothing to say; reading notices that they left."""
+        try:
+            data = connection.recv(SEND_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data and not self._clients[connection].pending:
+            self._forget(connection, "it closed the connection")
+        elif not data:
+            # It may only have closed its sending half (nc does); sending shows whether it is gone.
+            self._selector.modify(connection, selectors.EVENT_WRITE)
+
+    def _drop_stuck(self) -> None:
+        limit_s = self._options.client_timeout_ms / 1_000
+        now_s = self._clock.monotonic()
+        for connection, client in list(self._clients.items()):
+            if client.pending and now_s - client.progress_s >= limit_s:
+                self.dropped_line_count += client.pending.count(b"\n")
+                self._forget(connection, "it did not read for client_timeout_ms")
+
+    def _forget(self, connection: socket.socket, reason: str) -> None:
+        client = self._clients.pop(connection)
+        self._selector.unregister(connection)
+        connection.close()
+        log_event(
+            _logger,
+            "socket_client_gone",
+            level=logging.WARNING if client.pending else logging.INFO,
+            vertex=self._vertex_id,
+            client=client.address,
+            reason=reason,
+            unsent_byte_count=len(client.pending),
+        )
+
+    def _watch_pending(self) -> None:
+        """Ask the selector about writing only for clients that have something to take."""
+        for connection, client in self._clients.items():
+            known = self._selector.get_key(connection).events
+            wanted = known | selectors.EVENT_WRITE if client.pending else selectors.EVENT_READ
+            if known != wanted:
+                self._selector.modify(connection, wanted)
