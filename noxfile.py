@@ -16,6 +16,13 @@ nox.options.sessions = ["lint", "types", "imports", "tests"]
 
 BIN = Path(".venv/bin").absolute()
 PYTEST = (str(BIN / "python"), "-m", "pytest")
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+root = importlib.import_module(sys.argv[1])
+for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
+    if not info.name.endswith("__main__"):
+        importlib.import_module(info.name)
+"""
 # Each distribution: the module it brings, and all that may be installed with it (None: anything).
 DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
@@ -112,23 +119,30 @@ def wheels(session: nox.Session) -> None:
 
 
 def _install_alone(session: nox.Session, *, store: Path, folder: str, place: Path) -> None:
-    """Install the wheel of one distribution, and what it asks for, in a new environment."""
-    project = nox.project.load_toml(f"{folder}/pyproject.toml")["project"]
-    wheel = next(store.glob(f"{project['name'].replace('-', '_')}-{project['version']}-*.whl"))
+    """Install the wheel of one distribution, and what it asks for, in a new environment.
+
+    The SDK is given as a file too: no package of that name from elsewhere may be taken for ours.
+    """
+    wheels = {str(_wheel_of(store, name)) for name in ("plugin_sdk", folder)}
     session.run(str(BIN / "python"), "-m", "venv", str(place), external=True)
     session.run(
         *(str(place / "bin/python"), "-m", "pip", "install", "--quiet"),
-        *("--find-links", str(store), "--constraint", "requirements.lock", str(wheel)),
+        *("--constraint", "requirements.lock", *sorted(wheels)),
         external=True,
     )
+
+
+def _wheel_of(store: Path, folder: str) -> Path:
+    project = nox.project.load_toml(f"{folder}/pyproject.toml")["project"]
+    return next(store.glob(f"{project['name'].replace('-', '_')}-{project['version']}-*.whl"))
 
 
 def _import_alone(
     session: nox.Session, *, python: Path, module: str, allowed: frozenset[str] | None
 ) -> None:
-    """Import the module outside the repository, and look at what is installed beside it."""
+    """Import every module outside the repository, and look at what is installed beside it."""
     with session.chdir(python.parent):
-        session.run(str(python), "-W", "error", "-c", f"import {module}", external=True)
+        session.run(str(python), "-W", "error", "-c", IMPORT_ALL, module, external=True)
         listing = session.run(
             *(str(python), "-m", "pip", "list", "--format", "freeze"),
             *("--exclude", "pip", "--exclude", "setuptools"),
