@@ -1,0 +1,6 @@
+"""Finding plugins and learning their job graphs, without ever importing one into this process.
+
+``discovery`` reads entry-point metadata; ``extract`` and ``check`` start a fresh child process per
+plugin (``child``) and read its answer from a pipe of its own. This module imports nothing, since
+the child pays for every import here.
+"""

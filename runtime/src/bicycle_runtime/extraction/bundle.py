@@ -1,0 +1,121 @@
+"""A job bundle: all that a driver needs to run a plugin's job without loading its builder.
+
+It holds the graph, the functions as bytes, and where they came from. The digest names the content:
+two extractions of one plugin with one set of parameters have the same digest, which is stored with
+every checkpoint. No environment variables, paths of the child process or parameters are kept, since
+a bundle is written to disk. This module does not load the payloads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.extraction.errors import BundleFormatError
+from bicycle_sdk.errors import GraphFormatError
+from bicycle_sdk.graph import JobGraph
+
+__all__ = ["BUNDLE_FORMAT_VERSION", "JobBundle", "bundle_digest"]
+
+BUNDLE_FORMAT_VERSION = 1
+_MAGIC = b"BICB"
+_PREFIX_SIZE = len(_MAGIC) + 2 + 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobBundle:
+    """An extracted job. ``payloads`` and ``shipping`` have the same keys, ``"<vertex id>/<role>"``.
+
+    ``shipping`` is ``"by reference"`` for a payload that names code of the wheel, ``"by value"``
+    for one that carries code (a lambda, a closure, a class made in a function). ``python_version``
+    is the interpreter's, as code by value runs on that minor version only.
+    """
+
+    graph: JobGraph
+    payloads: dict[str, bytes]
+    shipping: dict[str, str]
+    digest: str
+    plugin: str
+    plugin_version: str
+    dist: str
+    sdk_version: str
+    python_version: str
+
+    def to_bytes(self) -> bytes:
+        """Return the stored form: magic, format version, checksum, MessagePack."""
+        fields = {**_plain_fields(self), "graph": self.graph.to_json()}
+        body = msgspec.msgpack.encode(fields)
+        version = BUNDLE_FORMAT_VERSION.to_bytes(2, "little")
+        return _MAGIC + version + zlib.crc32(body).to_bytes(4, "little") + body
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> JobBundle:
+        """Read the stored form; the inverse of ``to_bytes``.
+
+        Raises:
+            BundleFormatError: damaged, cut short, of another version, or its content is not what
+                the digest names.
+        """
+        body = _checked_body(data)
+        try:
+            fields = msgspec.msgpack.decode(body, type=_StoredFields)
+            bundle = cls(**{**asdict(fields), "graph": JobGraph.from_json(fields.graph)})
+        except (msgspec.MsgspecError, GraphFormatError) as error:
+            raise BundleFormatError(detail=str(error)) from error
+        found = bundle_digest(bundle.graph, bundle.payloads)
+        if found != bundle.digest:
+            raise BundleFormatError(
+                detail=f"its content has the digest {found}, expected {bundle.digest}"
+            )
+        return bundle
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredFields:
+    """The MessagePack map of format version 1. Names are never changed, only succeeded."""
+
+    graph: str
+    payloads: dict[str, bytes]
+    shipping: dict[str, str]
+    digest: str
+    plugin: str
+    plugin_version: str
+    dist: str
+    sdk_version: str
+    python_version: str
+
+
+def bundle_digest(graph: JobGraph, payloads: dict[str, bytes]) -> str:
+    """Return the SHA-256, in hex, over the graph's canonical JSON and the payloads by id."""
+    text = json.dumps(json.loads(graph.to_json()), sort_keys=True, separators=(",", ":"))
+    digest = hashlib.sha256()
+    for part in (
+        text.encode(),
+        *(part for name in sorted(payloads) for part in (name.encode(), payloads[name])),
+    ):
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _plain_fields(bundle: JobBundle) -> dict[str, Any]:
+    return {name: getattr(bundle, name) for name in JobBundle.__dataclass_fields__}
+
+
+def _checked_body(data: bytes) -> bytes:
+    if data[: len(_MAGIC)] != _MAGIC or len(data) < _PREFIX_SIZE:
+        raise BundleFormatError(detail=f"it starts with {bytes(data[:8])!r}, not with {_MAGIC!r}")
+    version = int.from_bytes(data[4:6], "little")
+    if version != BUNDLE_FORMAT_VERSION:
+        raise BundleFormatError(
+            detail=f"format version {version}, expected {BUNDLE_FORMAT_VERSION}"
+        )
+    body = data[_PREFIX_SIZE:]
+    if zlib.crc32(body) != int.from_bytes(data[6:10], "little"):
+        raise BundleFormatError(detail="its checksum is wrong, the file is damaged or cut short")
+    return body

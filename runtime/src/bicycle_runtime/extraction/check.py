@@ -1,0 +1,57 @@
+"""Try all plugins, each in a child process of its own, a few at a time.
+
+Loading means: import, find the marked object, read its parameters. No graph is built, since a
+plugin may need parameters for that. One plugin's failure is a result, never the end of the check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from bicycle_runtime.extraction.discovery import PluginRef
+from bicycle_runtime.extraction.extract import check_plugin
+from bicycle_runtime.extraction.limits import ExtractionLimits
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["CheckResult", "check_all"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """Whether a plugin can be loaded; ``error`` says why not and is None when it can."""
+
+    ref: PluginRef
+    ok: bool
+    error: BicycleError | None = None
+
+
+def check_all(
+    refs: Iterable[PluginRef],
+    limits: ExtractionLimits | None = None,
+    *,
+    worker_count: int = 2,
+    python: str | None = None,
+) -> list[CheckResult]:
+    """Load each plugin in a child process.
+
+    Args:
+        refs: Plugins, from ``discover``.
+        limits: Bounds of each child; the defaults when None.
+        worker_count: Children at a time, 1 or more.
+        python: Interpreter; this one when None.
+
+    Returns:
+        One result per plugin, in the order given.
+    """
+
+    def check(ref: PluginRef) -> CheckResult:
+        try:
+            check_plugin(ref, limits, python=python)
+        except BicycleError as error:
+            return CheckResult(ref=ref, ok=False, error=error)
+        return CheckResult(ref=ref, ok=True)
+
+    with ThreadPoolExecutor(worker_count, thread_name_prefix="plugin-check") as pool:
+        return list(pool.map(check, refs))

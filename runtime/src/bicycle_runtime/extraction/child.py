@@ -1,0 +1,143 @@
+"""The program of the child process: load one plugin, build its graph, send it home, die.
+
+Run as ``python -m bicycle_runtime.extraction.child RESULT_FD DUMP_FD WORK_DIR`` with the request as
+JSON on standard input. Everything is imported before user code runs, and nothing here relies on
+what that code may change (``sys.stdout``, ``sys.path``, the working directory, standard input). It
+writes one frame and leaves by ``os._exit``, so that threads and exit handlers of user code can not
+keep it. What happens with the plugin stands in ``loading``; here is only the process around it.
+
+DUMP_FD takes the phase the work is in and, after a native crash or a SIGUSR1 from the parent, the
+calls of the main thread: what is known of a process that can not answer any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from bicycle_runtime.extraction.errors import ResultTooLargeError
+from bicycle_runtime.extraction.loading import Answer, Loading, Target
+from bicycle_runtime.extraction.wire import (
+    GREETING,
+    PHASE_PREFIX,
+    PIPE_LOST_EXIT_CODE,
+    encode_frame,
+)
+
+__all__ = ["main"]
+
+_ADDRESS_SPACE_FACTOR = 4
+_ORPHAN_GRACE_S = 5
+
+
+def main(arguments: list[str]) -> NoReturn:
+    """Do the work of one child process; does not return.
+
+    Args:
+        arguments: Descriptor for the frame, descriptor for dumps, directory to work in.
+    """
+    result, dump = int(arguments[0]), int(arguments[1])
+    own_id, write, leave = os.getpid(), os.write, os._exit
+    request = json.load(sys.stdin.buffer)
+    write(result, GREETING)
+    _secure(result, dump)
+    _enter(request, Path(arguments[2]))
+    memory_bytes = int(request["memory_bytes"])
+    lift_limit = _limit_memory(memory_bytes)
+    loading = Loading(
+        Target(**request["target"]),
+        announce=lambda phase: write(dump, f"{PHASE_PREFIX}{phase}\n".encode()),
+        memory_bytes=memory_bytes,
+        lift_limit=lift_limit,
+    )
+    answer = loading.check() if request["is_check"] else loading.extract(request["build"])
+    lift_limit()
+    frame = _frame(answer, loading.target, int(request["result_bytes"]))
+    if os.getpid() != own_id:  # User code that forked comes here twice.
+        leave(0)
+    try:
+        _write_all(write, result, frame)
+    except OSError:  # User code closed the pipe, so an exit code is all that can be said.
+        leave(PIPE_LOST_EXIT_CODE)
+    leave(0)
+
+
+def _secure(result: int, dump: int) -> None:
+    """Keep our descriptors to this process, take standard input away, arm the dumps."""
+    for descriptor in (result, dump):
+        os.set_inheritable(descriptor, False)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    faulthandler.enable(file=dump, all_threads=False)
+    # With the default action behind it, the signal writes the dump and ends the process.
+    faulthandler.register(signal.SIGUSR1, file=dump, all_threads=False, chain=True)
+
+
+def _enter(request: dict[str, Any], work_folder: Path) -> None:
+    """Take the caller's import path, which may be relative, then leave its directory."""
+    sys.path[:] = [str(Path(entry).absolute()) for entry in request["path"] or sys.path]
+    location = str(Path(request["target"]["location"]).absolute())
+    if location not in sys.path:
+        sys.path.insert(0, location)
+    os.chdir(work_folder)
+    # Should the parent be killed, nobody else would end an endless loop.
+    signal.alarm(int(request["wall_time_ms"] / 1_000) + _ORPHAN_GRACE_S)
+
+
+def _limit_memory(size_bytes: int) -> Callable[[], None]:
+    """Set the soft limits of this process; returns what takes them back.
+
+    Private memory is what counts. Address space is limited more widely, because libraries reserve
+    much more of it than they use, and not at all would let shared memory pass.
+    """
+    wanted = {
+        resource.RLIMIT_DATA: size_bytes,
+        resource.RLIMIT_AS: size_bytes * _ADDRESS_SPACE_FACTOR,
+    }
+    former = {kind: resource.getrlimit(kind) for kind in wanted}
+    for kind, size in wanted.items():
+        hard = former[kind][1]
+        soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
+        with contextlib.suppress(ValueError):  # Not to be had on this system.
+            resource.setrlimit(kind, (soft, hard))
+
+    def lift() -> None:
+        for kind, limits in former.items():
+            resource.setrlimit(kind, (limits[1], limits[1]))
+
+    return lift
+
+
+def _frame(answer: Answer, target: Target, size_max: int) -> bytes:
+    size = sum(len(blob) for blob in answer.blobs.values())
+    frame = encode_frame(answer.header, list(answer.blobs.values()))
+    if len(frame) <= size_max:
+        return frame
+    largest = max(answer.blobs, key=lambda name: len(answer.blobs[name]), default="the graph")
+    error = ResultTooLargeError(
+        plugin=target.name,
+        dist=target.dist,
+        size_bytes=max(size, len(frame)),
+        limit_bytes=size_max,
+        payload=largest,
+    )
+    return encode_frame({"error": error.to_json()})
+
+
+def _write_all(write: Callable[[int, Any], int], descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[write(descriptor, left) :]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

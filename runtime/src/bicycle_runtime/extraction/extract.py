@@ -1,0 +1,216 @@
+"""Extract one plugin's job: a child process, its answer as a bundle, or its end as an error.
+
+The plugin is never imported here. The answer is read as data: the graph is parsed and validated
+again, the payloads stay bytes. This module starts nothing but the child.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
+from bicycle_runtime.extraction.discovery import PluginRef
+from bicycle_runtime.extraction.errors import (
+    ChildStartError,
+    ExtractionError,
+    PluginExitedError,
+    PluginKilledError,
+    PluginTimeoutError,
+    ResultFormatError,
+    ResultTooLargeError,
+)
+from bicycle_runtime.extraction.limits import ExtractionLimits
+from bicycle_runtime.extraction.process import ChildOutcome, run_child
+from bicycle_runtime.extraction.tracebacks import dump_places, place_lines, user_location
+from bicycle_runtime.extraction.wire import PHASE_PREFIX, PIPE_LOST_EXIT_CODE, decode_body
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import JobGraph
+
+__all__ = ["check_plugin", "extract"]
+
+
+def extract(
+    ref: PluginRef,
+    params: Mapping[str, str],
+    limits: ExtractionLimits | None = None,
+    *,
+    parallelism: int | None = None,
+    job_name: str | None = None,
+    python: str | None = None,
+) -> JobBundle:
+    """Build the job of a plugin in a fresh child process.
+
+    Args:
+        ref: The plugin, from ``discover``.
+        params: Parameter name to text, as from the command line.
+        limits: Bounds of the child; the defaults when None.
+        parallelism: Takes the place of what the plugin sets.
+        job_name: Takes the place of the name in the plugin.
+        python: Interpreter of the plugin's environment; this one when None.
+
+    Returns:
+        The bundle. The same plugin and parameters give the same digest.
+
+    Raises:
+        ExtractionError: one of its subclasses says how the plugin or its process failed.
+        ParameterError: a parameter is unknown, missing or ill-typed.
+        GraphError: the graph breaks a rule.
+        PluginDefinitionError: the marked object can not be built.
+
+    Source: ADR on isolation of plugins.
+    """
+    run = _Run.of(ref, limits, python)
+    build = {"params": dict(params), "parallelism": parallelism, "job_name": job_name}
+    header, blobs = run.ask({"is_check": False, "build": build})
+    graph = run.graph(header)
+    names = [name for name, _ in header["payloads"]]
+    payloads = dict(zip(names, blobs, strict=True))
+    return JobBundle(
+        graph=graph,
+        payloads=payloads,
+        shipping={name: shipping for name, shipping in header["payloads"]},
+        digest=bundle_digest(graph, payloads),
+        plugin=ref.name,
+        plugin_version=header["plugin_version"],
+        dist=ref.dist,
+        sdk_version=header["sdk_version"],
+        python_version=header["python_version"],
+    )
+
+
+def check_plugin(
+    ref: PluginRef, limits: ExtractionLimits | None = None, *, python: str | None = None
+) -> None:
+    """Load a plugin in a fresh child process, without building its graph.
+
+    Raises:
+        ExtractionError: it can not be loaded; a subclass says why.
+        PluginDefinitionError: what is marked can not be a plugin.
+    """
+    _Run.of(ref, limits, python).ask({"is_check": True})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One child process for one plugin."""
+
+    ref: PluginRef
+    limits: ExtractionLimits
+    python: str | None
+
+    @classmethod
+    def of(cls, ref: PluginRef, limits: ExtractionLimits | None, python: str | None) -> _Run:
+        return cls(ref=ref, limits=limits or ExtractionLimits(), python=python)
+
+    def ask(self, wish: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
+        """Return header and blobs of a good answer; raise what a bad one says."""
+        request = json.dumps({**wish, **self._place(), **self._child_limits()})
+        try:
+            outcome = run_child(request.encode(), python=self.python, limits=self.limits)
+        except OSError as error:
+            raise self._not_started(self._who(), str(error)) from error
+        if outcome.result.body is None:
+            raise self._lost(outcome)
+        try:
+            header, blobs = decode_body(outcome.result.body)
+        except ValueError as error:
+            raise ResultFormatError(**self._facts(outcome), detail=str(error)) from error
+        if "error" in header:
+            raise self._told(header["error"], outcome)
+        return header, blobs
+
+    def graph(self, header: dict[str, Any]) -> JobGraph:
+        """Return the graph, read and checked anew: a child may run another version of the SDK."""
+        graph = JobGraph.from_json(header["graph"])
+        graph.validate()
+        return graph
+
+    def _not_started(self, facts: dict[str, Any], detail: str) -> ChildStartError:
+        return ChildStartError(**facts, python=self.python or sys.executable, detail=detail)
+
+    def _place(self) -> dict[str, Any]:
+        """Return what to load and where to import from; another interpreter knows its own path."""
+        ref = self.ref
+        target = {
+            "name": ref.name,
+            "module": ref.module,
+            "attribute": ref.attribute,
+            "dist": ref.dist,
+            "location": ref.location,
+            "sdk_requirement": ref.sdk_requirement,
+        }
+        return {"target": target, "path": sys.path if self.python is None else None}
+
+    def _child_limits(self) -> dict[str, int]:
+        names = ("memory_bytes", "result_bytes", "wall_time_ms")
+        return {name: getattr(self.limits, name) for name in names}
+
+    def _who(self) -> dict[str, Any]:
+        return {"plugin": self.ref.name, "dist": self.ref.dist}
+
+    def _facts(self, outcome: ChildOutcome) -> dict[str, Any]:
+        tails = {"stderr_tail": outcome.stderr_tail, "stdout_tail": outcome.stdout_tail}
+        return {**self._who(), **tails}
+
+    def _told(self, data: dict[str, Any], outcome: ChildOutcome) -> BicycleError:
+        """Return the error that the child sent; ours get the tails, the SDK's pass as they are."""
+        error = error_from_json(data)
+        if isinstance(error, ExtractionError):
+            return type(error)(**{**error.facts, **self._facts(outcome)})
+        return error
+
+    def _lost(self, outcome: ChildOutcome) -> ExtractionError:
+        """Return the error for a child that gave no whole answer."""
+        facts = self._facts(outcome)
+        result = outcome.result
+        if result.oversize is not None:
+            sizes = {"size_bytes": result.oversize, "limit_bytes": self.limits.result_bytes}
+            return ResultTooLargeError(**facts, **sizes, payload="the whole")
+        if result.problem is not None:
+            return ResultFormatError(**facts, detail=result.problem)
+        return self._ended(facts, outcome)
+
+    def _ended(self, facts: dict[str, Any], outcome: ChildOutcome) -> ExtractionError:
+        """Return the error for a child that was late or died before it wrote an answer."""
+        places = {**facts, **self._last_known(outcome.dump)}
+        if outcome.is_late:
+            return PluginTimeoutError(**places, limit_ms=self.limits.wall_time_ms)
+        code = outcome.exit_code or 0
+        if code < 0:
+            return PluginKilledError(**places, signal_name=_signal_name(-code))
+        if not outcome.result.has_greeted:
+            detail = outcome.stderr_tail[-1] if outcome.stderr_tail else f"exit code {code}"
+            return self._not_started(facts, detail)
+        if code == PIPE_LOST_EXIT_CODE:
+            return ResultFormatError(**facts, detail="the plugin closed the pipe")
+        return PluginExitedError(**places, exit_code=code, exit_message=None, how="process end")
+
+    def _last_known(self, dump: str) -> dict[str, Any]:
+        """Return where the child was when it could not answer any more."""
+        places = dump_places(dump)
+        where = user_location(
+            places, package=self.ref.module.partition(".")[0], folder=self.ref.location
+        )
+        phases = [
+            line.removeprefix(PHASE_PREFIX)
+            for line in dump.splitlines()
+            if line.startswith(PHASE_PREFIX)
+        ]
+        return {
+            "location": where or self.ref.target,
+            "traceback": place_lines(places),
+            "phase": phases[-1] if phases else "while starting",
+        }
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

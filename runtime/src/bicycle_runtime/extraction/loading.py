@@ -1,0 +1,314 @@
+"""Inside the child: load a plugin, build its graph, write its payloads; all failures become errors.
+
+This is the one boundary at which user code is called while a graph is extracted. Whatever it
+raises, ``SystemExit`` included, ends as an error that carries the user's ``file:line`` and a
+traceback without frames of ours. Process matters (descriptors, limits, exit) belong to ``child``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import FunctionType, ModuleType
+from typing import Any
+
+import bicycle_sdk
+from bicycle_runtime.extraction.culprits import find_culprit
+from bicycle_runtime.extraction.errors import (
+    EntryPointError,
+    MissingDependencyError,
+    NoGraphError,
+    NotShippableError,
+    PluginExitedError,
+    PluginMemoryError,
+    PluginNotMarkedError,
+    PluginRaisedError,
+    SdkMismatchError,
+)
+from bicycle_runtime.extraction.imports import ImportSearch
+from bicycle_runtime.extraction.pickling import PayloadWriter, WrittenPayload
+from bicycle_runtime.extraction.requirement import is_satisfied
+from bicycle_runtime.extraction.tracebacks import error_lines, error_places, user_location
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import JobGraph
+from bicycle_sdk.plugin import build, parameter_schema
+
+__all__ = ["Answer", "Loading", "Target"]
+
+_MARK = "__bicycle_plugin__"
+_TEXT_LENGTH_MAX = 10_000
+_RECURSION_LIMIT = 20_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What to load, as the parent's ``PluginRef`` says it."""
+
+    name: str
+    module: str
+    attribute: str
+    dist: str
+    location: str
+    sdk_requirement: str | None
+
+    @property
+    def entry_point(self) -> str:
+        """``module:attribute``."""
+        return f"{self.module}:{self.attribute}"
+
+    @property
+    def package(self) -> str:
+        """The top-level package or module."""
+        return self.module.partition(".")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What goes home: a header of plain data, and the payloads' bytes by id."""
+
+    header: dict[str, Any]
+    blobs: dict[str, bytes] = field(default_factory=dict)
+
+
+class Loading:
+    """One attempt to load one plugin. Make it before user code runs: it notes the import path.
+
+    Args:
+        target: What to load.
+        announce: Called with each phase as it begins.
+        memory_bytes: The limit that an error about memory names.
+        lift_limit: Called before a failure is described, which may need memory that is used up.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        announce: Callable[[str], object],
+        memory_bytes: int,
+        lift_limit: Callable[[], object],
+    ) -> None:
+        self.target = target
+        self._announce = announce
+        self._memory_bytes = memory_bytes
+        self._lift_limit = lift_limit
+        self._writer = PayloadWriter(ImportSearch())
+        self._phase = "while starting"
+        self._plugin: Any = None
+
+    def extract(self, wish: Mapping[str, Any]) -> Answer:
+        """Build the graph and write the payloads; failures are in the answer.
+
+        Args:
+            wish: Keyword arguments of ``bicycle_sdk.plugin.build``.
+        """
+        return self._guarded(lambda: self._extract(wish))
+
+    def check(self) -> Answer:
+        """Load the plugin and read its parameters; failures are in the answer."""
+        return self._guarded(self._check)
+
+    def _guarded(self, work: Callable[[], Answer]) -> Answer:
+        try:
+            return work()
+        except BaseException as error:  # noqa: BLE001 - The boundary to user code: SystemExit too.
+            self._lift_limit()
+            return Answer(header={"error": self._typed(error).to_json()})
+
+    def _extract(self, wish: Mapping[str, Any]) -> Answer:
+        self._load()
+        self._enter("while building")
+        built = build(self._plugin, **wish)
+        graph = getattr(built, "graph", None)
+        if not isinstance(graph, JobGraph):
+            raise self._no_graph(built if graph is None else graph)
+        graph.validate()
+        self._enter("while writing the functions of")
+        sys.setrecursionlimit(
+            _RECURSION_LIMIT
+        )  # The pickler in Python takes several calls per level.
+        written = self._write(built.payloads)
+        return Answer(
+            header={
+                "graph": graph.to_json(),
+                "plugin_version": built.info.version,
+                "sdk_version": bicycle_sdk.__version__,
+                "python_version": platform.python_version(),
+                "payloads": [[name, payload.shipping] for name, payload in written.items()],
+            },
+            blobs={name: payload.data for name, payload in written.items()},
+        )
+
+    def _check(self) -> Answer:
+        self._load()
+        self._enter("while reading the parameters of")
+        if isinstance(self._plugin, FunctionType):
+            parameter_schema(self._plugin)
+        return Answer(header={"checked": True})
+
+    def _enter(self, phase: str) -> None:
+        self._phase = phase
+        self._announce(phase)
+
+    def _load(self) -> None:
+        self._require_sdk()
+        self._enter("while importing")
+        module = self._import()
+        value: Any = module
+        for name in self.target.attribute.split("."):
+            try:
+                value = getattr(value, name)
+            except AttributeError as error:
+                where = getattr(value, "__file__", None) or getattr(
+                    value, "__qualname__", repr(value)
+                )
+                raise self._dead_end(f"{where} has no attribute {name!r}") from error
+        self._plugin = value
+        # A mark that a class inherits is the mark of another plugin.
+        if _MARK not in getattr(value, "__dict__", {}):
+            raise self._not_marked(module, value)
+
+    def _require_sdk(self) -> None:
+        requirement = self.target.sdk_requirement
+        if not requirement:
+            return
+        found = bicycle_sdk.__version__
+        try:
+            is_met = is_satisfied(requirement, found)
+        except ValueError:  # Not of PEP 440, so no version meets it.
+            is_met = False
+        if not is_met:
+            raise SdkMismatchError(
+                plugin=self.target.name,
+                dist=self.target.dist,
+                requirement=f"bicycle-sdk{requirement}",
+                found=found,
+            )
+
+    def _import(self) -> ModuleType:
+        try:
+            return importlib.import_module(self.target.module)
+        except ModuleNotFoundError as error:
+            is_target = error.name is not None and f"{self.target.module}.".startswith(
+                f"{error.name}."
+            )
+            if is_target and not self._location(error):
+                raise self._dead_end(f"there is no module {error.name!r}") from error
+            raise
+
+    def _write(self, payloads: Mapping[str, Any]) -> dict[str, WrittenPayload]:
+        try:
+            return self._writer.write_all(payloads)
+        except MemoryError:
+            raise
+        except Exception as error:
+            for name in sorted(payloads):
+                if self._refusal(payloads[name]) is not None:
+                    raise self._not_shippable(name, payloads[name]) from error
+            raise
+
+    def _refusal(self, value: Any) -> str | None:
+        try:
+            self._writer.write(value)
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - Pickling calls user code, which may raise anything.
+            return _text(error) or type(error).__name__
+        return None
+
+    def _typed(self, error: BaseException) -> BicycleError:
+        if isinstance(error, BicycleError) and _is_of_bicycle(type(error)):
+            location = self._location(error)
+            return type(error)(**{"location": location, **error.facts}) if location else error
+        facts: dict[str, Any] = {
+            "plugin": self.target.name,
+            "dist": self.target.dist,
+            "phase": self._phase,
+            "location": self._location(error) or self._plugin_location(),
+            "traceback": error_lines(error),
+        }
+        match error:
+            case SystemExit():
+                return PluginExitedError(**facts, **_exit_facts(error), how="sys.exit")
+            case MemoryError():
+                return PluginMemoryError(**facts, limit_bytes=self._memory_bytes)
+            case ModuleNotFoundError() if error.name:
+                return MissingDependencyError(**facts, module=error.name)
+            case _:
+                name = type(error).__qualname__
+                return PluginRaisedError(
+                    **facts, exception_type=name, exception_message=_text(error)
+                )
+
+    def _location(self, error: BaseException) -> str | None:
+        return user_location(
+            error_places(error), package=self.target.package, folder=self.target.location
+        )
+
+    def _plugin_location(self) -> str:
+        code = getattr(self._plugin, "__code__", None)
+        return f"{code.co_filename}:{code.co_firstlineno}" if code else self.target.entry_point
+
+    def _dead_end(self, reason: str) -> EntryPointError:
+        target = self.target
+        return EntryPointError(
+            plugin=target.name, dist=target.dist, target=target.entry_point, reason=reason
+        )
+
+    def _not_marked(self, module: ModuleType, value: Any) -> PluginNotMarkedError:
+        code = getattr(value, "__code__", None)
+        place = f"{code.co_filename}:{code.co_firstlineno}" if code else module.__file__
+        return PluginNotMarkedError(
+            plugin=self.target.name,
+            dist=self.target.dist,
+            target=self.target.entry_point,
+            location=place or self.target.entry_point,
+            found=type(value).__name__,
+        )
+
+    def _no_graph(self, found: Any) -> NoGraphError:
+        return NoGraphError(
+            plugin=self.target.name,
+            dist=self.target.dist,
+            location=self._plugin_location(),
+            found=f"an object of type {type(found).__name__}",
+        )
+
+    def _not_shippable(self, payload_id: str, value: Any) -> NotShippableError:
+        vertex, _, role = payload_id.rpartition("/")
+        culprit = find_culprit(role, value, refusal=self._refusal)
+        return NotShippableError(
+            plugin=self.target.name,
+            dist=self.target.dist,
+            vertex=vertex,
+            role=role,
+            name=culprit.name,
+            held=culprit.held,
+            type_name=culprit.type_name,
+            location=culprit.location or self._plugin_location(),
+            reason=culprit.reason,
+        )
+
+
+def _is_of_bicycle(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in {"bicycle_sdk", "bicycle_runtime"}
+
+
+def _exit_facts(error: SystemExit) -> dict[str, Any]:
+    match error.code:
+        case None:
+            return {"exit_code": 0, "exit_message": None}
+        case int():
+            return {"exit_code": error.code & 0xFF, "exit_message": None}
+        case _:
+            return {"exit_code": 1, "exit_message": _text(error)}
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)[:_TEXT_LENGTH_MAX]
+    except Exception:  # noqa: BLE001 - User code may write a __str__ that raises.
+        return "(its text can not be read)"

@@ -1,0 +1,110 @@
+"""What a user needs of a traceback: their own frames, and the line to look at first.
+
+Knows two sources of frames: exceptions, and the dumps of ``faulthandler``, which a crashed or
+hanging process leaves behind. Works on file names alone, because such a process is gone and may
+have run under another interpreter.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+import bicycle_sdk
+
+__all__ = [
+    "Place",
+    "dump_places",
+    "error_lines",
+    "error_places",
+    "is_ours",
+    "place_lines",
+    "user_location",
+]
+
+Place = tuple[str, int, str]
+"""File name, line number, function name."""
+
+_OUR_ROOTS = (str(Path(__file__).parents[1]) + "/", str(Path(bicycle_sdk.__file__).parent) + "/")
+_OUR_INSTALLED = re.compile(r"/(?:site|dist)-packages/bicycle_(?:runtime|sdk)/")
+_MACHINERY = ("<frozen importlib", "<frozen runpy", importlib.__file__)
+_INSTALLED = re.compile(r"/(?:site|dist)-packages/")
+_LIBRARY = re.compile(r"/lib(?:64)?/python3[^/]*/(?!(?:site|dist)-packages/)")
+_DUMP_LINE = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
+_LINE_COUNT_MAX = 200
+
+
+def error_lines(error: BaseException) -> list[str]:
+    """Return the lines of the traceback, causes included, without frames of Bicycle."""
+    report = traceback.TracebackException.from_exception(error)
+    _strip(report, set())
+    lines = "".join(report.format()).splitlines()
+    return lines[:1] + lines[-_LINE_COUNT_MAX:] if len(lines) > _LINE_COUNT_MAX else lines
+
+
+def error_places(error: BaseException) -> list[Place]:
+    """Return where the error came up, outermost call first; a syntax error's place comes last."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [(frame.filename, frame.lineno or 0, frame.name) for frame in frames]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((error.filename, error.lineno or 0, "<module>"))
+    return places
+
+
+def dump_places(text: str) -> list[Place]:
+    """Return the places in a dump of ``faulthandler``, outermost call first."""
+    places = [(file, int(line), name) for file, line, name in _DUMP_LINE.findall(text)]
+    return places[::-1]
+
+
+def place_lines(places: Iterable[Place]) -> list[str]:
+    """Return places as lines of a traceback, without those that are ours."""
+    return [
+        f'  File "{file}", line {line}, in {name}'
+        for file, line, name in places
+        if not is_ours(file)
+    ]
+
+
+def user_location(places: Iterable[Place], *, package: str, folder: str) -> str | None:
+    """Return ``file:line`` of the innermost place in the plugin, else in the nearest code.
+
+    Args:
+        places: Outermost call first.
+        package: Top-level package or module of the plugin.
+        folder: Directory in which its distribution is installed.
+    """
+    own = (f"{folder.rstrip('/')}/{package}/", f"{folder.rstrip('/')}/{package}.py")
+    best: tuple[int, str] | None = None
+    for file, line, _ in places:
+        if is_ours(file):
+            continue
+        distance = 0 if file.startswith(own) else _distance(file)
+        if best is None or distance <= best[0]:
+            best = distance, f"{file}:{line}"
+    return best and best[1]
+
+
+def is_ours(file: str) -> bool:
+    """Tell whether a file is of Bicycle or of Python's import machinery."""
+    return file.startswith((*_OUR_ROOTS, *_MACHINERY)) or bool(_OUR_INSTALLED.search(file))
+
+
+def _distance(file: str) -> int:
+    if _LIBRARY.search(file) or file.startswith("<"):
+        return 3
+    return 2 if _INSTALLED.search(file) else 1
+
+
+def _strip(report: traceback.TracebackException | None, seen: set[int]) -> None:
+    if report is None or id(report) in seen:
+        return
+    seen.add(id(report))
+    report.stack[:] = [frame for frame in report.stack if not is_ours(frame.filename)]
+    _strip(report.__cause__, seen)
+    _strip(report.__context__, seen)
+    for part in getattr(report, "exceptions", None) or ():
+        _strip(part, seen)

@@ -1,0 +1,135 @@
+"""A hundred plugins, five of which can not be loaded: all are listed, the five are marked, the others run."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from bicycle_runtime.extraction.check import check_all
+from bicycle_runtime.extraction.discovery import discover
+from bicycle_runtime.extraction.errors import (
+    PluginExitedError,
+    PluginKilledError,
+    PluginNotMarkedError,
+    PluginRaisedError,
+    PluginRefusedError,
+    PluginTimeoutError,
+)
+from bicycle_runtime.extraction.limits import ExtractionLimits
+from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
+
+BAD = {
+    "bad_exit": (at_import("bad_exit", "raise SystemExit(3)"), PluginExitedError),
+    "bad_hang": (at_import("bad_hang", "while True: pass"), PluginTimeoutError),
+    "bad_import": (at_import("bad_import", "1 / 0"), PluginRaisedError),
+    "bad_mark": (whole("bad_mark", "job = 1"), PluginNotMarkedError),
+    "bad_segfault": (
+        at_import("bad_segfault", "import ctypes\nctypes.string_at(0)"),
+        PluginKilledError,
+    ),
+}
+
+
+@pytest.fixture
+def hundred(cage):
+    """A folder with 95 good plugins and five bad ones."""
+    for number in range(95):
+        install(cage.folder, in_builder(f"good_{number:02}", "pass"))
+    for beast, _ in BAD.values():
+        install(cage.folder, beast)
+    return cage
+
+
+def test_all_hundred_are_listed_without_importing_one(hundred):
+    found = discover([str(hundred.folder)])
+
+    assert [ref.name for ref in found.found] == sorted(
+        [*BAD, *(f"good_{number:02}" for number in range(95))]
+    )
+    assert found.refused == ()
+    assert not [name for name in sys.modules if name.startswith(("good_", "bad_"))]
+
+
+def test_a_hundred_plugins_are_found_in_less_than_200_ms(hundred):
+    path = [str(hundred.folder), *sys.path]
+    durations = []
+    for _ in range(3):
+        start = time.perf_counter()
+        discover(path)
+        durations.append(time.perf_counter() - start)
+
+    assert min(durations) < 0.2
+
+
+def test_finding_plugins_imports_no_heavy_library():
+    program = (
+        "import sys; from bicycle_runtime.extraction.discovery import discover; discover();"
+        "print(*{'cloudpickle', 'msgspec', 'pyspark', 'numpy', 'asyncio'} & sys.modules.keys())"
+    )
+    path = ":".join(sys.path)
+
+    answer = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert answer.stdout.split() == []
+
+
+def test_a_check_marks_the_five_with_their_reason_and_passes_the_others(hundred):
+    refs = discover([str(hundred.folder)]).found
+    some = [ref for ref in refs if ref.name in BAD or ref.name.endswith("0")]
+
+    results = check_all(some, ExtractionLimits(wall_time_ms=3_000))
+
+    assert [result.ref for result in results] == some
+    assert {result.ref.name: type(result.error) for result in results if not result.ok} == {
+        name: error for name, (_, error) in BAD.items()
+    }
+    assert sum(result.ok for result in results) == len(some) - len(BAD)
+    shown = {result.ref.name: result.error.facts for result in results if result.error}
+    assert shown["bad_import"]["traceback"][-1] == "ZeroDivisionError: division by zero"
+    assert shown["bad_hang"]["location"].endswith("bad_hang.py:2")
+    assert shown["bad_segfault"]["traceback"]
+
+
+def test_a_check_reads_the_parameters_and_builds_nothing(cage):
+    beast = whole(
+        "needy",
+        """
+        from dataclasses import dataclass
+        from bicycle_sdk.plugin import bicycle_plugin
+
+        @dataclass
+        class Params:
+            required: str
+
+        @bicycle_plugin(name="needy", version="1.0")
+        def job(env, params: Params):
+            raise AssertionError("not to be built")
+        """,
+    )
+
+    (result,) = check_all([cage.put(beast)])
+
+    assert (result.ok, result.error) == (True, None)
+
+
+def test_two_entry_points_of_one_name_are_both_refused(tmp_path):
+    beast = in_builder("twin", "pass")
+    install(tmp_path / "a", beast, dist="twin-one")
+    install(tmp_path / "b", beast, dist="twin-two", version="2.0")
+    install(tmp_path / "b", in_builder("single", "pass"))
+
+    answer = discover([str(tmp_path / "a"), str(tmp_path / "b")])
+
+    assert [ref.name for ref in answer.found] == ["single"]
+    (refusal,) = answer.refused
+    assert refusal.sources == (f"twin-one 1.0 ({tmp_path}/a)", f"twin-two 2.0 ({tmp_path}/b)")
+    with pytest.raises(PluginRefusedError) as caught:
+        answer.find("twin")
+    assert caught.value.facts["sources"] == list(refusal.sources)
