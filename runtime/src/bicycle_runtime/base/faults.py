@@ -1,0 +1,88 @@
+"""Named points at which a test may break the runtime. Without a plan, passing one costs a dict look-up.
+
+Crash tests set ``BICYCLE_FAULTS`` to ``point@n=action`` (comma separated): at the n-th passage of that point
+in a process, ``kill`` sends SIGKILL to it, ``raise`` raises, and ``hold`` stops there until the test lets go,
+so that it can kill or freeze another process at just that point. With a directory in ``BICYCLE_FAULTS_ONCE``
+each entry fires once over all processes and restarts, and leaves a file of its name with the process id.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+from typing import Final
+
+__all__ = ["FAULT_POINTS", "InjectedFault", "fault_point"]
+
+FAULT_POINTS: Final = (
+    "read",
+    "operator",
+    "delta_written",
+    "before_seal",
+    "after_seal",
+    "before_publish",
+    "half_published",
+    "after_publish",
+)
+
+
+class InjectedFault(Exception):
+    """Raised by a fault point with the action ``raise``."""
+
+
+_counts: dict[str, int] = {}
+
+
+def fault_point(name: str) -> None:
+    """Break here if the plan says so.
+
+    Args:
+        name: One of ``FAULT_POINTS``.
+    """
+    plan = _plan()
+    if not plan or name not in plan:
+        return
+    _counts[name] = _counts.get(name, 0) + 1
+    for count, action in plan[name]:
+        if _counts[name] == count and _is_first(name, count, action):
+            _break(name, action)
+
+
+def _plan() -> dict[str, list[tuple[int, str]]]:
+    text = os.environ.get("BICYCLE_FAULTS")
+    if not text:
+        return {}
+    plan: dict[str, list[tuple[int, str]]] = {}
+    for entry in text.split(","):
+        place, _, action = entry.partition("=")
+        name, _, count = place.partition("@")
+        plan.setdefault(name, []).append((int(count or 1), action))
+    return plan
+
+
+def _is_first(name: str, count: int, action: str) -> bool:
+    folder = os.environ.get("BICYCLE_FAULTS_ONCE")
+    if folder is None:
+        return True
+    try:
+        with (Path(folder) / f"{name}@{count}={action}").open("x") as stream:
+            stream.write(str(os.getpid()))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _break(name: str, action: str) -> None:
+    match action:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hold":
+            release = Path(os.environ["BICYCLE_FAULTS_ONCE"]) / "release"
+            while not release.exists():
+                threading.Event().wait(0.01)
+        case "raise":
+            raise InjectedFault(name)
+        case _:
+            raise ValueError(f"unknown fault action {action!r}")

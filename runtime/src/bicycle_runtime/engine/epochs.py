@@ -1,0 +1,369 @@
+"""The epoch loop: the one writer of a job's progress.
+
+An epoch is one pass of bounded input through the whole graph, and the checkpoint barrier: nothing is in
+flight when it ends. Its manifest is created once; from then on the epoch has happened, with exactly these
+outputs. The loop decides when an epoch runs; ``_run_epoch`` shows what one is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.contract import Budget, Lag, SourceStatus
+from bicycle_runtime.engine.executor import Executor
+from bicycle_runtime.engine.failures import raise_first_failure
+from bicycle_runtime.engine.merging import merge_ends, merge_feedback, merge_offsets, merge_staged, merge_states
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.orders import epoch_orders
+from bicycle_runtime.engine.pacing import Pacer
+from bicycle_runtime.engine.publishing import Publisher
+from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.stats import EpochStats, Stopwatch, total_counts
+from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.spec import StateScope
+from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.ledger import EpochLedger
+from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
+from bicycle_runtime.recovery.rescale import restore_ranges
+
+__all__ = ["EpochLoop", "LoopServices", "Step"]
+
+_LOG = logging.getLogger(__name__)
+_IDLE_MS_MAX = 1_000
+
+
+@dataclass(slots=True, kw_only=True)
+class LoopServices:
+    """What the loop is lent: clock, output line for people, a listener, and where collect sinks put records."""
+
+    clock: Clock
+    console: Callable[[str], None]
+    on_epoch: Callable[[EpochStats], None]
+    collected: dict[str, list[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What ``step`` did: ran an epoch or not, whether all input is finished, and when to call again."""
+
+    has_run: bool
+    is_finished: bool
+    wait_ms: int
+
+
+class EpochLoop:
+    """Runs the epochs of one job, one ``step`` at a time.
+
+    Use it as a context manager: entering recovers the last sealed epoch, publishes it again if need be, and
+    starts connectors and executor; leaving stops them.
+
+    Args:
+        setup: The job.
+        executor: Runs the tasks.
+        options: Sizes and intervals.
+        run_id: Unique to this run of the driver.
+        services: Clock, console, listener.
+    """
+
+    def __init__(
+        self, setup: JobSetup, executor: Executor, *, options: EngineOptions, run_id: str, services: LoopServices
+    ) -> None:
+        self._setup = setup
+        self._executor = executor
+        self._options = options
+        self._run_id = run_id
+        self._services = services
+        self._clock = services.clock
+        self._ledger = EpochLedger(
+            setup.storage, job=setup.job_id, retained_count=options.retained_epochs, sink_paths=self._sink_paths
+        )
+        self._publisher = Publisher(setup.sinks, self._ledger)
+        self._pacer = Pacer(options)
+        self._last = self._blank()
+        self._folded_ms = self._clock.now_ms()
+        self._started_ms = 0
+        self._has_read = False
+
+    def __enter__(self) -> EpochLoop:
+        self._recover()
+        self._executor.start(self._setup.image(self._run_id))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._publisher.close()
+        for connector in (*self._setup.sources.values(), *self._setup.sinks.values()):
+            connector.stop()
+        self._executor.stop()
+
+    @property
+    def epoch(self) -> int:
+        """The last sealed epoch; 0 before the first."""
+        return self._last.epoch
+
+    @property
+    def manifest(self) -> Manifest:
+        """The last sealed manifest (a blank one before the first)."""
+        return self._last
+
+    def step(self) -> Step:
+        """Look for work and run at most one epoch."""
+        statuses = {uid: source.poll() for uid, source in self._setup.sources.items()}
+        has_input = any(status.has_input for status in statuses.values())
+        has_work = has_input or bool(self._last.feedback)
+        now_ms = self._clock.now_ms()
+        next_ms = self._started_ms + self._options.epoch_interval_ms
+        if has_work and now_ms >= next_ms:
+            self._started_ms = now_ms
+            self._run_epoch(statuses, is_last=False)
+            return Step(has_run=True, is_finished=False, wait_ms=0)
+        if has_work:
+            return Step(has_run=False, is_finished=False, wait_ms=next_ms - now_ms)
+        if all(status.is_finished for status in statuses.values()):
+            return Step(has_run=False, is_finished=True, wait_ms=0)
+        if self._is_sink_due(now_ms):
+            self._run_epoch({}, is_last=False)
+            return Step(has_run=True, is_finished=False, wait_ms=0)
+        self._publisher.finish()
+        return Step(has_run=False, is_finished=False, wait_ms=self._idle_ms(statuses))
+
+    def finish(self, *, is_finished: bool) -> None:
+        """Run a last epoch without input, in which sinks close what is open, and publish everything.
+
+        Args:
+            is_finished: Whether all bounded input was read; False at a stop in the middle.
+        """
+        is_settled = self._last.plan.is_finished and not self._has_read
+        if not is_settled and (self._has_read or is_finished or self._last.epoch):
+            self._run_epoch({}, is_last=True, is_finished=is_finished)
+        self._publisher.finish()
+
+    def dropped_count(self) -> int:
+        """Return how many records sinks published to nobody in this run."""
+        return sum(sink.dropped_count() for sink in self._setup.sinks.values())
+
+    def _run_epoch(
+        self, statuses: Mapping[str, SourceStatus], *, is_last: bool, is_finished: bool = False
+    ) -> None:
+        """Run one epoch.
+
+        1. Plan: each source with input gives a bounded slice.
+        2. Run: tasks write deltas and staged output, and report.
+        3. Seal: create the manifest, once the epoch before is published.
+        4. Publish: sinks make the epoch visible, while the next one may already run.
+        """
+        watch = Stopwatch()
+        epoch = self._last.epoch + 1
+        # 1. Plan: each source with input gives a bounded slice.
+        with watch.phase("plan"):
+            slices = self._plan(statuses)
+        # 2. Run: tasks write deltas and staged output, and report.
+        with watch.phase("run"):
+            reports = self._run_tasks(epoch, slices)
+        # 3. Seal: create the manifest, once the epoch before is published.
+        with watch.phase("publish_wait"):
+            self._publisher.finish()
+        with watch.phase("seal"):
+            manifest = self._manifest(epoch, slices, reports, is_last=is_last, is_finished=is_finished)
+            fault_point("before_seal")
+            self._ledger.seal(manifest)
+            fault_point("after_seal")
+        self._last = manifest
+        for uid, source in self._setup.sources.items():
+            source.sealed(merge_ends(reports, uid))
+        # 4. Publish: sinks make the epoch visible, while the next one may already run.
+        self._publisher.start(manifest, lambda: self._commit(manifest))
+        self._tell(manifest, reports, statuses, watch)
+
+    def _plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
+        width = {vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices}
+        return {
+            uid: self._setup.sources[uid].plan(
+                Budget(
+                    record_count=self._pacer.record_count,
+                    byte_count=self._pacer.byte_count,
+                    parallelism=width[uid],
+                )
+            )
+            for uid, status in statuses.items()
+            if status.has_input
+        }
+
+    def _run_tasks(self, epoch: int, slices: Mapping[str, list[Slice]]) -> list[TaskReport]:
+        if not any(slices.values()) and not self._last.feedback:
+            return []
+        self._has_read = True
+        now_ms = self._clock.now_ms()
+        is_interval_over = now_ms - self._folded_ms >= self._options.checkpoint_interval_ms
+        if is_interval_over:
+            self._folded_ms = now_ms
+        orders = epoch_orders(
+            self._setup.plan,
+            epoch=epoch,
+            now_ms=now_ms,
+            is_interval_over=is_interval_over,
+            slices=slices,
+            states=self._last.states,
+            feedback=self._last.feedback,
+        )
+        reports = self._executor.run(orders)
+        raise_first_failure(reports, self._setup.sources)
+        return reports
+
+    def _manifest(
+        self, epoch: int, slices: Mapping[str, list[Slice]], reports: list[TaskReport],
+        *, is_last: bool, is_finished: bool,
+    ) -> Manifest:  # fmt: skip
+        setup = self._setup
+        ends = {uid: merge_ends(reports, uid) for uid in setup.sources}
+        read_count = sum(sum(report.source_counts.values()) for report in reports)
+        return Manifest(
+            epoch=epoch,
+            plan=self._plan_record(is_finished=is_finished),
+            event_count=self._last.event_count + read_count,
+            offsets={uid: merge_offsets(self._last.offsets.get(uid, {}), ends[uid]) for uid in setup.sources},
+            states=merge_states(self._last.states, reports),
+            sinks={
+                uid: sink.prepare(epoch, merge_staged(reports, uid), is_last=is_last)
+                for uid, sink in setup.sinks.items()
+            },
+            sources={
+                uid: source.memo(slices.get(uid, ()), ends[uid]) for uid, source in setup.sources.items()
+            },
+            feedback=merge_feedback(reports) if reports else self._last.feedback,
+        )
+
+    def _commit(self, manifest: Manifest) -> None:
+        """Tell the sources what is published, and collect files that nobody needs any more."""
+        for uid, source in self._setup.sources.items():
+            source.published(manifest.offsets[uid])
+        self._ledger.collect()
+
+    def _tell(
+        self, manifest: Manifest, reports: list[TaskReport], statuses: Mapping[str, SourceStatus], watch: Stopwatch
+    ) -> None:
+        duration_ms = watch.elapsed_ms
+        has_backlog = any(status.has_input for status in statuses.values()) and self._is_behind()
+        if reports:
+            self._pacer.learn(duration_ms=duration_ms, has_backlog=has_backlog)
+        self._services.on_epoch(
+            EpochStats(
+                epoch=manifest.epoch,
+                record_count=sum(sum(report.source_counts.values()) for report in reports),
+                event_count=manifest.event_count,
+                duration_ms=duration_ms,
+                phases_ms=watch.phases_ms,
+                lag=_total_lag(statuses),
+                state_bytes=sum(part.byte_count for state in manifest.states.values() for part in state.ranges),
+                watermark_ms=None,
+                counts=total_counts(reports),
+                dropped_count=self.dropped_count(),
+            )
+        )
+
+    def _is_behind(self) -> bool:
+        return any(source.poll().has_input for source in self._setup.sources.values())
+
+    def _recover(self) -> None:
+        last = self._ledger.last()
+        if last is not None:
+            self._last = last.manifest
+            self._refuse_lost_state(last.manifest)
+            log_event(
+                _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
+                event_count=last.manifest.event_count, is_published=last.is_published,
+            )  # fmt: skip
+        restored = self._restored_states(self._last)
+        for uid, sink in self._setup.sinks.items():
+            sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
+        if last is not None and not last.is_published:
+            self._publisher.publish_again(last.manifest)
+        if last is not None:
+            self._ledger.sweep()
+        for uid, source in self._setup.sources.items():
+            source.start(self._services_of(uid), self._last.offsets.get(uid, {}), self._last.sources.get(uid, {}))
+        self._last = _with_states(self._last, restored)
+
+    def _restored_states(self, manifest: Manifest) -> dict[str, OperatorState]:
+        restored = {}
+        for spec in self._setup.plan.operators():
+            if spec.scope is StateScope.NONE:
+                continue
+            ranges = restore_ranges(
+                manifest.states.get(spec.uid),
+                scope=spec.scope,
+                group_count=spec.group_count,
+                parallelism=spec.vertex.parallelism,
+                place=(self._setup.job_id, spec.uid),
+            )
+            restored[spec.uid] = OperatorState(
+                scope=spec.scope.value, group_count=spec.group_count, ranges=ranges
+            )
+        return restored
+
+    def _refuse_lost_state(self, manifest: Manifest) -> None:
+        uids = {vertex.id for vertex in self._setup.graph.vertices}
+        with_state = {
+            uid for uid, state in manifest.states.items() if any(part.files for part in state.ranges)
+        }
+        lost = sorted((with_state | {uid for uid, shards in manifest.offsets.items() if shards}) - uids)
+        if lost:
+            raise StateLostError(job=self._setup.job_id, lost=", ".join(map(repr, lost)))
+
+    def _services_of(self, uid: str) -> Any:
+        services = self._services
+        return self._setup.services(
+            uid, clock=self._clock, collected=services.collected, console=services.console
+        )
+
+    def _sink_paths(self, manifest: Manifest) -> set[str]:
+        sinks = self._setup.sinks
+        return set().union(
+            *(sinks[uid].referenced_paths(memo) for uid, memo in manifest.sinks.items() if uid in sinks)
+        )
+
+    def _is_sink_due(self, now_ms: int) -> bool:
+        self._publisher.finish()
+        deadlines = [sink.deadline_ms() for sink in self._setup.sinks.values()]
+        return any(deadline is not None and deadline <= now_ms for deadline in deadlines)
+
+    def _idle_ms(self, statuses: Mapping[str, SourceStatus]) -> int:
+        return min([_IDLE_MS_MAX, *(status.next_poll_ms for status in statuses.values())])
+
+    def _plan_record(self, *, is_finished: bool) -> PlanRecord:
+        return PlanRecord(
+            bundle_digest=self._setup.bundle.digest,
+            parallelism={vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices},
+            now_ms=self._clock.now_ms(),
+            is_finished=is_finished,
+        )
+
+    def _blank(self) -> Manifest:
+        return Manifest(epoch=0, plan=self._plan_record(is_finished=False))
+
+
+def _with_states(manifest: Manifest, states: Mapping[str, OperatorState]) -> Manifest:
+    return Manifest(
+        epoch=manifest.epoch,
+        plan=manifest.plan,
+        event_count=manifest.event_count,
+        watermark_ms=manifest.watermark_ms,
+        offsets=manifest.offsets,
+        states=states,
+        sinks=manifest.sinks,
+        sources=manifest.sources,
+        feedback=manifest.feedback,
+    )
+
+
+def _total_lag(statuses: Mapping[str, SourceStatus]) -> Lag:
+    lags = [status.lag for status in statuses.values()]
+    records = [lag.record_count for lag in lags if lag.record_count is not None]
+    sizes = [lag.byte_count for lag in lags if lag.byte_count is not None]
+    return Lag(record_count=sum(records) if records else None, byte_count=sum(sizes) if sizes else None)

@@ -1,0 +1,39 @@
+"""Errors of the engine: graphs that can not be planned, workers that are lost, Spark that does not start."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["EpochFailedError", "KeyGroupConflictError", "SparkLostError", "SparkStartError"]
+
+
+class EpochFailedError(BicycleError):
+    """The tasks of an epoch failed for a reason that is not a typed error."""
+
+    code = "BIC-1801"
+    message = "epoch {epoch} of job {job!r} could not be run: {reason}"
+    fix = "look at the log of the workers; earlier epochs are intact, run the same command again to continue"
+
+
+class SparkStartError(BicycleError):
+    """Spark does not start."""
+
+    code = "BIC-1802"
+    message = "Spark did not start (master {master}): {reason}"
+    fix = "run `bicycle doctor`; check Java (17 or newer), the master URL and free memory"
+
+
+class SparkLostError(BicycleError):
+    """The Java process of Spark is gone."""
+
+    code = "BIC-1803"
+    message = "the Java process of Spark ended during epoch {epoch} of job {job!r}"
+    fix = "run the same command again: the job continues from the last sealed epoch"
+
+
+class KeyGroupConflictError(BicycleError):
+    """Consumers of one keyed stream ask for different numbers of key groups."""
+
+    code = "BIC-1804"
+    message = "the consumers of key_by {vertex!r} ask for {counts} key groups"
+    fix = "give all consumers of one key_by the same max_parallelism, or call key_by for each of them"

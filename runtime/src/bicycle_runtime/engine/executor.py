@@ -1,0 +1,28 @@
+"""What executes the tasks of an epoch. The epoch loop knows this contract and nothing of Spark."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.task import EpochOrder
+
+__all__ = ["Executor"]
+
+
+class Executor(Protocol):
+    """Runs epochs of one job."""
+
+    def start(self, image: JobImage) -> None:
+        """Get ready for a job. Called once, before the first epoch."""
+
+    def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
+        """Run one epoch: one order per level, level 0 first. Return the report of every task.
+
+        A failure of user code is in a report. Raises an EpochFailedError or SparkLostError when tasks could
+        not be run to their end even after retries; then nothing of the epoch may be used.
+        """
+
+    def stop(self) -> None:
+        """Release everything. Called once, also after errors."""

@@ -1,0 +1,47 @@
+"""Executes stages in this process, one task after another: for tests, previews and the harness.
+
+It runs the same programs, operators, exchange and state files as Spark does; only the shuffle is a list.
+"""
+
+from __future__ import annotations
+
+from bicycle_runtime.operators.reports import TaskReport, decode_report
+from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.task import EpochOrder, reports_in
+from bicycle_runtime.operators.worker import Worker
+
+__all__ = ["LocalExecutor"]
+
+
+class LocalExecutor:
+    """Runs tasks in the calling thread."""
+
+    def __init__(self) -> None:
+        self._image: JobImage | None = None
+        self._worker: Worker | None = None
+
+    def start(self, image: JobImage) -> None:
+        self._image = image
+        self._worker = Worker(image)
+
+    def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
+        assert self._image is not None
+        assert self._worker is not None
+        widths = (*self._image.plan.level_parallelism, 1)
+        inboxes: list[list[bytes]] = [[] for _ in range(widths[0])]
+        for level, order in enumerate(orders):
+            following: list[list[bytes]] = [[] for _ in range(widths[level + 1])]
+            for subtask, inbox in enumerate(inboxes):
+                for target, parcel in self._worker.run(level, subtask, order, inbox):
+                    following[target].append(parcel)
+            inboxes = following
+        return [decode_report(report) for report in reports_in(inboxes[0])]
+
+    def lose_workers(self) -> None:
+        """Forget all open functions and all state in memory, as when every worker process died."""
+        if self._worker is not None:
+            self._worker.lose()
+
+    def stop(self) -> None:
+        if self._worker is not None:
+            self._worker.close()

@@ -1,0 +1,55 @@
+"""From the reports of all tasks to what a manifest holds. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.recovery.manifest import OperatorState
+from bicycle_runtime.state.refs import RangeState
+
+__all__ = ["merge_ends", "merge_feedback", "merge_offsets", "merge_staged", "merge_states"]
+
+
+def merge_ends(reports: Iterable[TaskReport], uid: str) -> dict[str, int]:
+    """Return the furthest offset that was reached in each shard of a source."""
+    ends: dict[str, int] = {}
+    for report in reports:
+        for shard, end in report.source_ends.get(uid, {}).items():
+            ends[shard] = max(end, ends.get(shard, 0))
+    return ends
+
+
+def merge_offsets(before: Mapping[str, int], ends: Mapping[str, int]) -> dict[str, int]:
+    """Return the offsets of all shards after an epoch."""
+    return {**before, **ends}
+
+
+def merge_staged(reports: Iterable[TaskReport], uid: str) -> list[StagedFile]:
+    """Return what all subtasks staged for a sink, in order of the subtasks."""
+    staged = [file for report in reports for file in report.staged.get(uid, ())]
+    return sorted(staged, key=lambda file: (file.subtask, file.path))
+
+
+def merge_states(
+    before: Mapping[str, OperatorState], reports: Iterable[TaskReport]
+) -> dict[str, OperatorState]:
+    """Return the state of every operator after an epoch."""
+    ranges: dict[str, list[RangeState]] = {uid: list(state.ranges) for uid, state in before.items()}
+    for report in reports:
+        for uid, state in report.states.items():
+            ranges[uid][report.subtask] = state
+    return {
+        uid: OperatorState(scope=state.scope, group_count=state.group_count, ranges=tuple(ranges[uid]))
+        for uid, state in before.items()
+    }
+
+
+def merge_feedback(reports: Sequence[TaskReport]) -> dict[int, tuple[StagedFile, ...]]:
+    """Return the staged records of each feedback edge."""
+    edges = sorted({edge for report in reports for edge, files in report.feedback.items() if files})
+    return {
+        edge: tuple(sorted((file for report in reports for file in report.feedback.get(edge, ())), key=lambda file: file.path))
+        for edge in edges
+    }

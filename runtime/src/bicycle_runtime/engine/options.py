@@ -1,0 +1,39 @@
+"""Settings of the epoch loop, declared once: default, bounds, meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bicycle_runtime.base.options import check, option
+
+__all__ = ["EngineOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How long epochs may be, how much one may take, how much is kept."""
+
+    epoch_interval_ms: int = option(
+        0, low=0, high=3_600_000,
+        doc="Least time from the start of one epoch to the next; 0 runs one whenever there is work.",
+    )  # fmt: skip
+    epoch_target_ms: int = option(
+        1_000, low=10, high=600_000,
+        doc="Under backlog, epochs grow or shrink until they take about this long.",
+    )  # fmt: skip
+    max_records_per_epoch: int = option(
+        2_000_000, low=1, high=1_000_000_000, doc="An epoch takes at most so many records from one source."
+    )
+    max_bytes_per_epoch: int = option(
+        128 << 20, low=1, high=1 << 40, doc="An epoch takes at most so many bytes from one source."
+    )
+    checkpoint_interval_ms: int = option(
+        60_000, low=1, high=86_400_000,
+        doc="How often the changes of state are folded into a base, when there are enough of them.",
+    )  # fmt: skip
+    retained_epochs: int = option(
+        3, low=2, high=1_000, doc="How many sealed epochs stay restorable; at least one before the last."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)

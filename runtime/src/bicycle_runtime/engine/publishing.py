@@ -1,0 +1,53 @@
+"""Making sealed epochs visible, one after the other, while the next epoch may already run.
+
+Publishing epoch N must end before N+1 is sealed; ``finish`` waits for it. An error in a sink surfaces there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.connectors.contract import Sink
+from bicycle_runtime.recovery.ledger import EpochLedger
+from bicycle_runtime.recovery.manifest import Manifest
+
+__all__ = ["Publisher"]
+
+
+class Publisher:
+    """Publishes epochs in a thread of its own, at most one at a time."""
+
+    def __init__(self, sinks: Mapping[str, Sink], ledger: EpochLedger) -> None:
+        self._sinks = sinks
+        self._ledger = ledger
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="publish")
+        self._running: Future[None] | None = None
+
+    def start(self, manifest: Manifest, then: Callable[[], None]) -> None:
+        """Publish an epoch in the background, then call ``then`` there."""
+        self._running = self._pool.submit(self._publish, manifest, then)
+
+    def finish(self) -> None:
+        """Wait until the running publication is done; raise what it raised."""
+        running, self._running = self._running, None
+        if running is not None:
+            running.result()
+
+    def publish_again(self, manifest: Manifest) -> None:
+        """Publish the last sealed epoch after a restart; sinks make sure that twice is harmless."""
+        self._publish(manifest, lambda: None)
+
+    def close(self) -> None:
+        """Wait for the running publication, whatever its outcome, and end the thread."""
+        self._pool.shutdown(wait=True)
+
+    def _publish(self, manifest: Manifest, then: Callable[[], None]) -> None:
+        fault_point("before_publish")
+        for uid, sink in self._sinks.items():
+            sink.publish(manifest.epoch, manifest.sinks.get(uid, {}))
+            fault_point("half_published")
+        fault_point("after_publish")
+        self._ledger.mark_published(manifest.epoch)
+        then()

@@ -1,0 +1,128 @@
+"""From a job bundle to what the epoch loop drives: stage plan, sources, sinks, and the image for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Sink, Source
+from bicycle_runtime.connectors.registry import create_sink, create_source
+from bicycle_runtime.engine.stages import plan_stages, with_parallelism
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
+from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
+
+__all__ = ["JobSetup", "prepare_job"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSetup:
+    """A job ready to run. ``sinks`` includes the built-in one for dead letters when some operator uses it."""
+
+    job_id: str
+    bundle: JobBundle
+    graph: JobGraph
+    plan: StagePlan
+    sources: Mapping[str, Source]
+    sinks: Mapping[str, Sink]
+    storage: Storage
+
+    def image(self, run_id: str) -> JobImage:
+        """Return what is shipped to workers.
+
+        Args:
+            run_id: Unique to this run of the driver, so that no worker takes it for an earlier one.
+        """
+        return JobImage(
+            job_id=self.job_id,
+            run_id=run_id,
+            plugin=PluginInfo(name=self.bundle.plugin, version=self.bundle.plugin_version),
+            plan=self.plan,
+            payloads=self.bundle.payloads,
+            storage=self.storage,
+            readers={uid: source.reader() for uid, source in self.sources.items()},
+            writers={uid: sink.writer() for uid, sink in self.sinks.items()},
+        )
+
+    def services(self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any) -> DriverServices:
+        """Return what the driver lends the connector of a vertex."""
+        prefix = f"connectors/{uid}"
+        return DriverServices(
+            storage=self.storage, prefix=prefix, clock=clock, collected=collected, console=console
+        )
+
+
+def prepare_job(bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None) -> JobSetup:
+    """Plan a job and create its connectors. Nothing is opened or started.
+
+    Args:
+        bundle: The extracted job.
+        job_id: Name of the job within its checkpoint directory.
+        storage: The job's own folder of checkpoint storage.
+        parallelism: Overrides the parallelism of every operator; None keeps the graph's.
+
+    Raises:
+        GraphError: the graph is not valid (at this parallelism).
+        BicycleError: a connector's options are wrong.
+    """
+    bundle.graph.validate()
+    sources = {
+        vertex.id: create_source(_connector_spec(bundle, bundle.graph, vertex))
+        for vertex in bundle.graph.vertices
+        if vertex.kind is OperatorKind.SOURCE
+    }
+    sinks = {
+        vertex.id: create_sink(_connector_spec(bundle, bundle.graph, vertex))
+        for vertex in bundle.graph.vertices
+        if vertex.kind is OperatorKind.SINK
+    }
+    limits = {
+        uid: source.default_parallelism_max
+        for uid, source in sources.items()
+        if source.default_parallelism_max is not None
+    }
+    graph = bundle.graph if parallelism is None else with_parallelism(bundle.graph, parallelism, limits)
+    if any(vertex.on_error.action is ErrorAction.DEAD_LETTER for vertex in graph.vertices):
+        sinks[DEAD_LETTERS] = create_sink(_dead_letter_spec(storage))
+    return JobSetup(
+        job_id=job_id, bundle=bundle, graph=graph, plan=plan_stages(graph),
+        sources=sources, sinks=sinks, storage=storage,
+    )  # fmt: skip
+
+
+def _connector_spec(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> ConnectorSpec:
+    connector = vertex.details["connector"]
+    return ConnectorSpec(
+        vertex_id=vertex.id,
+        connector_type=connector["connector_type"],
+        properties=connector.get("properties", {}),
+        payloads={
+            role: cloudpickle.loads(bundle.payloads[vertex.payload_id(role)])
+            for role in vertex.payloads
+            if role != "output_type"
+        },
+        record_type=_record_type(bundle, graph, vertex),
+    )
+
+
+def _record_type(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> Any:
+    """Return the type of what a source emits or a sink takes, when it is declared."""
+    typed = vertex
+    if vertex.kind is OperatorKind.SINK:
+        typed = graph.vertex(graph.inputs_of(vertex.id)[0].source_id)
+    if "output_type" not in typed.payloads:
+        return None
+    return cloudpickle.loads(bundle.payloads[typed.payload_id("output_type")])
+
+
+def _dead_letter_spec(storage: Storage) -> ConnectorSpec:
+    return ConnectorSpec(
+        vertex_id=DEAD_LETTERS,
+        connector_type="jsonl_file",
+        properties={"path": f"{storage.url}/dead_letters", "roll_ms": 1_000},
+    )

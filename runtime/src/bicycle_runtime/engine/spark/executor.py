@@ -1,0 +1,191 @@
+"""One linear Spark job per epoch: level 0, shuffle, level 1, …, task reports back to the driver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
+from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, remove_work_dir, start_java
+from bicycle_runtime.engine.spark.worker import LevelTask, encode_order
+from bicycle_runtime.operators.reports import TaskReport, decode_report
+from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.task import EpochOrder, reports_in
+
+__all__ = ["SparkExecutor", "default_master"]
+
+_TASK_ATTEMPTS = 4
+_REASON_LINES = 6
+_STOP_SECONDS_MAX = 20
+# Settings that matter for short jobs with Python tasks; each was measured (docs/architecture.md).
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.cleaner.periodicGC.interval": "1min",
+    "spark.locality.wait": "0",
+    "spark.task.maxFailures": str(_TASK_ATTEMPTS),
+    "spark.eventLog.enabled": "false",
+}
+_LOCAL_SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+}
+_PASSED_TO_WORKERS = ("BICYCLE_FAULTS", "BICYCLE_FAULTS_ONCE")
+
+
+def default_master() -> str:
+    """Return embedded Spark on all cores, with task retries as on a cluster."""
+    return f"local[*,{_TASK_ATTEMPTS}]"
+
+
+class SparkExecutor:
+    """Runs epochs on Spark, embedded (``local[…]``) or on a cluster.
+
+    ``boot`` starts the Java process early, so that it comes up while a plugin is extracted.
+
+    Args:
+        master: Spark master URL.
+        settings: More Spark settings; they win over ours.
+        cache_dir: Where what makes the next start faster is kept.
+        job: Job id, for errors.
+    """
+
+    def __init__(self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str) -> None:
+        self._master = master
+        self._cache_dir = cache_dir
+        self._job = job
+        self._work_dir = Path(tempfile.mkdtemp(prefix="bicycle-spark-"))
+        local = _LOCAL_SETTINGS if master.startswith("local") else {}
+        self._settings = {**_SETTINGS, **local, "spark.local.dir": str(self._work_dir / "local"), **settings}
+        self._starting: StartingJava | None = None
+        self._java: JavaProcess | None = None
+        self._context: Any = None
+        self._image: Any = None
+        self._run_id = ""
+        self._seed: Any = None
+        self._widths: tuple[int, ...] = ()
+
+    @property
+    def log_path(self) -> Path:
+        """The log of Spark's Java process."""
+        return self._work_dir / "spark.log"
+
+    @property
+    def java_pid(self) -> int | None:
+        """Process id of Spark's Java process; None before it is started."""
+        return self._starting.process.pid if self._starting else None
+
+    def boot(self) -> None:
+        """Start the Java process and return at once. Calling it again does nothing."""
+        if self._starting is None:
+            start_settings = {"spark.driver.memory": self._settings.get("spark.driver.memory", "1g")}
+            self._starting = start_java(
+                master=self._master, settings=start_settings, work_dir=self._work_dir,
+                cache_dir=self._cache_dir, errors=sys.stderr.buffer,
+            )  # fmt: skip
+
+    def start(self, image: JobImage) -> None:
+        self.boot()
+        assert self._starting is not None
+        self._java = self._starting.wait()
+        self._context = self._connect(self._java)
+        self._image = self._context.broadcast(cloudpickle.dumps(image))
+        self._run_id = image.run_id
+        self._widths = image.plan.level_parallelism
+        width = self._widths[0]
+        self._seed = self._context.parallelize(range(width), width)
+
+    def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
+        parcels = self._collect(orders)
+        return [decode_report(report) for report in reports_in(parcel for _, parcel in parcels)]
+
+    def stop(self) -> None:
+        try:
+            if self._context is not None and self._is_alive():
+                self._context.stop()
+        finally:
+            self._end_java()
+            remove_work_dir(self._work_dir)
+
+    def _collect(self, orders: list[EpochOrder]) -> list[Any]:
+        from py4j.protocol import Py4JError, Py4JJavaError  # Spark is imported when it is used
+
+        try:
+            rdd = self._seed
+            for level, order in enumerate(orders):
+                if level:
+                    rdd = rdd.partitionBy(self._widths[level], _same)
+                task = LevelTask(self._run_id, self._image, level, encode_order(order))
+                rdd = rdd.mapPartitionsWithIndex(task)
+            collected: list[Any] = rdd.collect()
+            return collected
+        except Py4JJavaError as error:
+            reason = _root_reason(error)
+            raise EpochFailedError(epoch=orders[0].epoch, job=self._job, reason=reason) from error
+        except (Py4JError, ConnectionError, OSError, EOFError) as error:
+            if self._is_alive():
+                raise EpochFailedError(epoch=orders[0].epoch, job=self._job, reason=str(error)) from error
+            raise SparkLostError(epoch=orders[0].epoch, job=self._job) from error
+
+    def _connect(self, java: JavaProcess) -> Any:
+        from pyspark import SparkConf, SparkContext  # slow: imported while Java comes up
+        from pyspark.java_gateway import launch_gateway
+
+        os.environ["PYSPARK_GATEWAY_PORT"] = str(java.port)
+        os.environ["PYSPARK_GATEWAY_SECRET"] = java.secret
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT,)}
+        try:
+            gateway = launch_gateway()
+            conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm).setAppName(f"bicycle-{self._job}")
+            conf.setMaster(self._master)
+            for name, value in {**self._settings, **self._worker_environment()}.items():
+                conf.set(name, value)
+            return SparkContext(conf=conf, gateway=gateway)
+        except Exception as error:
+            raise SparkStartError(master=self._master, reason=_root_reason(error)) from error
+        finally:
+            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+    def _worker_environment(self) -> dict[str, str]:
+        passed = {name: os.environ[name] for name in _PASSED_TO_WORKERS if name in os.environ}
+        return {f"spark.executorEnv.{name}": value for name, value in {**passed, "PYTHONHASHSEED": "0"}.items()}
+
+    def _is_alive(self) -> bool:
+        return self._starting is not None and self._starting.process.poll() is None
+
+    def _end_java(self) -> None:
+        if self._starting is None:
+            return
+        process = self._starting.process
+        if process.stdin is not None:
+            process.stdin.close()  # the gateway ends at end of input, and then writes the class archive
+        if self._context is None:
+            process.terminate()
+
+
+def _same(target: int) -> int:
+    return target
+
+
+def _root_reason(error: BaseException) -> str:
+    """Return the cause that Spark wraps: the lines around the last Python or Java exception."""
+    text = str(getattr(error, "java_exception", None) or error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    interesting = [line for line in lines if not line.startswith(("at ", "..."))]
+    return " | ".join(interesting[:_REASON_LINES])[:2_000]

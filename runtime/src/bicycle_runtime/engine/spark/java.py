@@ -1,0 +1,207 @@
+"""Starting Spark's Java process: directly, with a class-data archive, without the launcher in between.
+
+``spark-submit`` starts a second Java process only to compute a command line. That line is computed once per
+Spark and Java and kept in the cache directory, beside an archive of loaded classes that the first run leaves
+behind; both only make the start faster, and are made anew when missing or foreign.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bicycle_runtime.base.java import find_java
+from bicycle_runtime.engine.errors import SparkStartError
+
+__all__ = ["JavaProcess", "start_java"]
+
+_START_SECONDS_MAX = 120
+_POLL_SECONDS = 0.01
+_NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
+_SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+_LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaProcess:
+    """A running gateway: connect to ``port`` with ``secret``. It ends when its standard input closes."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    secret: str
+    log_path: Path
+
+
+class StartingJava:
+    """A Java process on its way up; other work can be done until ``wait``."""
+
+    def __init__(self, process: subprocess.Popen[bytes], info_path: Path, log_path: Path, master: str) -> None:
+        self.process = process
+        self._info_path = info_path
+        self._log_path = log_path
+        self._master = master
+
+    def wait(self) -> JavaProcess:
+        """Return the process once it answers.
+
+        Raises:
+            SparkStartError: it ended or did not answer in time; with the last lines of its log.
+        """
+        pause = threading.Event()
+        waited = 0.0
+        while not self._info_path.is_file():
+            if self.process.poll() is not None:
+                reason = f"java ended with exit code {self.process.returncode}; {self._last_lines()}"
+                raise SparkStartError(master=self._master, reason=reason)
+            if waited > _START_SECONDS_MAX:
+                self.process.kill()
+                reason = f"no answer within {_START_SECONDS_MAX} s; {self._last_lines()}"
+                raise SparkStartError(master=self._master, reason=reason)
+            pause.wait(_POLL_SECONDS)
+            waited += _POLL_SECONDS
+        data = self._info_path.read_bytes()
+        port, length = struct.unpack_from(">ii", data)
+        return JavaProcess(
+            process=self.process, port=port, secret=data[8 : 8 + length].decode("utf-8"), log_path=self._log_path
+        )
+
+    def _last_lines(self) -> str:
+        with contextlib.suppress(OSError):
+            lines = self._log_path.read_text(errors="replace").splitlines()[-5:]
+            return "log: " + " | ".join(lines)
+        return "it wrote no log"
+
+
+def start_java(
+    *, master: str, settings: Mapping[str, str], work_dir: Path, cache_dir: Path, errors: IO[bytes]
+) -> StartingJava:
+    """Start Spark's Java process and return at once.
+
+    Args:
+        master: Spark master URL.
+        settings: Spark settings that must be known when the process starts.
+        work_dir: Directory of this run; the log is put there.
+        cache_dir: Directory that outlives runs.
+        errors: Gets what workers print.
+    """
+    java = find_java()
+    if java is None:
+        raise SparkStartError(master=master, reason="no Java was found on PATH or in JAVA_HOME")
+    work_dir.mkdir(parents=True, exist_ok=True)
+    log_path, info_path = work_dir / "spark.log", work_dir / "gateway"
+    log4j = work_dir / "log4j2.properties"
+    log4j.write_text(_LOG4J.format(path=log_path))
+    archive_options = _archive_options(cache_dir, java.path)
+    base = _java_command(cache_dir, java.path, master)
+    submit = [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
+    command = [
+        base[0], *archive_options, f"-Dlog4j2.configurationFile={log4j}", *base[1:],
+        _SUBMIT, "--master", master, *submit, "pyspark-shell",
+    ]  # fmt: skip
+    environment = {
+        **os.environ, "SPARK_HOME": _spark_home(), "PYTHONHASHSEED": "0", "SPARK_CONNECT_MODE": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info_path), "PYSPARK_PYTHON": sys.executable,
+    }  # fmt: skip
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env=environment, start_new_session=True,
+    )  # fmt: skip
+    threading.Thread(target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True).start()
+    return StartingJava(process, info_path, log_path, master)
+
+
+def _spark_home() -> str:
+    import importlib.util  # the package is only looked for, not imported: it costs 0.3 s
+
+    found = importlib.util.find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return str(Path(found.origin).parent)
+
+
+def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
+    """Return java, its options and class path as Spark's own launcher computes them, from the cache if there."""
+    cached = cache_dir / f"spark-command-{_fingerprint(java)}"
+    if cached.is_file():
+        return cached.read_bytes().decode().split("\0")
+    jars = Path(_spark_home()) / "jars"
+    result = subprocess.run(
+        [str(java), "-Xmx128m", "-cp", f"{jars}/*", "org.apache.spark.launcher.Main", _SUBMIT, "pyspark-shell"],
+        capture_output=True,
+        env={**os.environ, "SPARK_HOME": _spark_home(), "SPARK_SCALA_VERSION": _scala_version(jars)},
+        check=False,
+    )
+    words = [word for word in result.stdout.decode().split("\0") if word.strip()]
+    if result.returncode or _SUBMIT not in words:
+        raise SparkStartError(master=master, reason=result.stderr.decode(errors="replace")[-500:])
+    command = [word.strip() for word in words[: words.index(_SUBMIT)]]
+    _write_cache(cached, "\0".join(command).encode())
+    return command
+
+
+def _scala_version(jars: Path) -> str:
+    library = next(jars.glob("spark-core_*.jar")).name
+    return library.removeprefix("spark-core_").partition("-")[0]
+
+
+def _archive_options(cache_dir: Path, java: Path) -> list[str]:
+    """Use the class-data archive; when there is none yet, let this process leave one at its end."""
+    archive = cache_dir / f"spark-classes-{_fingerprint(java)}.jsa"
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    for finished in cache_dir.glob(f"{archive.name}.*"):
+        if not archive.exists() and not _is_alive(int(finished.suffix[1:])):
+            finished.replace(archive)
+        elif not _is_alive(int(finished.suffix[1:])):
+            finished.unlink()
+    if archive.exists():
+        return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return [f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _fingerprint(java: Path) -> str:
+    home = Path(_spark_home())
+    facts = (str(java.resolve()), str(java.resolve().stat().st_mtime_ns), str(home), str((home / "jars").stat().st_mtime_ns))
+    return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+
+
+def _write_cache(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
+
+
+def _forward(source: IO[bytes] | None, target: IO[bytes]) -> None:
+    assert source is not None
+    with contextlib.suppress(ValueError, OSError):  # either side may be closed at the end
+        for line in source:
+            if not line.startswith(_NOISE):
+                target.write(line)
+                target.flush()
+
+
+def remove_work_dir(work_dir: Path) -> None:
+    """Remove the directory of a run."""
+    shutil.rmtree(work_dir, ignore_errors=True)

@@ -1,0 +1,99 @@
+"""The Python worker's side: what a Spark task calls. Imports no Spark.
+
+A worker process keeps the programs of the job it served last. It also keeps the garbage collector from
+walking all state after every task: what lives at the end of a task is frozen, and looked through only now
+and then.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Iterable, Iterator
+from types import FrameType
+from typing import Any, Protocol
+
+import cloudpickle
+import msgspec
+
+from bicycle_runtime.operators.routing import Parcel
+from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.task import EpochOrder
+from bicycle_runtime.operators.worker import Worker
+
+__all__ = ["LevelTask", "encode_order"]
+
+_TASKS_PER_COLLECTION = 256
+_workers: dict[str, Worker] = {}
+_tasks_done = 0
+_ORDER_ENCODER = msgspec.msgpack.Encoder(enc_hook=dict)
+_ORDER_DECODER = msgspec.msgpack.Decoder(EpochOrder)
+
+
+class ImageBox(Protocol):
+    """Something whose ``value`` is a pickled job image: a Spark broadcast."""
+
+    value: bytes
+
+
+def encode_order(order: EpochOrder) -> bytes:
+    """Return an order as bytes, for ``LevelTask``."""
+    return _ORDER_ENCODER.encode(order)
+
+
+class LevelTask:
+    """The function of one Spark stage in one epoch.
+
+    Args:
+        run_id: Run of the driver; a worker that knows it needs no image.
+        image: Broadcast of the pickled job image.
+        level: Which level the stage is.
+        order: Encoded order of the level.
+    """
+
+    def __init__(self, run_id: str, image: ImageBox, level: int, order: bytes) -> None:
+        self._run_id = run_id
+        self._image = image
+        self._level = level
+        self._order = order
+
+    def __call__(self, subtask: int, parcels: Iterable[Any]) -> Iterator[Parcel]:
+        """Run the task of one partition. ``parcels`` are pairs of partition and bytes (ignored on level 0)."""
+        worker = self._worker()
+        inbox = (parcel for _, parcel in parcels) if self._level else ()
+        yield from worker.run(self._level, subtask, _ORDER_DECODER.decode(self._order), inbox)
+        _freeze()
+
+    def _worker(self) -> Worker:
+        worker = _workers.get(self._run_id)
+        if worker is None:
+            close_workers()
+            signal.signal(signal.SIGHUP, _close_and_exit)
+            image: JobImage = cloudpickle.loads(self._image.value)
+            worker = _workers[self._run_id] = Worker(image)
+        return worker
+
+
+def close_workers() -> None:
+    """Close and forget what earlier runs left in this process."""
+    for worker in _workers.values():
+        worker.close()
+    _workers.clear()
+
+
+def _close_and_exit(signum: int, frame: FrameType | None) -> None:
+    """Spark's daemon ends its workers with SIGHUP: let user functions close what they opened."""
+    close_workers()
+    os._exit(0)
+
+
+def _freeze() -> None:
+    # hot path: Spark's worker collects garbage after every task; with 1 M entries of state that is 100 ms
+    # each time. Frozen objects are not looked at; cycles among them are found once in 256 tasks.
+    global _tasks_done  # noqa: PLW0603  # one count for the process
+    _tasks_done += 1
+    if _tasks_done % _TASKS_PER_COLLECTION == 0:
+        gc.unfreeze()
+        gc.collect()
+    gc.freeze()

@@ -1,0 +1,66 @@
+"""What an epoch was like, in numbers: for the status line, the log, the summary, and later the metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from bicycle_runtime.connectors.contract import Lag
+from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
+
+__all__ = ["EpochStats", "Stopwatch", "total_counts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochStats:
+    """One epoch, as seen by the driver.
+
+    ``record_count`` were read from sources in this epoch, ``event_count`` since the job began. ``phases_ms``
+    are plan, run, publish_wait, seal. ``lag`` is what the sources had left when the epoch was planned.
+    """
+
+    epoch: int
+    record_count: int
+    event_count: int
+    duration_ms: float
+    phases_ms: Mapping[str, float]
+    lag: Lag
+    state_bytes: int
+    watermark_ms: int | None
+    counts: Mapping[str, OperatorCounts] = field(default_factory=dict)
+    dropped_count: int = 0
+
+
+class Stopwatch:
+    """Measures the phases of one epoch."""
+
+    def __init__(self) -> None:
+        self._started = time.perf_counter()
+        self.phases_ms: dict[str, float] = {}
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Measure what runs inside."""
+        started = time.perf_counter()
+        yield
+        self.phases_ms[name] = (time.perf_counter() - started) * 1000
+
+    @property
+    def elapsed_ms(self) -> float:
+        """Time since the epoch began."""
+        return (time.perf_counter() - self._started) * 1000
+
+
+def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
+    """Add up the counts of all subtasks, per operator; the user's counters are added up too."""
+    totals: dict[str, OperatorCounts] = {}
+    for report in reports:
+        for uid, counts in report.counts.items():
+            total = totals.setdefault(uid, OperatorCounts())
+            total.records_in += counts.records_in
+            total.records_out += counts.records_out
+            total.failed += counts.failed
+            total.retried += counts.retried
+    return totals

@@ -1,0 +1,56 @@
+"""Errors of running operators: user functions that fail, time out or return the wrong thing."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["ErrorRateError", "FunctionFailedError", "FunctionHookError", "SourceDecodeError", "UnkeyedStateError"]
+
+
+class FunctionFailedError(BicycleError):
+    """A user function raised. The first lines name exception, place in the user's file, operator and record."""
+
+    code = "BIC-1401"
+    message = (
+        "{exception}: {exception_message}\n"
+        "  at {location}\n"
+        "  in operator {operator!r} ({operator_name}) of plugin {plugin} {plugin_version}, subtask {subtask}\n"
+        "  on the record from {position}, key {key}, value of type {value_type}\n"
+        "{user_traceback}"
+    )
+    fix = "mend the function, or choose on_error(skip() | dead_letter() | retry(...)) for the operator; nothing of this epoch was published"
+
+
+class FunctionHookError(BicycleError):
+    """A hook of a function failed on a worker: loading, open, snapshot_state, restore_state, merge_state."""
+
+    code = "BIC-1402"
+    message = "operator {operator!r}: {action} failed on the worker: {exception}: {exception_message}\n{user_traceback}"
+    fix = "install the plugin's wheel and its dependencies where the workers run, and mend the hook; nothing of this epoch was published"
+
+
+class ErrorRateError(BicycleError):
+    """More records failed than the operator allows."""
+
+    code = "BIC-1403"
+    message = (
+        "operator {operator!r}: {failed} of {total} records failed in this epoch, max_error_rate is {rate}; "
+        "last error: {last_error}"
+    )
+    fix = "mend the function or the input, or raise max_error_rate; nothing of this epoch was published"
+
+
+class SourceDecodeError(BicycleError):
+    """Input that the source can not decode."""
+
+    code = "BIC-1404"
+    message = "source {operator!r} can not decode the record at {position}: {reason}"
+    fix = "mend the input, or choose on_error(skip() | dead_letter()) for the source; nothing of this epoch was published"
+
+
+class UnkeyedStateError(BicycleError):
+    """Something that needs a key was asked for where there is none."""
+
+    code = "BIC-1405"
+    message = "operator {operator!r}: {what} needs a key, but the stream is not keyed"
+    fix = "put key_by(...) before the operator"

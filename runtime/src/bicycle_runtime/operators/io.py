@@ -1,0 +1,112 @@
+"""What a task reads and writes: slices of a source, batches of records, staged output of a sink.
+
+These are the worker's half of the connector contract; ``connectors.contract`` holds the driver's half.
+Readers and writers are picklable values that open their files or clients when first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bicycle_runtime.base.storage import Storage
+
+__all__ = ["BadRecord", "Slice", "SinkWriter", "SourceBatch", "SourceReader", "StagedFile", "WriterFactory", "WriterTask"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """A bounded piece of one shard, read by one task in one epoch.
+
+    The reader yields the records whose offset is in ``[start, end)``. ``details`` is plain JSON for the reader.
+    """
+
+    shard: str
+    start: int
+    end: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRecord:
+    """Input that could not be decoded: where it stood, its bytes, and why."""
+
+    offset: int
+    raw: bytes
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class SourceBatch:
+    """Some records of a slice, in order.
+
+    Shape: ``values[i]`` stood at ``offsets[i]``; reading goes on at ``next_offset``.
+    ``failures`` are undecodable records between them; the runtime applies the source's ``on_error`` to them.
+    """
+
+    values: list[Any]
+    offsets: Sequence[int]
+    next_offset: int
+    failures: Sequence[BadRecord] = ()
+
+
+class SourceReader(Protocol):
+    """Reads slices. One instance lives in a worker process and serves many epochs; it may keep clients open."""
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the slice's records in batches of some thousand.
+
+        Called on a worker, once per slice and attempt. The same slice gives the same records at each attempt.
+        The last batch's ``next_offset`` is where the next epoch starts (it may lie behind ``part.end`` when a
+        record crosses it, or before it when the input ended); an empty slice yields one batch without records.
+        """
+
+    def close(self) -> None:
+        """Release what was opened. Called when the worker drops the reader."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterTask:
+    """Where a writer stages its output.
+
+    ``prefix`` is unique to (sink, epoch, subtask, attempt): whatever is written below it is garbage until a
+    manifest names it.
+    """
+
+    storage: Storage
+    prefix: str
+    epoch: int
+    subtask: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """One finished staged file of a writer. ``details`` is plain JSON for the sink's driver half."""
+
+    path: str
+    record_count: int
+    byte_count: int
+    crc32: int
+    subtask: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class SinkWriter(Protocol):
+    """Takes the records of one subtask in one epoch. Created on a worker for each epoch and attempt."""
+
+    def write(self, values: list[Any]) -> None:
+        """Take some records, in order. Called any number of times."""
+
+    def finish(self) -> list[StagedFile]:
+        """Make everything durable and return what was staged (empty when there were no records)."""
+
+    def abort(self) -> None:
+        """Drop everything. Called instead of ``finish`` when the task fails."""
+
+
+class WriterFactory(Protocol):
+    """The picklable part of a sink that travels to workers."""
+
+    def open(self, task: WriterTask) -> SinkWriter:
+        """Return a writer for one subtask and epoch; it creates no file before the first record."""

@@ -1,0 +1,168 @@
+"""What every operator has: its spec, its policy for failed records, its counters, and two or three methods."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail, SpreadTrail
+from bicycle_runtime.operators.calling import Outcome, resolve, run
+from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.state.refs import RangeState
+from bicycle_sdk.errors import FunctionResultError
+
+__all__ = ["EpochTime", "Operator", "SideBatch"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochTime:
+    """What an epoch tells each operator: its number, its recorded time, the seed of its random numbers."""
+
+    epoch: int
+    now_ms: int
+    seed: str
+
+
+@dataclass(slots=True)
+class SideBatch:
+    """Records of one side output."""
+
+    tag: str
+    batch: Batch
+
+
+class Operator(ABC):
+    """One instance of an operator in one subtask; lives as long as the worker process keeps the job.
+
+    Args:
+        spec: Which operator this is.
+        policy: Settles records whose function failed.
+        context: What the user's function gets.
+    """
+
+    def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext) -> None:
+        self.spec = spec
+        self.policy = policy
+        self.context = context
+        self.records_in = 0
+        self.records_out = 0
+
+    def begin_epoch(self, time: EpochTime, state: RangeState | None) -> None:
+        """Get ready for an epoch, at the sealed state given."""
+        self.records_in = self.records_out = 0
+        self.policy.reset()
+        self.context.processing_time = time.now_ms
+        self.context.random.seed(f"{time.seed}/{self.spec.uid}/{self.context.task_info.subtask_index}/{time.epoch}")
+
+    def process(self, batch: Batch) -> Batch:
+        """Run the operator over a batch and return its main output."""
+        self.records_in += len(batch.values)
+        self.policy.begin(batch)
+        output = self.apply(batch)
+        self.records_out += len(output.values)
+        return output
+
+    @abstractmethod
+    def apply(self, batch: Batch) -> Batch:
+        """Compute the output of a batch."""
+
+    def take_sides(self) -> list[SideBatch]:
+        """Return what the last batch sent to side outputs, and forget it."""
+        return []
+
+    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState | None:
+        """Write what the epoch changed and return the state that includes it; None when there is no state."""
+        return None
+
+    def close(self) -> None:
+        """Let the user's function release what it opened."""
+        function = getattr(self, "function", None)
+        if function is not None and hasattr(function, "close"):
+            resolve(function.close)
+
+
+def each(
+    function: Callable[[Any], Any], values: Sequence[Any], *, policy: RecordPolicy, awaits: bool
+) -> list[Any]:
+    """Return ``function(value)`` for each value; DROPPED stands for the ones that the policy left out."""
+    results: list[Any] = []
+    records = iter(values)
+    while True:
+        try:
+            if awaits:
+                run(_await_each(function, records, results))
+            else:
+                # hot path: extend(map(…)) runs at C speed and keeps what was done before a failure.
+                results.extend(map(function, records))
+            return results
+        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
+            value = values[len(results)]
+            results.append(run(policy.settle(error, len(results), lambda value=value: function(value))))
+
+
+async def _await_each(function: Callable[[Any], Any], records: Iterator[Any], results: list[Any]) -> None:
+    for record in records:
+        results.append(await function(record))  # noqa: PERF401  # a failure must keep what is done
+
+
+def kept(batch: Batch, results: list[Any], *, has_drops: bool) -> Batch:
+    """Return a batch with one result per input, without the ones that were left out."""
+    if not has_drops:
+        return Batch(results, batch.trail, batch.groups)
+    picked = [index for index, result in enumerate(results) if result is not DROPPED]
+    groups = None if batch.groups is None else [batch.groups[index] for index in picked]
+    return Batch([results[index] for index in picked], PickTrail(batch.trail, lambda: picked), groups)
+
+
+def spread(batch: Batch, outcome: Outcome, *, function: str, policy: RecordPolicy) -> Batch:
+    """Return a batch with all outputs of all calls, in order."""
+    results = as_sequences(outcome.results, function=function, policy=policy)
+    ordered = results if outcome.order is None else [results[index] for index in outcome.order]
+    return Batch(list(chain.from_iterable(ordered)), SpreadTrail(batch.trail, ordered, outcome.order))
+
+
+def as_sequences(results: list[Any], *, function: str, policy: RecordPolicy) -> list[Sequence[Any]]:
+    """Make every result a list or tuple: run generators, refuse strings, None and the like.
+
+    Raises:
+        FunctionResultError: a result is not an iterable of records.
+    """
+    # hot path: one set over the types (12 ns a call) instead of a check per call.
+    if set(map(type, results)) <= {list, tuple}:
+        return results
+    return [
+        result if type(result) in (list, tuple) else _listed(result, index, function, policy)
+        for index, result in enumerate(results)
+    ]
+
+
+def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Sequence[Any]:
+    if result is DROPPED:
+        return result  # type: ignore[no-any-return]  # DROPPED is an empty list
+    if isinstance(result, str | bytes | dict) or not (hasattr(result, "__iter__") or hasattr(result, "__aiter__")):
+        raise FunctionResultError(function=function, found=f"{type(result).__qualname__} ({str(result)[:60]!r})")
+    try:
+        return run(_collect(result)) if hasattr(result, "__aiter__") else list(result)
+    except Exception as error:  # noqa: BLE001  # a generator is user code too
+        policy.give_up(error, index)
+        return ()
+
+
+async def _collect(results: Any) -> list[Any]:
+    return [result async for result in results]
+
+
+def side_batches(batch: Batch, sent: Iterable[tuple[str, Any]]) -> list[SideBatch]:
+    """Return one batch per tag; their records are traced to the span of the input batch."""
+    by_tag: dict[str, list[Any]] = {}
+    for tag, value in sent:
+        by_tag.setdefault(tag, []).append(value)
+    if not by_tag:
+        return []
+    trail = ExchangeTrail(batch.trail.span())
+    return [SideBatch(tag, Batch(values, trail)) for tag, values in by_tag.items()]

@@ -1,0 +1,176 @@
+"""Operators around function objects: ``AsyncFunction``, ``ProcessFunction``, ``AsyncIOFunction``, rich functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.calling import CallSettings, CallTimeout, call_all, is_async, resolve
+from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.operator import EpochTime, Operator, SideBatch, side_batches, spread
+from bicycle_runtime.operators.policy import RecordPolicy, user_hook
+from bicycle_runtime.operators.spec import OperatorSpec, StateScope
+from bicycle_runtime.state.errors import StateMergeError
+from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.store import StateStore
+from bicycle_runtime.state.tables import FunctionTable, describe_attributes
+from bicycle_sdk.functions import full_name
+
+__all__ = ["AsyncIOOperator", "ProcessOperator", "StatefulOperator"]
+
+
+def call_settings(config: Any) -> CallSettings:
+    """Read the settings of ``process_ordered`` and its kin from a vertex's config or details."""
+    return CallSettings(
+        is_ordered=config.get("ordered", True),
+        timeout_ms=config.get("timeout_ms"),
+        capacity=config.get("capacity", 1),
+    )
+
+
+class ProcessOperator(Operator):
+    """A function without state. ``method`` is ``process`` or ``process_element``."""
+
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any, method: str = "process"
+    ) -> None:
+        super().__init__(spec, policy, context)
+        self.function = function
+        self.method = method
+        self.settings = call_settings(spec.vertex.config)
+        resolve(function.open, context)
+        self.awaits = is_async(getattr(function, method))
+        self._sides: list[SideBatch] = []
+
+    def apply(self, batch: Batch) -> Batch:
+        outcome = call_all(
+            self.methods(),
+            batch.values,
+            self.call_groups(batch),
+            context=self.context,
+            settings=self.settings,
+            settle=self.settle,
+            awaits=self.awaits,
+        )
+        sent, self.context.sides[:] = list(self.context.sides), []
+        self._sides = side_batches(batch, sent)
+        return spread(batch, outcome, function=full_name(self.function), policy=self.policy)
+
+    def methods(self) -> Callable[..., Any]:
+        """Return what is called for each record."""
+        return getattr(self.function, self.method)  # type: ignore[no-any-return]  # found by name
+
+    def call_groups(self, batch: Batch) -> list[int] | None:
+        """Return the key groups by which calls are told apart; None when they are not."""
+        return None
+
+    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+        """Settle a failed call as the policy says."""
+        return await self.policy.settle(error, index, call)
+
+    def take_sides(self) -> list[SideBatch]:
+        sides, self._sides = self._sides, []
+        return sides
+
+
+class AsyncIOOperator(ProcessOperator):
+    """Calls to a slow service: many in flight, a time limit with a fallback, retries."""
+
+    def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any) -> None:
+        super().__init__(spec, policy, context, function, "async_invoke")
+        details = spec.vertex.details
+        self.settings = call_settings(details)
+        self._retries = details.get("retries", 0)
+        self._backoff_ms = details.get("backoff_ms", 100)
+
+    def methods(self) -> Callable[..., Any]:
+        invoke = self.function.async_invoke
+        return lambda value, context: invoke(value)
+
+    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+        if isinstance(error, CallTimeout):
+            assert self.policy.batch is not None
+            return await _awaited(self.function.timeout(self.policy.batch.values[index]))  # type: ignore[no-any-return]  # user code
+        return await self.policy.settle_with(
+            error, index, call, retries=self._retries, backoff_ms=self._backoff_ms
+        )
+
+
+class StatefulOperator(ProcessOperator):
+    """A rich or process function with state, by key group or by subtask."""
+
+    def __init__(  # noqa: PLR0913  # an operator's four parts, the method, and where its state lies
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any,
+        *, method: str, storage: Storage,
+    ) -> None:  # fmt: skip
+        self._is_rich = method == "process"
+        self._attributes = describe_attributes(function) if self._is_rich else []
+        super().__init__(spec, policy, context, function, method)
+        self._store: StateStore[FunctionTable] = StateStore(spec.uid, storage, self._new_table)
+        self._table = self._new_table()
+        self._methods: dict[int, Callable[..., Any]] = {}
+        self._state: RangeState | None = None
+
+    def begin_epoch(self, time: EpochTime, state: RangeState | None) -> None:
+        super().begin_epoch(time, state)
+        assert state is not None
+        self._state = state
+        with user_hook(self.spec.uid, "restore_state() or merge_state()"):
+            self._table = self._store.at(state)
+            if state.old_parallelism is not None:
+                self._merge(state.old_parallelism)
+        self.context.table = self._table
+        self._methods = {}
+
+    def methods(self) -> Callable[..., Any]:
+        return self._method_of
+
+    def call_groups(self, batch: Batch) -> list[int]:
+        if self.spec.scope is StateScope.KEY_GROUPS:
+            assert batch.groups is not None
+            return batch.groups
+        return [self.context.task_info.subtask_index] * len(batch.values)
+
+    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState | None:
+        assert self._state is not None
+        with user_hook(self.spec.uid, "snapshot_state()"):
+            return self._store.commit(
+                self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+            )
+
+    def _method_of(self, group: int) -> Callable[..., Any]:
+        method = self._methods.get(group)
+        if method is None:
+            instance = self._table.group(group).instance if self._is_rich else self.function
+            method = self._methods[group] = getattr(instance, self.method)
+        return method
+
+    def _new_table(self) -> FunctionTable:
+        return FunctionTable(self.function, self._attributes, resolve)
+
+    def _merge(self, old_parallelism: int) -> None:
+        """Make one state of those of old subtasks, with the function's ``merge_state``."""
+        subtask = self.context.task_info.subtask_index
+        olds = [self._table.exported(group) for group in sorted(self._table.groups)]
+        merged = self._new_table()
+        if olds:
+            self._refuse_without_merge(old_parallelism)
+            instance = merged.group(subtask).instance
+            resolve(instance.restore_state, resolve(instance.merge_state, olds))
+        self._store.rewrite(merged)
+        self._table = merged
+        self._state = RangeState(first_group=subtask, end_group=subtask + 1)
+
+    def _refuse_without_merge(self, old_parallelism: int) -> None:
+        defines = any("merge_state" in cls.__dict__ for cls in type(self.function).__mro__ if cls.__module__ != "bicycle_sdk.functions")
+        if not defines:
+            raise StateMergeError(
+                operator=self.spec.uid, old=old_parallelism,
+                new=self.context.task_info.parallelism, function=full_name(self.function),
+            )  # fmt: skip
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if hasattr(value, "__await__") else value

@@ -1,0 +1,180 @@
+"""Making operators from a stage plan: what one task of one level runs, built once per worker process.
+
+User functions are loaded here, each subtask its own copy, and opened. A program is kept between epochs, so
+that connections, models and state stay warm; nothing in it is trusted further than its state labels say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.operators.chain import Chain
+from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.operator import Operator
+from bicycle_runtime.operators.policy import RecordPolicy, user_hook
+from bicycle_runtime.operators.process import AsyncIOOperator, ProcessOperator, StatefulOperator
+from bicycle_runtime.operators.reduce import ReduceOperator
+from bicycle_runtime.operators.routing import DirectRouter, FeedbackRouter, Parcel, ParcelRouter, Router
+from bicycle_runtime.operators.sink import SinkOperator
+from bicycle_runtime.operators.spec import ChainSpec, JobImage, Link, OperatorSpec, RouteSpec, StateScope
+from bicycle_runtime.operators.transform import (
+    BatchOperator,
+    FilterOperator,
+    FlatMapOperator,
+    KeyByOperator,
+    MapOperator,
+    PassOperator,
+)
+from bicycle_runtime.records.codecs import RecordCodec
+from bicycle_sdk.contexts import TaskInfo
+from bicycle_sdk.functions import as_callable
+from bicycle_sdk.graph import OperatorKind
+
+__all__ = ["Program", "build_program"]
+
+_FUNCTION_OPERATORS: dict[OperatorKind, type[Any]] = {
+    OperatorKind.MAP: MapOperator,
+    OperatorKind.FLAT_MAP: FlatMapOperator,
+    OperatorKind.FILTER: FilterOperator,
+    OperatorKind.MAP_BATCHES: BatchOperator,
+    OperatorKind.KEY_BY: KeyByOperator,
+}
+_PASSING = frozenset({OperatorKind.SOURCE, OperatorKind.UNION, OperatorKind.SIDE_OUTPUT})
+
+
+@dataclass(slots=True)
+class Program:
+    """What one task runs: chains by index in topological order, codecs by edge, collected parcels and letters."""
+
+    subtask: int
+    level: int
+    chains: dict[int, Chain] = field(default_factory=dict)
+    codecs: dict[int, RecordCodec] = field(default_factory=dict)
+    routers: list[tuple[RouteSpec, Router]] = field(default_factory=list)
+    outbox: list[Parcel] = field(default_factory=list)
+    dead_letters: list[dict[str, Any]] = field(default_factory=list)
+
+    def operators(self) -> list[Operator]:
+        """Return all operator instances."""
+        return [operator for chain in self.chains.values() for operator in chain.operators]
+
+    def close(self) -> None:
+        """Close all user functions."""
+        for operator in self.operators():
+            operator.close()
+
+
+def build_program(image: JobImage, level: int, subtask: int) -> Program:
+    """Build what subtask ``subtask`` of a level runs.
+
+    Raises:
+        FunctionHookError: a user function can not be loaded or opened here.
+    """
+    program = Program(subtask=subtask, level=level)
+    builder = _Builder(image, program)
+    specs = [chain for chain in image.plan.chains_at(level) if subtask < chain.parallelism]
+    for spec in specs:
+        program.chains[spec.index] = Chain(spec, [builder.operator(operator) for operator in spec.operators])
+    for spec in specs:
+        builder.connect(spec)
+    for chain in image.plan.chains:
+        for route in chain.routes:
+            if route.target_chain in program.chains:
+                program.codecs[route.edge] = builder.codec(route)
+    return program
+
+
+class _Builder:
+    """Builds the operators and routers of one program."""
+
+    def __init__(self, image: JobImage, program: Program) -> None:
+        self._image = image
+        self._program = program
+
+    def operator(self, spec: OperatorSpec) -> Operator:
+        """Build and open one operator."""
+        with user_hook(spec.uid, "loading or open()"):
+            return self._operator(spec)
+
+    def codec(self, route: RouteSpec) -> RecordCodec:
+        """Return the codec of an edge."""
+        return RecordCodec(self._payload(route.type_payload) if route.type_payload else None)
+
+    def connect(self, spec: ChainSpec) -> None:
+        """Make the routers of a chain."""
+        chain = self._program.chains[spec.index]
+        for route in spec.routes:
+            router = self._router(route)
+            chain.connect(route.operator, route.tag, router)
+            self._program.routers.append((route, router))
+
+    def _router(self, route: RouteSpec) -> Router:
+        program = self._program
+        match route.link:
+            case Link.DIRECT:
+                return DirectRouter(program.chains[route.target_chain].feed)
+            case Link.FEEDBACK:
+                return FeedbackRouter(route, program.subtask, self.codec(route), self._image.storage)
+            case Link.PARCEL:
+                width = self._image.plan.level_parallelism[program.level + 1]
+                return ParcelRouter(
+                    route, program.subtask, self.codec(route), next_parallelism=width, emit=program.outbox.append
+                )
+
+    def _operator(self, spec: OperatorSpec) -> Operator:
+        vertex = spec.vertex
+        selector = self._selector(spec)
+        policy = RecordPolicy(spec, self._image.plugin, self._program.subtask, self._program.dead_letters.append)
+        policy.key_of = selector
+        context = self._context(spec, selector)
+        if vertex.kind in _PASSING:
+            return PassOperator(spec, policy, context)
+        if vertex.kind is OperatorKind.SINK:
+            return SinkOperator(spec, policy, context, self._image.writers[spec.uid])
+        function = self._payload(vertex.payload_id("function"))
+        if vertex.kind in _FUNCTION_OPERATORS:
+            operator: Operator = _FUNCTION_OPERATORS[vertex.kind](spec, policy, context, function)
+            return operator
+        if vertex.kind is OperatorKind.ASYNC_IO:
+            return AsyncIOOperator(spec, policy, context, function)
+        if vertex.kind is OperatorKind.REDUCE:
+            return self._reduce(spec, policy, context, function)
+        method = "process_element" if hasattr(function, "process_element") else "process"
+        if spec.scope is StateScope.NONE:
+            return ProcessOperator(spec, policy, context, function, method)
+        return StatefulOperator(spec, policy, context, function, method=method, storage=self._image.storage)
+
+    def _reduce(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any) -> Operator:
+        vertex = spec.vertex
+        has_initial = "initial" in vertex.payloads
+        selector = self._selector(spec)
+        assert selector is not None
+        return ReduceOperator(
+            spec, policy, context, function,
+            initial=self._payload(vertex.payload_id("initial")) if has_initial else None,
+            key_selector=selector,
+            value_type=None if has_initial or spec.input_type is None else self._payload(spec.input_type),
+            storage=self._image.storage,
+        )  # fmt: skip
+
+    def _context(self, spec: OperatorSpec, selector: Callable[[Any], Any] | None) -> WorkerContext:
+        info = TaskInfo(
+            job_id=self._image.job_id,
+            operator_name=spec.vertex.label,
+            subtask_index=self._program.subtask,
+            parallelism=spec.vertex.parallelism,
+            max_parallelism=spec.group_count,
+        )
+        return WorkerContext(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
+
+    def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:
+        if spec.key_selector is None:
+            return None
+        return as_callable(self._payload(spec.key_selector), "get_key")
+
+    def _payload(self, payload_id: str) -> Any:
+        return cloudpickle.loads(self._image.payloads[payload_id])

@@ -1,0 +1,57 @@
+"""What a task tells the driver at the end of an epoch: references, counters, or why it failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.state.refs import RangeState
+
+__all__ = ["OperatorCounts", "TaskReport", "decode_report", "encode_report"]
+
+
+class OperatorCounts(msgspec.Struct, kw_only=True):
+    """Records of one operator in one task and epoch. ``metrics`` are the user's own, as plain data."""
+
+    records_in: int = 0
+    records_out: int = 0
+    failed: int = 0
+    retried: int = 0
+    metrics: dict[str, Any] = {}
+
+
+class TaskReport(msgspec.Struct, kw_only=True):
+    """The result of one task.
+
+    ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each stateful operator
+    including this epoch, ``staged`` the finished files of each sink, ``feedback`` those of each feedback edge.
+    With a ``failure`` (an error as JSON data) the rest counts for nothing.
+    """
+
+    level: int
+    subtask: int
+    attempt: str
+    source_ends: dict[str, dict[str, int]] = {}
+    source_counts: dict[str, int] = {}
+    states: dict[str, RangeState] = {}
+    staged: dict[str, list[StagedFile]] = {}
+    feedback: dict[int, list[StagedFile]] = {}
+    counts: dict[str, OperatorCounts] = {}
+    busy_ms: float = 0.0
+    failure: dict[str, Any] | None = None
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=dict)
+_DECODER = msgspec.msgpack.Decoder(TaskReport)
+
+
+def encode_report(report: TaskReport) -> bytes:
+    """Return the report as bytes."""
+    return _ENCODER.encode(report)
+
+
+def decode_report(data: bytes | memoryview) -> TaskReport:
+    """Return the report that ``encode_report`` wrote."""
+    return _DECODER.decode(data)

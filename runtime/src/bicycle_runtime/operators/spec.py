@@ -1,0 +1,125 @@
+"""The stage plan: what each task of each level runs, as plain data that travels to workers.
+
+The engine draws it from the job graph; this room executes it. A *level* is one Spark stage; task i of a
+level hosts instance i of every chain of that level. Routes say where the output of a chain goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.operators.io import SourceReader, WriterFactory
+from bicycle_sdk.graph import Partitioning, Vertex
+
+__all__ = ["DEAD_LETTERS", "ChainSpec", "JobImage", "Link", "OperatorSpec", "PluginInfo", "RouteSpec", "StagePlan", "StateScope"]
+
+DEAD_LETTERS = "$dead_letters"
+
+
+class StateScope(Enum):
+    """How the state of an operator is divided: not at all, by key group, or one state per subtask."""
+
+    NONE = "none"
+    KEY_GROUPS = "key_groups"
+    SUBTASK = "subtask"
+
+
+class Link(Enum):
+    """How records get from one chain to another."""
+
+    DIRECT = "direct"  # same level, same subtask: handed over as Python objects
+    PARCEL = "parcel"  # a deeper level: through the exchange
+    FEEDBACK = "feedback"  # staged, and read by the next epoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorSpec:
+    """One operator of a chain. ``key_selector`` is the payload id of the selector it is keyed by, if any."""
+
+    vertex: Vertex
+    group_count: int
+    scope: StateScope
+    key_selector: str | None = None
+    input_type: str | None = None  # payload id of the type of its input records
+
+    @property
+    def uid(self) -> str:
+        """The stable id: names state, metrics and errors."""
+        return self.vertex.id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RouteSpec:
+    """One edge as the sending chain sees it.
+
+    ``operator`` is the position in the sending chain whose output it takes, ``tag`` the side output of it.
+    """
+
+    edge: int
+    link: Link
+    partitioning: Partitioning
+    operator: int
+    tag: str | None
+    target_chain: int
+    target_level: int
+    target_parallelism: int
+    group_count: int
+    type_payload: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainSpec:
+    """Operators that hand records to each other in one task."""
+
+    index: int
+    name: str
+    level: int
+    parallelism: int
+    operators: tuple[OperatorSpec, ...]
+    routes: tuple[RouteSpec, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagePlan:
+    """All chains in an order in which each stands behind its inputs, and the width of each level."""
+
+    chains: tuple[ChainSpec, ...]
+    level_parallelism: tuple[int, ...]
+
+    @property
+    def level_count(self) -> int:
+        """How many Spark stages an epoch has."""
+        return len(self.level_parallelism)
+
+    def chains_at(self, level: int) -> list[ChainSpec]:
+        """Return the chains of a level, in topological order."""
+        return [chain for chain in self.chains if chain.level == level]
+
+    def operators(self) -> list[OperatorSpec]:
+        """Return all operators, in topological order."""
+        return [operator for chain in self.chains for operator in chain.operators]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PluginInfo:
+    """Which plugin the functions come from, for errors and dead letters."""
+
+    name: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobImage:
+    """Everything that workers need and that does not change while a job runs. Shipped once."""
+
+    job_id: str
+    run_id: str
+    plugin: PluginInfo
+    plan: StagePlan
+    payloads: Mapping[str, bytes]
+    storage: Storage
+    readers: Mapping[str, SourceReader]
+    writers: Mapping[str, WriterFactory]

@@ -1,0 +1,236 @@
+"""Running one task of one level for one epoch: read, process, write what is staged, report.
+
+Numbered steps of ``run_task``:
+
+1. Sort the parcels: mine, those for deeper levels, reports on their way to the driver.
+2. Read source slices and feedback files, and feed them to their chains.
+3. Feed the record blobs, in the order of edge, sender, sequence.
+4. Write state deltas and staged output under names that no other attempt uses.
+5. Send the report towards the driver.
+
+A task changes nothing that a second attempt could not repeat. A failure of user code is part of the report,
+so that it reaches the driver whole; anything else is raised and left to Spark's retry.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
+from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
+from bicycle_runtime.operators.operator import EpochTime
+from bicycle_runtime.operators.program import Program
+from bicycle_runtime.operators.reports import OperatorCounts, TaskReport, encode_report
+from bicycle_runtime.operators.routing import FeedbackRouter, Parcel, ParcelRouter, parse_origin
+from bicycle_runtime.operators.sink import SinkOperator
+from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, StagePlan
+from bicycle_runtime.records.blobs import (
+    Envelope,
+    ParcelKind,
+    RecordBlob,
+    decode_records,
+    open_parcel,
+    read_header,
+    seal_parcel,
+)
+from bicycle_runtime.records.errors import RecordDecodingError
+from bicycle_runtime.state.refs import RangeState
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["EpochOrder", "TaskOrder", "report_parcel", "reports_in", "run_task"]
+
+
+class TaskOrder(msgspec.Struct, kw_only=True):
+    """What one task is to do: slices by source vertex, state by stateful operator, feedback files by edge."""
+
+    slices: dict[str, list[Slice]] = {}
+    states: dict[str, RangeState] = {}
+    feedback: dict[int, list[StagedFile]] = {}
+
+
+class EpochOrder(msgspec.Struct, kw_only=True):
+    """What all tasks of one level are to do in one epoch."""
+
+    epoch: int
+    now_ms: int
+    is_interval_over: bool
+    tasks: list[TaskOrder]
+
+
+def run_task(image: JobImage, program: Program, order: EpochOrder, parcels: Iterable[bytes]) -> Iterator[Parcel]:
+    """Run a task and yield its parcels: ``(task of the next level, bytes)``, the report last.
+
+    Args:
+        image: The job.
+        program: What this task runs; its user functions stay open.
+        order: What to do in this epoch.
+        parcels: What the level before sent to this task.
+    """
+    task = _Task(image, program, order)
+    yield from task.run(parcels)
+
+
+class _Task:
+    """One attempt of one task."""
+
+    def __init__(self, image: JobImage, program: Program, order: EpochOrder) -> None:
+        self._image = image
+        self._program = program
+        self._epoch = order
+        self._order = order.tasks[program.subtask]
+        self._attempt = attempt_id(source=system_random())
+        self._report = TaskReport(level=program.level, subtask=program.subtask, attempt=self._attempt)
+        self._next_level = program.level + 1
+        levels = image.plan.level_parallelism
+        self._next_width = levels[self._next_level] if self._next_level < len(levels) else 1
+
+    def run(self, parcels: Iterable[bytes]) -> Iterator[Parcel]:
+        started = time.perf_counter()
+        self._program.outbox.clear()
+        self._program.dead_letters.clear()
+        mine, carried = self._sort(parcels)
+        yield from carried
+        try:
+            self._begin()
+            for _ in self._process(mine):
+                yield from self._drained()
+            self._write()
+        except BicycleError as error:
+            self._abort()
+            self._report.failure = error.to_json()
+        yield from self._drained()
+        self._report.busy_ms = (time.perf_counter() - started) * 1000
+        yield report_parcel(self._image.plan, self._report)
+
+    def _sort(self, parcels: Iterable[bytes]) -> tuple[list[tuple[RecordBlob, memoryview]], list[Parcel]]:
+        mine, carried = [], []
+        for parcel in parcels:
+            envelope, body = open_parcel(parcel)
+            if envelope.level == self._program.level and envelope.kind is ParcelKind.RECORDS:
+                mine.append((read_header(body), body))
+            else:
+                carried.append((envelope.task % self._next_width, parcel))
+        mine.sort(key=lambda item: (item[0].edge, item[0].sender, item[0].sequence))
+        return mine, carried
+
+    def _begin(self) -> None:
+        moment = EpochTime(epoch=self._epoch.epoch, now_ms=self._epoch.now_ms, seed=self._image.job_id)
+        for _, router in self._program.routers:
+            router.begin_epoch(self._epoch.epoch)
+        for operator in self._program.operators():
+            operator.begin_epoch(moment, self._order.states.get(operator.spec.uid))
+            if isinstance(operator, SinkOperator):
+                operator.task = self._writer_task(operator.spec.uid)
+
+    def _process(self, mine: list[tuple[RecordBlob, memoryview]]) -> Iterator[None]:
+        """Feed everything that this task reads; stop after each batch, so that parcels can leave."""
+        for uid, slices in self._order.slices.items():
+            for part in slices:
+                yield from self._read(uid, part)
+        targets = {
+            route.edge: route.target_chain for chain in self._image.plan.chains for route in chain.routes
+        }
+        for edge, files in self._order.feedback.items():
+            for file in files:
+                body = memoryview(self._image.storage.read(file.path))
+                self._feed(targets[edge], read_header(body), body)
+                yield
+        for blob, body in mine:
+            self._feed(targets[blob.edge], blob, body)
+            yield
+        for _, router in self._program.routers:
+            if isinstance(router, ParcelRouter):
+                router.flush()
+
+    def _read(self, uid: str, part: Slice) -> Iterator[None]:
+        chain = next(chain for chain in self._program.chains.values() if chain.operators[0].spec.uid == uid)
+        policy = chain.operators[0].policy
+        end = part.start
+        for batch in self._image.readers[uid].read(part):
+            fault_point("read")
+            for bad in batch.failures:
+                policy.reject_input(bad, Origin(source=uid, shard=part.shard, offset=bad.offset))
+            trail = SourceTrail(uid, part.shard, batch.offsets, start=end, end=batch.next_offset)
+            chain.feed(Batch(batch.values, trail))
+            end = batch.next_offset
+            self._report.source_counts[uid] = self._report.source_counts.get(uid, 0) + len(batch.values)
+            fault_point("operator")
+            yield
+        ends = self._report.source_ends.setdefault(uid, {})
+        ends[part.shard] = max(end, ends.get(part.shard, 0))
+
+    def _feed(self, chain: int, blob: RecordBlob, body: memoryview) -> None:
+        try:
+            values, groups = decode_records(body, blob, self._program.codecs[blob.edge])
+        except RecordDecodingError as error:
+            error.facts["reason"] += f" (records from {self._sender_of(blob.edge)})"
+            raise
+        self._program.chains[chain].feed(Batch(values, ExchangeTrail(parse_origin(blob.origin)), groups))
+        fault_point("operator")
+
+    def _sender_of(self, edge: int) -> str:
+        for chain in self._image.plan.chains:
+            for route in chain.routes:
+                if route.edge == edge:
+                    return f"operator {chain.operators[route.operator].uid!r}"
+        raise KeyError(edge)
+
+    def _write(self) -> None:
+        epoch, report = self._epoch.epoch, self._report
+        for operator in self._program.operators():
+            operator.policy.check_rate()
+            state = operator.commit(epoch, self._attempt, is_interval_over=self._epoch.is_interval_over)
+            if state is not None:
+                report.states[operator.spec.uid] = state
+            if isinstance(operator, SinkOperator):
+                report.staged[operator.spec.uid] = operator.finish()
+            report.counts[operator.spec.uid] = OperatorCounts(
+                records_in=operator.records_in,
+                records_out=operator.records_out,
+                failed=operator.policy.failed,
+                retried=operator.policy.retried,
+                metrics=operator.context.metrics.snapshot(),
+            )
+        for route, router in self._program.routers:
+            if isinstance(router, FeedbackRouter):
+                report.feedback[route.edge] = list(router.finish(epoch, self._attempt))
+        if self._program.dead_letters:
+            writer = self._image.writers[DEAD_LETTERS].open(self._writer_task(DEAD_LETTERS))
+            writer.write(list(self._program.dead_letters))
+            report.staged[DEAD_LETTERS] = writer.finish()
+        fault_point("delta_written")
+
+    def _abort(self) -> None:
+        for operator in self._program.operators():
+            if isinstance(operator, SinkOperator):
+                operator.abort()
+
+    def _writer_task(self, uid: str) -> WriterTask:
+        prefix = f"staged/{uid}/{self._epoch.epoch:012}/{self._program.level}-{self._program.subtask}-{self._attempt}"
+        return WriterTask(
+            storage=self._image.storage, prefix=prefix, epoch=self._epoch.epoch, subtask=self._program.subtask
+        )
+
+    def _drained(self) -> Iterator[Parcel]:
+        outbox = self._program.outbox
+        yield from outbox
+        outbox.clear()
+
+
+def report_parcel(plan: StagePlan, report: TaskReport) -> Parcel:
+    """Return a report as a parcel that finds its way through the levels below to the driver."""
+    levels = plan.level_parallelism
+    width = levels[report.level + 1] if report.level + 1 < len(levels) else 1
+    envelope = Envelope(ParcelKind.REPORT, len(levels), report.subtask)
+    return (report.subtask % width, seal_parcel(envelope, encode_report(report)))
+
+
+def reports_in(parcels: Iterable[bytes]) -> list[bytes]:
+    """Return the bytes of the task reports among the parcels that left the last level."""
+    opened = map(open_parcel, parcels)
+    return [bytes(body) for envelope, body in opened if envelope.kind is ParcelKind.REPORT]

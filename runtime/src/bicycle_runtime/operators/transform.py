@@ -1,0 +1,104 @@
+"""Operators without state: map, filter, flat map, whole batches, keys, and the ones that only pass on."""
+
+from __future__ import annotations
+
+import contextlib
+from itertools import compress
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail
+from bicycle_runtime.operators.calling import Outcome, is_async, resolve
+from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.operator import Operator, as_sequences, each, kept, spread
+from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.records.keys import GroupCache
+from bicycle_sdk.functions import as_callable, full_name
+
+__all__ = ["BatchOperator", "FilterOperator", "FlatMapOperator", "KeyByOperator", "MapOperator", "PassOperator"]
+
+
+class _FunctionOperator(Operator):
+    """An operator around one callable, or an object with the one method ``method``."""
+
+    method = "map"
+
+    def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any) -> None:
+        super().__init__(spec, policy, context)
+        self.function = function
+        self.call = as_callable(function, self.method)
+        self.awaits = is_async(self.call)
+
+    def results(self, batch: Batch) -> list[Any]:
+        """Return the function's result for each record."""
+        return each(self.call, batch.values, policy=self.policy, awaits=self.awaits)
+
+
+class MapOperator(_FunctionOperator):
+    """One output for each input."""
+
+    def apply(self, batch: Batch) -> Batch:
+        failed = self.policy.failed
+        return kept(batch, self.results(batch), has_drops=self.policy.failed != failed)
+
+
+class FilterOperator(_FunctionOperator):
+    """Only the inputs for which the function is true."""
+
+    method = "filter"
+
+    def apply(self, batch: Batch) -> Batch:
+        flags = [flag is not DROPPED and bool(flag) for flag in self.results(batch)]
+        trail = PickTrail(batch.trail, lambda: list(compress(range(len(flags)), flags)))
+        return Batch(list(compress(batch.values, flags)), trail)
+
+
+class FlatMapOperator(_FunctionOperator):
+    """Any number of outputs for each input."""
+
+    method = "flat_map"
+
+    def apply(self, batch: Batch) -> Batch:
+        return spread(batch, Outcome(self.results(batch)), function=full_name(self.function), policy=self.policy)
+
+
+class BatchOperator(_FunctionOperator):
+    """A function over whole batches. A failure concerns the batch: it is retried, left out or kept as a whole."""
+
+    method = "map_batches"
+
+    def apply(self, batch: Batch) -> Batch:
+        whole = Batch([batch.values], ExchangeTrail(batch.trail.span()))
+        self.policy.begin(whole)
+        results = each(self.call, whole.values, policy=self.policy, awaits=self.awaits)
+        outputs = as_sequences(results, function=full_name(self.function), policy=self.policy)[0]
+        return Batch(list(outputs), whole.trail)
+
+
+class KeyByOperator(_FunctionOperator):
+    """Gives each record the key group of its key; the edges behind it choose the subtask by that."""
+
+    method = "get_key"
+
+    def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any) -> None:
+        super().__init__(spec, policy, context, function)
+        self._groups = GroupCache(spec.group_count)
+
+    def apply(self, batch: Batch) -> Batch:
+        group_of = self._groups.__getitem__
+        with contextlib.suppress(Exception):  # which record failed, and what to do, is found out below
+            # hot path: key and group in two C loops, 100 ns a record; the careful way follows a failure.
+            if not self.awaits:
+                return Batch(batch.values, batch.trail, list(map(group_of, map(self.call, batch.values))))
+        failed = self.policy.failed
+        groups = each(lambda value: group_of(resolve(self.call, value)), batch.values, policy=self.policy, awaits=False)
+        values = [value for value, group in zip(batch.values, groups, strict=True) if group is not DROPPED]
+        output = kept(batch, groups, has_drops=self.policy.failed != failed)
+        return Batch(values, output.trail, output.values)
+
+
+class PassOperator(Operator):
+    """Union and side outputs: what comes in goes out."""
+
+    def apply(self, batch: Batch) -> Batch:
+        return Batch(batch.values, batch.trail)

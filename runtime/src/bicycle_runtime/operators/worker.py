@@ -1,0 +1,51 @@
+"""What a worker process keeps of a job between tasks: its programs, with open functions and warm state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bicycle_runtime.operators.program import Program, build_program
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.routing import Parcel
+from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.task import EpochOrder, report_parcel, run_task
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """Runs the tasks of one job that reach this process."""
+
+    def __init__(self, image: JobImage) -> None:
+        self._image = image
+        self._programs: dict[tuple[int, int], Program] = {}
+
+    def run(self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]) -> Iterator[Parcel]:
+        """Run a task and yield its parcels. When its functions can not be loaded, the report says so."""
+        try:
+            program = self._program(level, subtask)
+        except BicycleError as error:
+            report = TaskReport(level=level, subtask=subtask, attempt="", failure=error.to_json())
+            yield report_parcel(self._image.plan, report)
+            return
+        yield from run_task(self._image, program, order, parcels)
+
+    def close(self) -> None:
+        """Close all user functions and readers, and forget them."""
+        for program in self._programs.values():
+            program.close()
+        if self._programs:
+            for reader in self._image.readers.values():
+                reader.close()
+        self._programs.clear()
+
+    def lose(self) -> None:
+        """Forget everything without closing it, as when the process dies."""
+        self._programs.clear()
+
+    def _program(self, level: int, subtask: int) -> Program:
+        place = (level, subtask)
+        if place not in self._programs:
+            self._programs[place] = build_program(self._image, level, subtask)
+        return self._programs[place]

@@ -1,0 +1,1 @@
+"""Records as bytes: codecs chosen by type, keys and key groups, the blobs of an exchange."""

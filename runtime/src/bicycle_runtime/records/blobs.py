@@ -1,0 +1,144 @@
+"""What travels between stages: a few large blobs per pair of tasks, never one row per record.
+
+A *parcel* is ``(target task of the next stage, bytes)``. Its bytes start with a fixed envelope that says
+for which level and task it is meant, so that a task in between carries it on unread. Inside is either a
+record blob (a header and encoded records) or a task report. This module moves bytes; it routes nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.records.codecs import CodecName, RecordCodec
+from bicycle_runtime.records.errors import BlobFormatError
+
+__all__ = [
+    "Envelope",
+    "ParcelKind",
+    "RecordBlob",
+    "decode_records",
+    "encode_records",
+    "open_parcel",
+    "read_header",
+    "seal_parcel",
+]
+
+BLOB_FORMAT_VERSION = 1
+_ENVELOPE = struct.Struct("<BBHI")
+_SIZES = struct.Struct("<II")
+
+
+class ParcelKind(IntEnum):
+    """What a parcel holds."""
+
+    RECORDS = 1
+    REPORT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """For whom a parcel is: ``level`` counts stages from 0; reports go to the level after the last."""
+
+    kind: ParcelKind
+    level: int
+    task: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordBlob:
+    """The header of encoded records.
+
+    ``edge`` is the index of the edge in the stage plan, ``sender`` the upstream subtask, ``sequence`` the
+    order of the sender's blobs. ``origin`` says for people where the records came from.
+    """
+
+    edge: int
+    sender: int
+    sequence: int
+    record_count: int
+    codec: CodecName
+    origin: str
+
+
+class _Header(msgspec.Struct, array_like=True):
+    edge: int
+    sender: int
+    sequence: int
+    record_count: int
+    codec: str
+    origin: str
+
+
+_HEADER_ENCODER = msgspec.msgpack.Encoder()
+_HEADER_DECODER = msgspec.msgpack.Decoder(_Header)
+
+
+def seal_parcel(envelope: Envelope, body: bytes) -> bytes:
+    """Put the envelope before the body."""
+    head = _ENVELOPE.pack(BLOB_FORMAT_VERSION, envelope.kind, envelope.level, envelope.task)
+    return head + body
+
+
+def open_parcel(data: bytes) -> tuple[Envelope, memoryview]:
+    """Return envelope and body.
+
+    Raises:
+        BlobFormatError: too short, or written by another version.
+    """
+    if len(data) < _ENVELOPE.size:
+        raise BlobFormatError(reason=f"{len(data)} bytes are too short for an envelope")
+    version, kind, level, task = _ENVELOPE.unpack_from(data)
+    if version != BLOB_FORMAT_VERSION:
+        raise BlobFormatError(reason=f"format version {version}, this runtime reads {BLOB_FORMAT_VERSION}")
+    return Envelope(ParcelKind(kind), level, task), memoryview(data)[_ENVELOPE.size :]
+
+
+def encode_records(
+    values: list[Any], groups: list[int] | None, *, codec: RecordCodec, blob: tuple[int, int, int], origin: str
+) -> bytes:
+    """Return header, key groups (two bytes each, when keyed) and records as one body.
+
+    Args:
+        values: The records.
+        groups: Key group of each record, or None on edges that are not keyed.
+        codec: Codec of the edge.
+        blob: Edge index, sender and sequence.
+        origin: Source positions that the records came from, for error messages.
+    """
+    name, encoded = codec.encode(values)
+    edge, sender, sequence = blob
+    header = _HEADER_ENCODER.encode(_Header(edge, sender, sequence, len(values), name, origin))
+    column = array("H", groups).tobytes() if groups is not None else b""
+    return b"".join((_SIZES.pack(len(header), len(column)), header, column, encoded))
+
+
+def read_header(body: memoryview) -> RecordBlob:
+    """Return the header of a record body without decoding the records."""
+    header_size, _ = _SIZES.unpack_from(body)
+    header = _HEADER_DECODER.decode(body[_SIZES.size : _SIZES.size + header_size])
+    return RecordBlob(
+        edge=header.edge,
+        sender=header.sender,
+        sequence=header.sequence,
+        record_count=header.record_count,
+        codec=header.codec,  # type: ignore[arg-type]  # the encoder above writes only these words
+        origin=header.origin,
+    )
+
+
+def decode_records(body: memoryview, blob: RecordBlob, codec: RecordCodec) -> tuple[list[Any], list[int] | None]:
+    """Return the records and their key groups (None on edges that are not keyed)."""
+    header_size, column_size = _SIZES.unpack_from(body)
+    start = _SIZES.size + header_size
+    values = codec.decode(blob.codec, body[start + column_size :])
+    if not column_size:
+        return values, None
+    column: array[int] = array("H")
+    column.frombytes(body[start : start + column_size])
+    return values, column.tolist()

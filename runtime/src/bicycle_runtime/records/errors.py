@@ -1,0 +1,39 @@
+"""Errors of encoding: keys, records, exchange blobs."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["BlobFormatError", "KeyEncodingError", "RecordDecodingError", "RecordEncodingError"]
+
+
+class KeyEncodingError(BicycleError):
+    """A key has a type that has no stable encoding."""
+
+    code = "BIC-1201"
+    message = "a key of type {type_name} can not be encoded: {reason}"
+    fix = "let the key selector return str, int, bytes, bool, float, None, an Enum, a date, a UUID, a frozen dataclass or a tuple of these"
+
+
+class RecordEncodingError(BicycleError):
+    """A record can not be turned into bytes."""
+
+    code = "BIC-1202"
+    message = "a record of type {type_name} can not be sent on: {reason}"
+    fix = "emit values of the declared type {declared}, or plain data that pickle can write"
+
+
+class RecordDecodingError(BicycleError):
+    """The bytes of a record do not have the declared type."""
+
+    code = "BIC-1203"
+    message = "records do not have their declared type {declared}: {reason}"
+    fix = "mend the annotation of the function that emits them, or what it returns"
+
+
+class BlobFormatError(BicycleError):
+    """An exchange blob is damaged or of another version."""
+
+    code = "BIC-1204"
+    message = "an exchange blob is not readable: {reason}"
+    fix = "use one version of bicycle-runtime on the driver and on all workers"

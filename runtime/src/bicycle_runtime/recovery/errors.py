@@ -1,0 +1,50 @@
+"""Errors of recovery: manifests that are damaged or already there, jobs that do not match."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["CheckpointFormatError", "EpochTakenError", "ManifestError", "NoEpochReadableError", "StateLostError"]
+
+
+class CheckpointFormatError(BicycleError):
+    """The bytes of a checkpoint state are cut or wrong; ``detail`` says what was missing."""
+
+    code = "BIC-1501"
+    message = "Deserialization error: {detail}"
+    fix = "use the newest checkpoint that is whole"
+
+
+class ManifestError(BicycleError):
+    """A manifest is damaged."""
+
+    code = "BIC-1502"
+    message = "manifest {path!r} is not readable: {reason}"
+    fix = "nothing to do: the job continues from the epoch before"
+
+
+class EpochTakenError(BicycleError):
+    """Another driver sealed the epoch first."""
+
+    code = "BIC-1503"
+    message = "epoch {epoch} of job {job!r} was sealed by another driver; this driver stops"
+    fix = "run only one driver on this checkpoint directory"
+
+
+class NoEpochReadableError(BicycleError):
+    """Manifests exist, but none of them is whole."""
+
+    code = "BIC-1504"
+    message = "none of the {count} manifests of job {job!r} in {url} is readable; first reason: {reason}"
+    fix = "restore the checkpoint directory from a copy, or choose another one to start empty"
+
+
+class StateLostError(BicycleError):
+    """The job has state or offsets of operators that its graph no longer has."""
+
+    code = "BIC-1505"
+    message = (
+        "job {job!r} has sealed state of {lost}, which the graph of this run does not have; "
+        "nothing was started and the checkpoint is unchanged"
+    )
+    fix = "give the operators the uids they had, or start under another job name"

@@ -1,0 +1,156 @@
+"""What an epoch was: the one object whose creation makes it final, with all that a restart needs.
+
+A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our references
+(state files, staged files, memos of connectors, the plan) are operator-state entries, told apart by a prefix:
+``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``, ``plan``. Offsets of a shard are source
+entries ``<uid>\\x1f<shard>``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from zlib import crc32
+
+import msgspec
+
+from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.recovery.checkpoint_state import CheckpointState
+from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
+from bicycle_runtime.state.refs import RangeState
+
+__all__ = ["Manifest", "OperatorState", "PlanRecord", "decode_manifest", "encode_manifest"]
+
+_MAGIC = b"BICM"
+_FORMAT_VERSION = 1
+_TRAILER = struct.Struct("<HHI4s")  # version, reserved, checksum, magic
+_SEPARATOR = "\x1f"
+
+
+class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of one operator: one entry per subtask, in order. ``scope`` is a word of ``StateScope``."""
+
+    scope: str
+    group_count: int
+    ranges: tuple[RangeState, ...]
+
+
+class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Which graph ran the epoch, and how wide each operator was."""
+
+    bundle_digest: str
+    parallelism: dict[str, int]
+    now_ms: int
+    is_finished: bool = False
+
+
+class _Feedback(msgspec.Struct, frozen=True):
+    files: tuple[StagedFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """One sealed epoch.
+
+    ``event_count`` counts the records read from sources since the job began. ``watermark_ms`` is the lowest
+    watermark of the job, 0 while there is none.
+    """
+
+    epoch: int
+    plan: PlanRecord
+    event_count: int = 0
+    watermark_ms: int = 0
+    offsets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    states: Mapping[str, OperatorState] = field(default_factory=dict)
+    sinks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    feedback: Mapping[int, tuple[StagedFile, ...]] = field(default_factory=dict)
+
+    def state_paths(self) -> set[str]:
+        """Return the paths of all state files that this epoch needs."""
+        return {
+            ref.path for state in self.states.values() for part in state.ranges for ref in part.files
+        }
+
+    def feedback_paths(self) -> set[str]:
+        """Return the paths of the staged records that the next epoch reads."""
+        return {file.path for files in self.feedback.values() for file in files}
+
+
+_ENCODE = msgspec.json.Encoder(order="deterministic").encode
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Return the manifest as bytes: checkpoint state, then trailer."""
+    entries: dict[str, bytes] = {"plan": _ENCODE(manifest.plan)}
+    entries |= {f"state:{uid}": _ENCODE(state) for uid, state in manifest.states.items()}
+    entries |= {f"sink:{uid}": _ENCODE(memo) for uid, memo in manifest.sinks.items()}
+    entries |= {f"source:{uid}": _ENCODE(memo) for uid, memo in manifest.sources.items()}
+    entries |= {f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()}
+    state = CheckpointState(
+        sequence=manifest.epoch,
+        watermark_ns=max(manifest.watermark_ms, 0) * 1_000_000,
+        event_count=manifest.event_count,
+        operator_states=entries,
+        source_offsets={
+            f"{uid}{_SEPARATOR}{shard}": offset
+            for uid, shards in manifest.offsets.items()
+            for shard, offset in shards.items()
+        },
+    )
+    body = state.serialize()
+    return body + _TRAILER.pack(_FORMAT_VERSION, 0, crc32(body), _MAGIC)
+
+
+def decode_manifest(data: bytes, *, path: str) -> Manifest:
+    """Read a manifest.
+
+    Raises:
+        ManifestError: cut, changed, or of another format version.
+    """
+    body, trailer = data[: -_TRAILER.size], data[-_TRAILER.size :]
+    if len(trailer) < _TRAILER.size:
+        raise ManifestError(path=path, reason=f"only {len(data)} bytes")
+    version, _, checksum, magic = _TRAILER.unpack(trailer)
+    if magic != _MAGIC or checksum != crc32(body):
+        raise ManifestError(path=path, reason="it is cut or changed (the checksum does not match)")
+    if version != _FORMAT_VERSION:
+        raise ManifestError(path=path, reason=f"format version {version}, this runtime reads {_FORMAT_VERSION}")
+    try:
+        return _manifest(CheckpointState.deserialize(body))
+    except (CheckpointFormatError, msgspec.DecodeError, KeyError) as error:
+        raise ManifestError(path=path, reason=str(error)) from error
+
+
+def _manifest(state: CheckpointState) -> Manifest:
+    entries = _by_prefix(state.operator_states)
+    offsets: dict[str, dict[str, int]] = {}
+    for name, offset in state.source_offsets.items():
+        uid, _, shard = name.partition(_SEPARATOR)
+        offsets.setdefault(uid, {})[shard] = offset
+    return Manifest(
+        epoch=state.sequence,
+        plan=msgspec.json.decode(entries["plan"][""], type=PlanRecord),
+        event_count=state.event_count,
+        watermark_ms=state.watermark_ns // 1_000_000,
+        offsets=offsets,
+        states={uid: msgspec.json.decode(data, type=OperatorState) for uid, data in entries["state"].items()},
+        sinks={uid: msgspec.json.decode(data) for uid, data in entries["sink"].items()},
+        sources={uid: msgspec.json.decode(data) for uid, data in entries["source"].items()},
+        feedback={
+            int(edge): msgspec.json.decode(data, type=_Feedback).files
+            for edge, data in entries["feedback"].items()
+        },
+    )
+
+
+def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
+    entries: dict[str, dict[str, bytes]] = {
+        prefix: {} for prefix in ("plan", "state", "sink", "source", "feedback")
+    }
+    for name, data in states.items():
+        prefix, _, rest = name.partition(":")
+        entries[prefix][rest] = data
+    return entries

@@ -1,0 +1,97 @@
+"""Which sealed files the subtasks of a run start from: arithmetic over ranges of key groups, nothing else.
+
+``restore_ranges`` is a pure function of a sealed state and a parallelism. No file is read, written or copied:
+a new subtask lists the files of all old subtasks whose key groups it overlaps and reads its own groups from
+them. States without keys are handed over whole, old subtask i to new subtask ``i * new // old``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from bicycle_runtime.operators.spec import StateScope
+from bicycle_runtime.records.keys import range_of
+from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.manifest import OperatorState
+from bicycle_runtime.state.refs import RangeState, StateRef
+
+__all__ = ["restore_ranges"]
+
+
+def restore_ranges(
+    state: OperatorState | None, *, scope: StateScope, group_count: int, parallelism: int, place: tuple[str, str]
+) -> tuple[RangeState, ...]:
+    """Return the state that each of ``parallelism`` subtasks starts from.
+
+    Args:
+        state: Sealed state of the operator; None when it never had any.
+        scope: How its state is divided in this run.
+        group_count: Its key groups in this run.
+        parallelism: Its subtasks in this run.
+        place: Job and operator, for errors.
+
+    Raises:
+        StateLostError: scope or number of key groups differ from what was sealed.
+    """
+    if state is None:
+        return _empty(scope, group_count, parallelism)
+    if (state.scope, state.group_count) != (scope.value, group_count):
+        job, operator = place
+        lost = (
+            f"operator {operator!r} ({state.scope}, {state.group_count} groups; "
+            f"this run has {scope.value}, {group_count} groups)"
+        )
+        raise StateLostError(job=job, lost=lost)
+    if len(state.ranges) == parallelism:
+        return state.ranges
+    if scope is StateScope.SUBTASK:
+        return _handed_over(state.ranges, parallelism)
+    return tuple(
+        _overlapping(state.ranges, range_of(subtask, group_count=group_count, parallelism=parallelism))
+        for subtask in range(parallelism)
+    )
+
+
+def _empty(scope: StateScope, group_count: int, parallelism: int) -> tuple[RangeState, ...]:
+    if scope is StateScope.SUBTASK:
+        return tuple(RangeState(first_group=task, end_group=task + 1) for task in range(parallelism))
+    owned = [range_of(task, group_count=group_count, parallelism=parallelism) for task in range(parallelism)]
+    return tuple(RangeState(first_group=groups.start, end_group=groups.stop) for groups in owned)
+
+
+def _overlapping(olds: Iterable[RangeState], groups: range) -> RangeState:
+    files: dict[str, StateRef] = {}
+    for old in olds:
+        if old.first_group < groups.stop and groups.start < old.end_group:
+            files |= {ref.path: ref for ref in old.files}
+    ordered = sorted(files.values(), key=lambda ref: (not ref.is_base, -ref.tier, ref.last_epoch, ref.path))
+    return RangeState(first_group=groups.start, end_group=groups.stop, files=tuple(ordered), recent=_marker(ordered))
+
+
+def _marker(files: list[StateRef]) -> tuple[tuple[int, str], ...]:
+    """Give a state made of several old ones a label of its own, so that no cached table passes for it."""
+    if not files:
+        return ()
+    newest = max(files, key=lambda ref: (ref.last_epoch, ref.path))
+    return ((newest.last_epoch, f"rescaled:{newest.path}"),)
+
+
+def _handed_over(olds: tuple[RangeState, ...], parallelism: int) -> tuple[RangeState, ...]:
+    old_count = len(olds)
+    states = []
+    for task in range(parallelism):
+        mine = [old for index, old in enumerate(olds) if index * parallelism // old_count == task]
+        files = [ref for old in mine for ref in old.files]
+        if not files:
+            states.append(RangeState(first_group=task, end_group=task + 1))
+            continue
+        states.append(
+            RangeState(
+                first_group=mine[0].first_group,
+                end_group=mine[-1].end_group,
+                files=tuple(files),
+                recent=_marker(files),
+                old_parallelism=old_count,
+            )
+        )
+    return tuple(states)

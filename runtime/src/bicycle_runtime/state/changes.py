@@ -1,0 +1,127 @@
+"""The changes of an epoch as sections, and the file that holds them.
+
+One section is what changed in one named state of one key group: entries put, entries deleted, or the whole
+state replaced (*full*). Keys and values are encoded before they come here, so that sections can be merged,
+restricted to a range of key groups and moved without knowing any type. Merging is last-wins, hence applying
+a section twice, or one that repeats older entries, changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from zlib import crc32
+
+import msgspec
+
+from bicycle_runtime.state.errors import StateFileError
+
+__all__ = ["Section", "decode_sections", "encode_sections", "merge_sections"]
+
+_MAGIC = b"BICD"
+_FORMAT_VERSION = 1
+_HEAD_BYTES = 10
+
+_RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class Section(msgspec.Struct, array_like=True, frozen=True):
+    """Changes of the state ``name`` in key group ``group``.
+
+    ``keys``, ``values`` and ``deleted`` are MessagePack arrays (``keys[i]`` belongs to ``values[i]``);
+    ``is_full`` means that entries which are not listed are gone.
+    """
+
+    group: int
+    name: str
+    is_full: bool
+    keys: msgspec.Raw
+    values: msgspec.Raw
+    deleted: msgspec.Raw
+
+
+_SECTIONS = msgspec.msgpack.Decoder(list[Section])
+EMPTY_ARRAY = msgspec.Raw(b"\x90")
+
+
+def make_section(
+    group: int, name: str, keys: bytes, values: bytes, *, deleted: bytes | None = None, is_full: bool = False
+) -> Section:
+    """Build a section from encoded arrays."""
+    gone = EMPTY_ARRAY if deleted is None else msgspec.Raw(deleted)
+    return Section(group, name, is_full, msgspec.Raw(keys), msgspec.Raw(values), gone)
+
+
+def encode_sections(sections: Sequence[Section]) -> bytes:
+    """Return a whole state file: magic, format version, checksum, sections."""
+    body = _ENCODER.encode(sections)
+    return b"".join((_MAGIC, _FORMAT_VERSION.to_bytes(2, "little"), crc32(body).to_bytes(4, "little"), body))
+
+
+def decode_sections(
+    data: bytes, *, path: str, operator: str, groups: Collection[int] | None = None
+) -> list[Section]:
+    """Read a state file, keeping only the key groups asked for (None: all).
+
+    Raises:
+        StateFileError: cut, changed, or of another format version.
+    """
+    if len(data) < _HEAD_BYTES or not data.startswith(_MAGIC):
+        raise StateFileError(path=path, operator=operator, reason="it is not a state file")
+    version = int.from_bytes(data[4:6], "little")
+    if version != _FORMAT_VERSION:
+        reason = f"format version {version}, this runtime reads {_FORMAT_VERSION}"
+        raise StateFileError(path=path, operator=operator, reason=reason)
+    body = memoryview(data)[_HEAD_BYTES:]
+    if crc32(body) != int.from_bytes(data[6:10], "little"):
+        raise StateFileError(path=path, operator=operator, reason="the checksum does not match")
+    sections = _SECTIONS.decode(body)
+    if groups is None:
+        return sections
+    return [section for section in sections if section.group in groups]
+
+
+def merge_sections(files: Iterable[Sequence[Section]]) -> list[Section]:
+    """Fold the sections of several files, oldest first, into one list with the same effect.
+
+    Tombstones are kept unless a full section below them makes them needless.
+    """
+    merged: dict[tuple[int, str], _Merged] = {}
+    for sections in files:
+        for section in sections:
+            place = (section.group, section.name)
+            if section.is_full or place not in merged:
+                merged[place] = _Merged(is_full=section.is_full)
+            merged[place].add(section)
+    return [merged[place].section(*place) for place in sorted(merged)]
+
+
+class _Merged:
+    """Entries of one state of one group while files are folded."""
+
+    __slots__ = ("deleted", "entries", "is_full")
+
+    def __init__(self, *, is_full: bool) -> None:
+        self.is_full = is_full
+        self.entries: dict[bytes, msgspec.Raw] = {}
+        self.deleted: set[bytes] = set()
+
+    def add(self, section: Section) -> None:
+        keys = [bytes(key) for key in _RAW_LIST.decode(section.keys)]
+        gone = [bytes(key) for key in _RAW_LIST.decode(section.deleted)]
+        self.entries.update(zip(keys, _RAW_LIST.decode(section.values), strict=True))
+        self.deleted.difference_update(keys)
+        for key in gone:
+            self.entries.pop(key, None)
+        if not self.is_full:
+            self.deleted.update(gone)
+
+    def section(self, group: int, name: str) -> Section:
+        return make_section(
+            group,
+            name,
+            _ENCODER.encode([msgspec.Raw(key) for key in self.entries]),
+            _ENCODER.encode(list(self.entries.values())),
+            deleted=_ENCODER.encode([msgspec.Raw(key) for key in sorted(self.deleted)]),
+            is_full=self.is_full,
+        )

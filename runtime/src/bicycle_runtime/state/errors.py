@@ -1,0 +1,34 @@
+"""Errors of state: types that do not fit, damaged files, states that can not be merged."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["StateFileError", "StateMergeError", "StateTypeError"]
+
+
+class StateTypeError(BicycleError):
+    """A state attribute that was a dict holds something else."""
+
+    code = "BIC-1301"
+    message = "state attribute {attribute!r} of {function} was a dict and now holds {found}; the epoch is not sealed"
+    fix = "keep a dict there (clear() empties it); earlier epochs are intact"
+
+
+class StateFileError(BicycleError):
+    """A sealed state file is missing or damaged."""
+
+    code = "BIC-1302"
+    message = "state file {path!r} of operator {operator!r} is damaged: {reason}"
+    fix = "restart: the job falls back to the newest epoch whose files are whole"
+
+
+class StateMergeError(BicycleError):
+    """A function without keys has state, and its parallelism changes, but it can not merge states."""
+
+    code = "BIC-1303"
+    message = (
+        "operator {operator!r} keeps state per subtask and was checkpointed at parallelism {old}, this run asks "
+        "for {new}, and {function} has no merge_state(); nothing was changed"
+    )
+    fix = "define merge_state(states) in the function, keep the parallelism, or put the state behind key_by"

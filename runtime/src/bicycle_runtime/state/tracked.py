@@ -1,0 +1,109 @@
+"""Dictionaries that remember which of their keys changed, so that a commit writes those and no others.
+
+A user's ``counts: dict[str, int]`` becomes a ``TrackedDict``: it *is* a dict, reads run at C speed, and only
+writes are noted. When values may be changed in place (``dict[str, list[int]]``) handing one out counts as a
+change too: that is ``TouchTrackedDict``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterable, ValuesView
+from typing import Any
+
+__all__ = ["TouchTrackedDict", "TrackedDict"]
+
+
+class TrackedDict(dict[Any, Any]):
+    """A dict of immutable values. ``touched`` holds the keys put or removed since the last commit, in order."""
+
+    # hot path: 110 ns a write against 30 ns for a plain dict; a full copy per commit would cost O(state).
+    __slots__ = ("touched",)
+
+    def __init__(self, entries: Any = ()) -> None:
+        super().__init__(entries)
+        self.touched: dict[Any, None] = dict.fromkeys(self)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        dict.__setitem__(self, key, value)
+        self.touched[key] = None
+
+    def __delitem__(self, key: Any) -> None:
+        dict.__delitem__(self, key)
+        self.touched[key] = None
+
+    def __ior__(self, other: Any) -> TrackedDict:  # type: ignore[override,misc]  # dict's overloads say Self
+        self.update(other)
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (dict(self),)
+
+    def __copy__(self) -> dict[Any, Any]:
+        return dict(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> dict[Any, Any]:
+        import copy  # only ever used by user code that copies its state
+
+        return {copy.deepcopy(key, memo): copy.deepcopy(value, memo) for key, value in self.items()}
+
+    def clear(self) -> None:
+        """Remove everything."""
+        self.touched.update(dict.fromkeys(self))
+        super().clear()
+
+    def pop(self, key: Any, *default: Any) -> Any:
+        """Remove a key and return its value."""
+        self.touched[key] = None
+        return super().pop(key, *default)
+
+    def popitem(self) -> tuple[Any, Any]:
+        """Remove and return the newest entry."""
+        key, value = super().popitem()
+        self.touched[key] = None
+        return key, value
+
+    def setdefault(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key, putting the default first when it is missing."""
+        if key not in self:
+            self[key] = default
+        return self[key]
+
+    def update(self, *others: Any, **named: Any) -> None:
+        """Put all entries of another mapping or of pairs."""
+        fresh = dict(*others, **named)
+        super().update(fresh)
+        self.touched.update(dict.fromkeys(fresh))
+
+    def load(self, keys: Iterable[Any], values: Iterable[Any], deleted: Iterable[Any]) -> None:
+        """Apply sealed changes: they are not touched."""
+        super().update(zip(keys, values, strict=True))
+        for key in deleted:
+            super().pop(key, None)
+
+
+class TouchTrackedDict(TrackedDict):
+    """A dict whose values may be changed in place: each value handed out counts as touched."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Any) -> Any:
+        value = super().__getitem__(key)
+        self.touched[key] = None
+        return value
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key, else the default."""
+        if key not in self:
+            return default
+        self.touched[key] = None
+        return super().get(key)
+
+    def values(self) -> ValuesView[Any]:
+        """Return all values."""
+        self.touched.update(dict.fromkeys(self))
+        return super().values()
+
+    def items(self) -> ItemsView[Any, Any]:
+        """Return all entries."""
+        self.touched.update(dict.fromkeys(self))
+        return super().items()
