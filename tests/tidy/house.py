@@ -20,7 +20,7 @@ FUNCTION_LINES_MAX = 60
 FILE_LINES_MAX = 500
 PARAMETERS_MAX = 8
 POSITIONAL_MAX = 4
-REASON_LENGTH_MIN = 10
+REASON_LENGTH_MIN = 8
 
 VAGUE_NAMES = frozenset({"common", "core", "helper", "helpers", "misc", "util", "utils"})
 # Where time, random numbers and the environment may be read: the base room and the doors.
