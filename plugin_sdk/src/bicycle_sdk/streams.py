@@ -320,7 +320,9 @@ class DataStream(VertexSettings, Generic[T]):
         try:
             # The runtime is another distribution, and a job's wheel does without it.
             testing = import_module("bicycle_runtime.testing")
-        except ImportError as error:
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("bicycle_runtime"):
+                raise
             raise PreviewError(vertex=self.vertex_id()) from error
         found: list[T] = testing.preview(self._draft, self.vertex_id(), n)
         return found

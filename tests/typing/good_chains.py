@@ -1,0 +1,139 @@
+"""Chains that fit: mypy and pyright accept every line, in strict mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, assert_type
+
+from bicycle_sdk import (
+    AsyncFunction,
+    AsyncIOFunction,
+    Context,
+    DataStream,
+    KeyedProcessContext,
+    KeyedProcessFunction,
+    KeySelector,
+    MapFunction,
+    ProcessContext,
+    ProcessFunction,
+    ReduceFunction,
+    RichAsyncFunction,
+    RuntimeContext,
+    StreamEnvironment,
+    dead_letter,
+    file_sink,
+    retry,
+)
+
+
+@dataclass(frozen=True)
+class Click:
+    user: str
+    cents: int
+
+
+class Splitter(AsyncFunction[str, str]):
+    async def process(self, value: str, ctx: Context) -> list[str]:
+        return value.split()
+
+
+class Lengths(AsyncFunction[str, int]):
+    def process(self, value: str, ctx: Context) -> tuple[int, ...]:
+        return (len(value),)
+
+
+class Counter(RichAsyncFunction[str, tuple[str, int]]):
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    async def open(self, ctx: RuntimeContext) -> None:
+        ctx.metrics.counter("opened").inc()
+
+    async def process(self, value: str, ctx: RuntimeContext) -> list[tuple[str, int]]:
+        self.counts[value] = self.counts.get(value, 0) + 1
+        return [(value, self.counts[value])]
+
+
+class Router(ProcessFunction[str, str]):
+    def process_element(self, value: str, ctx: ProcessContext) -> list[str]:
+        ctx.side_output("long", value)
+        return [value]
+
+
+class PerKey(KeyedProcessFunction[str, Click, int]):
+    def process_element(self, value: Click, ctx: KeyedProcessContext[str]) -> list[int]:
+        assert_type(ctx.current_key(), str)
+        return [value.cents]
+
+
+class Lookup(AsyncIOFunction[str, Click]):
+    async def async_invoke(self, value: str) -> list[Click]:
+        return [Click(value, 1)]
+
+
+class Shout(MapFunction[str, str]):
+    async def map(self, value: str) -> str:
+        return value.upper()
+
+
+class ByUser(KeySelector[Click, str]):
+    def get_key(self, value: Click) -> str:
+        return value.user
+
+
+class Sum(ReduceFunction[int]):
+    def reduce(self, a: int, b: int) -> int:
+        return a + b
+
+
+async def later(value: str) -> int:
+    return len(value)
+
+
+def numbers(batch: list[str]) -> list[int]:
+    return [len(value) for value in batch]
+
+
+env = StreamEnvironment.builder().parallelism(2).max_parallelism(64).build()
+limit = timedelta(seconds=30)
+
+lines = env.read_text("lines.txt").uid("lines")
+words = lines.process_unordered(Splitter(), timeout=limit, capacity=10).uid("words")
+clicks = env.read_jsonl("clicks.jsonl", type=Click)
+loose = env.read_jsonl("clicks.jsonl")
+
+assert_type(lines, DataStream[str])
+assert_type(words, DataStream[str])
+assert_type(clicks, DataStream[Click])
+assert_type(loose, DataStream[dict[str, Any]])
+assert_type(env.from_collection([1, 2]), DataStream[int])
+assert_type(words.map(len), DataStream[int])
+assert_type(words.map(later), DataStream[int])
+assert_type(words.map(Shout()), DataStream[str])
+assert_type(words.map(lambda word: (word, len(word))), DataStream[tuple[str, int]])
+assert_type(words.flat_map(lambda word: [len(word)]), DataStream[int])
+assert_type(words.filter(lambda word: word != ""), DataStream[str])
+assert_type(words.filter(str.isalpha), DataStream[str])
+assert_type(words.process(Lengths()), DataStream[int])
+assert_type(words.map_batches(numbers), DataStream[int])
+assert_type(words.process_fn(Router()), DataStream[str])
+assert_type(words.process_fn(Router()).side_output("long", str), DataStream[str])
+assert_type(words.async_io_ordered(Lookup(), timeout=limit, retry=retry(2)), DataStream[Click])
+assert_type(words.key_by(lambda word: word).process(Counter()), DataStream[tuple[str, int]])
+assert_type(words.key_by(lambda word: word).count(), DataStream[tuple[str, int]])
+assert_type(words.count(), DataStream[int])
+assert_type(clicks.key_by(ByUser()).sum(lambda click: click.cents), DataStream[tuple[str, int]])
+assert_type(clicks.key_by(ByUser()).max_by(lambda click: click.cents), DataStream[Click])
+assert_type(clicks.key_by(lambda click: click.user).process_fn(PerKey()), DataStream[int])
+assert_type(words.map(len).key_by(lambda n: n % 2).reduce(Sum()), DataStream[int])
+assert_type(words.map(len).key_by(lambda n: n % 2).reduce(lambda a, b: a + b), DataStream[int])
+assert_type(words.union(lines, words.rebalance()), DataStream[str])
+assert_type(words.split(lambda word: "a" if word else ["b", "c"]).select("a"), DataStream[str])
+
+loop = env.from_collection([3]).iterate()
+loop.feedback(loop.map(lambda n: n - 1).filter(lambda n: n > 0)).name("again")
+
+words.on_error(retry(3, backoff=timedelta(seconds=1)).then(dead_letter()), max_error_rate=0.1)
+words.on_error("skip").set_parallelism(2).sink_to(file_sink("out")).uid("out").name("files")
+clicks.broadcast().print().disable_chaining()

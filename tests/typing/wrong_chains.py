@@ -1,0 +1,61 @@
+"""Chains that do not fit: mypy and pyright reject every line marked ``# wrong``, and no other."""
+
+from __future__ import annotations
+
+from bicycle_sdk import (
+    AsyncFunction,
+    Context,
+    MapFunction,
+    ReduceFunction,
+    RichAsyncFunction,
+    RuntimeContext,
+    StreamEnvironment,
+)
+
+
+class Splitter(AsyncFunction[str, str]):
+    async def process(self, value: str, ctx: Context) -> list[str]:
+        return value.split()
+
+
+class Counter(RichAsyncFunction[str, int]):
+    async def process(self, value: str, ctx: RuntimeContext) -> list[int]:
+        return [len(value)]
+
+
+class Double(MapFunction[int, int]):
+    def map(self, value: int) -> int:
+        return value * 2
+
+
+class Sum(ReduceFunction[int]):
+    def reduce(self, a: int, b: int) -> int:
+        return a + b
+
+
+class NoList(AsyncFunction[str, str]):
+    async def process(self, value: str, ctx: Context) -> None:  # wrong
+        value.split()
+
+
+def is_long(text: str) -> bool:
+    return len(text) > 3
+
+
+env = StreamEnvironment()
+numbers = env.from_collection([1, 2])
+words = env.read_text("lines.txt")
+
+numbers.process(Splitter())  # wrong
+numbers.key_by(lambda n: n).process(Counter())  # wrong
+words.map(Double())  # wrong
+words.map(lambda word: word + 1)  # wrong
+numbers.filter(is_long)  # wrong
+words.key_by(lambda word: word).reduce(Sum())  # wrong
+words.union(numbers)  # wrong
+words.map(len).map(str.upper)  # wrong
+words.key_by(lambda word: [word])  # wrong
+words.on_error("ignore")  # wrong
+words.set_parallelism("2")  # wrong
+words.process_ordered(Splitter(), timeout=30)  # wrong
+words.reduce(lambda a, b: a + b)  # wrong
