@@ -35,7 +35,7 @@ S = TypeVar("S")
 T_co = TypeVar("T_co", covariant=True)
 T_contra = TypeVar("T_contra", contravariant=True)
 FileFormat = Literal["jsonl", "text", "csv"]
-Path = str | os.PathLike[str]
+_Path = str | os.PathLike[str]
 
 _FILE_SINKS: Mapping[str, str] = {"jsonl": "jsonl_file", "text": "text_file", "csv": "csv_file"}
 _PORT_MAX = 65_535
@@ -95,7 +95,7 @@ def socket_source(*, host: str = "0.0.0.0", port: int = 9999) -> SourceDescripto
     return SourceDescriptor(connector_type="socket", properties=properties, output_type=str)
 
 
-def text_file_source(path: Path, *, follow: bool = False) -> SourceDescriptor[str]:
+def text_file_source(path: _Path, *, follow: bool = False) -> SourceDescriptor[str]:
     """Lines of a file, of all files that a glob matches, or of a directory.
 
     Args:
@@ -107,13 +107,13 @@ def text_file_source(path: Path, *, follow: bool = False) -> SourceDescriptor[st
 
 
 @overload
-def jsonl_file_source(path: Path, *, follow: bool = False) -> SourceDescriptor[dict[str, Any]]: ...
+def jsonl_file_source(path: _Path, *, follow: bool = False) -> SourceDescriptor[dict[str, Any]]: ...
 @overload
 def jsonl_file_source(
-    path: Path, *, follow: bool = False, record_type: type[S]
+    path: _Path, *, follow: bool = False, record_type: type[S]
 ) -> SourceDescriptor[S]: ...
 def jsonl_file_source(
-    path: Path, *, follow: bool = False, record_type: Any = dict
+    path: _Path, *, follow: bool = False, record_type: Any = dict
 ) -> SourceDescriptor[Any]:
     """JSON lines as records of ``record_type`` (dataclass, TypedDict, …)."""
     properties = {"path": os.fspath(path), "follow": follow}
@@ -122,13 +122,13 @@ def jsonl_file_source(
 
 
 @overload
-def csv_file_source(path: Path, *, follow: bool = False) -> SourceDescriptor[dict[str, str]]: ...
+def csv_file_source(path: _Path, *, follow: bool = False) -> SourceDescriptor[dict[str, str]]: ...
 @overload
 def csv_file_source(
-    path: Path, *, follow: bool = False, record_type: type[S]
+    path: _Path, *, follow: bool = False, record_type: type[S]
 ) -> SourceDescriptor[S]: ...
 def csv_file_source(
-    path: Path, *, follow: bool = False, record_type: Any = dict
+    path: _Path, *, follow: bool = False, record_type: Any = dict
 ) -> SourceDescriptor[Any]:
     """CSV rows as records of ``record_type``; the first row names the fields."""
     properties = {"path": os.fspath(path), "follow": follow}
@@ -142,7 +142,7 @@ def console_sink() -> SinkDescriptor[Any]:
 
 
 def file_sink(
-    path: Path,
+    path: _Path,
     *,
     format: FileFormat = "jsonl",
     roll_bytes: int | None = None,

@@ -441,6 +441,7 @@ class KeyedStream(DataStream[T], Generic[K, T]):
             )
         )
 
+    # A count per key is a pair, a count of a whole stream a number.
     def count(self) -> DataStream[tuple[K, int]]:  # type: ignore[override]
         """``(key, number of records so far)`` after each record."""
         return self._then(

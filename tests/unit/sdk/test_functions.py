@@ -1,0 +1,302 @@
+from dataclasses import dataclass, field
+
+import pytest
+
+from bicycle_sdk import (
+    AsyncFunction,
+    AsyncIOFunction,
+    FilterFunction,
+    FlatMapFunction,
+    KeyedProcessFunction,
+    MapFunction,
+    ProcessFunction,
+    ReduceFunction,
+    RichAsyncFunction,
+)
+from bicycle_sdk.contexts import (
+    WATERMARK_MIN,
+    Context,
+    Metrics,
+    ProcessContext,
+    RuntimeContext,
+    TaskInfo,
+)
+from bicycle_sdk.errors import FunctionResultError, StateMergeError
+from bicycle_sdk.functions import as_callable, full_name
+from bicycle_sdk.testing import FunctionHarness
+
+TASK = TaskInfo(job_id="j", operator_name="op", subtask_index=2)
+
+
+class Double(MapFunction[int, int]):
+    def map(self, value):
+        return value * 2
+
+
+@dataclass
+class Counter(RichAsyncFunction[str, tuple[str, int]]):
+    counts: dict[str, int] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+
+    async def open(self, ctx):
+        self.connection = object()
+        self.calls.append("open")
+
+    def close(self):
+        self.calls.append("close")
+
+    async def process(self, value, ctx):
+        self.counts[value] = self.counts.get(value, 0) + 1
+        return [(value, self.counts[value])]
+
+
+class PerKey(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int | None]]):
+    def process_element(self, value, ctx):
+        total = ctx.get_state("total", 0) + value[1]
+        ctx.save_state("total", total)
+        if total > 5:
+            ctx.side_output("large", value)
+            ctx.delete_state("total")
+        return [(ctx.current_key(), total, ctx.timestamp)]
+
+
+class Lookup(AsyncIOFunction[str, str]):
+    async def async_invoke(self, value):
+        return [value.upper()]
+
+    def timeout(self, value):
+        return ["late"]
+
+
+# --- contexts --------------------------------------------------------------------------------
+
+
+def test_now_is_recorded_and_the_wall_clock_goes_on():
+    clock = iter([10, 20]).__next__
+    context = Context(task_info=TASK, processing_time=5, clock=clock)
+
+    assert (context.now(), context.current_processing_time()) == (5, 10)
+    context.processing_time = 7
+    assert (context.now(), context.current_processing_time()) == (7, 20)
+
+
+def test_random_numbers_follow_operator_and_subtask():
+    one, same = (Context(task_info=TASK).random.random() for _ in range(2))
+    other = Context(task_info=TaskInfo(job_id="j", operator_name="op")).random.random()
+
+    assert one == same != other
+
+
+@pytest.mark.parametrize("cls", [Context, RuntimeContext, ProcessContext])
+def test_a_standalone_context_needs_nothing(cls):
+    context = cls.standalone()
+
+    assert context.task_info.parallelism == 1
+    assert abs(context.now() - context.current_processing_time()) < 60_000
+
+
+def test_state_is_kept_per_key():
+    context = RuntimeContext.standalone()
+    context.save_state("n", 0)
+    for key in "ab":
+        context.set_current_key(key)
+        context.save_state("n", key)
+    context.delete_state("n")
+    context.delete_state("never there")
+
+    assert context.get_state("n", "none") == "none"
+    context.set_current_key("a")
+    assert (context.current_key(), context.get_state("n")) == ("a", "a")
+    context.set_current_key(None)
+    assert context.get_state("n") == 0
+
+
+def test_a_context_starts_without_watermark_and_timestamp():
+    context = ProcessContext.standalone()
+
+    assert context.current_watermark() == WATERMARK_MIN
+    assert context.timestamp is None
+    context.watermark = 3
+    assert context.current_watermark() == 3
+
+
+def test_side_outputs_are_taken_once():
+    context = ProcessContext.standalone()
+    context.side_output("a", 1)
+    context.side_output("b", 2)
+
+    assert context.take_side_outputs() == [("a", 1), ("b", 2)]
+    assert context.take_side_outputs() == []
+
+
+def test_metrics_are_plain_data():
+    metrics = Metrics()
+    metrics.counter("lines").inc()
+    metrics.counter("lines").inc(2)
+    metrics.gauge("depth").set(4)
+    for value in (3, 1, 2):
+        metrics.histogram("size").observe(value)
+    metrics.histogram("none")
+
+    assert metrics.snapshot() == {
+        "counters": {"lines": 3},
+        "gauges": {"depth": 4},
+        "histograms": {
+            "none": {"count": 0, "sum": 0, "min": None, "max": None},
+            "size": {"count": 3, "sum": 6, "min": 1, "max": 3},
+        },
+    }
+
+
+# --- function classes ------------------------------------------------------------------------
+
+
+def test_as_callable_takes_objects_and_callables():
+    assert as_callable(Double(), "map")(2) == 4
+    assert as_callable(len, "map")("ab") == 2
+    with pytest.raises(TypeError):
+        as_callable(3, "map")
+
+
+def test_a_callable_with_a_method_of_that_name_is_called_itself():
+    class Odd:
+        def map(self, value):
+            raise AssertionError
+
+        def __call__(self, value):
+            return value
+
+    assert as_callable(Odd(), "map")(1) == 1
+
+
+def test_the_name_of_a_function_is_its_class():
+    assert Double().name == f"{__name__}.Double"
+    assert full_name(len) == "len"
+
+
+def test_a_function_without_its_method_can_not_be_made():
+    class Nothing(AsyncFunction[str, str]):
+        pass
+
+    with pytest.raises(TypeError):
+        Nothing()
+
+
+def test_the_default_state_is_the_attributes():
+    counter = Counter()
+
+    assert counter.snapshot_state() is None
+    counter.restore_state({"counts": {"a": 1}})
+    assert counter.counts == {"a": 1}
+
+
+def test_merging_states_without_a_method_for_it_is_an_error():
+    with pytest.raises(StateMergeError) as caught:
+        Counter().merge_state([{}, {}])
+
+    assert caught.value.facts == {"function": f"{__name__}.Counter"}
+
+
+# --- harness ---------------------------------------------------------------------------------
+
+
+def test_the_harness_opens_calls_and_closes():
+    with FunctionHarness(Counter()) as harness:
+        assert harness.process("a", "b", "a") == [("a", 1), ("b", 1), ("a", 2)]
+        assert harness.function.calls == ["open"]
+
+    assert harness.function.calls == ["open", "close"]
+
+
+def test_state_goes_from_one_harness_to_the_next():
+    with FunctionHarness(Counter()) as before:
+        before.process("a")
+        saved = before.snapshot()
+        before.process("a")
+    with FunctionHarness(Counter()) as after:
+        after.restore(saved)
+
+        assert after.process("a") == [("a", 2)]
+
+    assert set(saved) == {"counts", "calls"}
+
+
+def test_what_open_adds_is_not_state():
+    with FunctionHarness(Counter()) as harness:
+        assert "connection" not in harness.snapshot()
+
+
+def test_a_snapshot_of_its_own_is_used():
+    class Own(Counter):
+        def snapshot_state(self):
+            return sorted(self.counts.items())
+
+        def restore_state(self, state):
+            self.counts = dict(state)
+
+    with FunctionHarness(Own()) as harness:
+        harness.process("b", "a")
+        harness.restore([*harness.snapshot(), ("c", 5)])
+
+        assert harness.process("c") == [("c", 6)]
+
+
+def test_keys_timestamps_and_side_outputs():
+    with FunctionHarness(PerKey(), key=lambda pair: pair[0]) as harness:
+        out = harness.process(("a", 4), ("b", 1), ("a", 3), ("a", 1), timestamp=9)
+
+        assert out == [("a", 4, 9), ("b", 1, 9), ("a", 7, 9), ("a", 1, 9)]
+        assert harness.side_outputs("large") == [("a", 3)]
+        assert harness.side_outputs("small") == []
+
+
+def test_the_clock_stands_still_until_it_is_advanced():
+    class Clock(ProcessFunction[str, int]):
+        def process_element(self, value, ctx):
+            return [ctx.now(), ctx.current_processing_time()]
+
+    with FunctionHarness(Clock(), processing_time=100) as harness:
+        assert harness.process("x") == [100, 100]
+        harness.advance_time(50)
+        assert harness.process("x") == [150, 150]
+
+
+def test_an_io_function_answers_and_times_out():
+    with FunctionHarness(Lookup()) as harness:
+        assert harness.process("a") == ["A"]
+        assert harness.time_out("a") == ["late"]
+
+
+def test_one_method_functions():
+    class Words(FlatMapFunction[str, str]):
+        async def flat_map(self, value):
+            return value.split()
+
+    class Long(FilterFunction[str]):
+        def filter(self, value):
+            return len(value) > 1
+
+    class Add(ReduceFunction[int]):
+        def reduce(self, a, b):
+            return a + b
+
+    results = []
+    for function, values in ((Double(), [2]), (Words(), ["a b"]), (Long(), ["a", "ab"])):
+        with FunctionHarness(function) as harness:
+            results.append(harness.process(*values))
+    with FunctionHarness(Add(), key=lambda n: n % 2) as harness:
+        results.append(harness.process(1, 2, 3, 4))
+
+    assert results == [[4], ["a", "b"], ["ab"], [1, 2, 4, 6]]
+
+
+@pytest.mark.parametrize("result", [None, 3, "text", b"bytes"])
+def test_a_result_that_is_no_list_of_records_is_an_error(result):
+    class Wrong(AsyncFunction[str, str]):
+        def process(self, value, ctx):
+            return result
+
+    with FunctionHarness(Wrong()) as harness, pytest.raises(FunctionResultError) as caught:
+        harness.process("x")
+
+    assert caught.value.facts["found"] == type(result).__name__
