@@ -222,9 +222,7 @@ class LocalStorage:
 class FsspecStorage:
     """Any file system that fsspec knows. Needs an exclusive create (mode ``xb``), as S3, GCS and HDFS have."""
 
-    @property
-    def url(self) -> str:
-        """The location, for messages."""
+    url: str
 
     def _fs(self) -> Any:
         import fsspec  # slow to import, and needed only for URLs

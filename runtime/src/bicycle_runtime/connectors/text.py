@@ -121,4 +121,4 @@ def lines_of(block: LineBlock) -> list[bytes]:
 
 def line_count(data: bytes) -> int:
     """Return the number of lines, the last of which may lack its newline."""
-    return data.count(b"\n") + (not data.endswith(b"\n"))
+    return data.count(b"\n") + (data[-1:] not in (b"", b"\n"))

@@ -1,0 +1,360 @@
+"""Parts: when they roll, how they are named, and every crash window of publishing one."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_storage
+from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.connectors.errors import (
+    OpenPartDamagedError,
+    OutputUnwritableError,
+    RecordUnencodableError,
+    StagedFileDamagedError,
+)
+from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
+from bicycle_runtime.operators.io import StagedFile, WriterTask
+from tests.contract.connector_suite import SinkRun, services_in
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def sink(tmp_path, out):
+    def start(word="jsonl_file", *, services=None, folder=out, record_type=None, **properties):
+        spec = ConnectorSpec(
+            vertex_id="v",
+            connector_type=word,
+            properties={"path": str(folder), **properties},
+            record_type=record_type,
+        )
+        return SinkRun(spec, services or services_in(tmp_path)).start()
+
+    return start
+
+
+def parts(folder):
+    """Return part texts in order of their names, and check that nothing else is visible."""
+    paths = sorted(folder.iterdir())
+    assert all(path.name.startswith("part-") for path in paths)
+    return [path.read_text() for path in paths]
+
+
+def test_small_epochs_become_one_part_when_it_is_old_enough(sink, out):
+    run = sink(roll_ms=1_000)
+    assert run.sink.deadline_ms() is None
+    run.run_epoch([[1]])
+    due_ms = run.sink.deadline_ms()
+    assert due_ms == run.services.clock.now_ms() + 1_000
+    run.services.clock.advance(999)
+    run.run_epoch([[2]])
+    assert parts(out) == []
+    run.services.clock.advance(1)
+    run.run_epoch([])
+
+    assert parts(out) == ["1\n2\n"]
+    assert run.sink.deadline_ms() is None
+
+
+def test_the_age_of_a_part_counts_from_its_first_record_also_over_restarts(sink, out):
+    run = sink(roll_ms=1_000)
+    run.run_epoch([[1]])
+    due_ms = run.sink.deadline_ms()
+    run.services.clock.advance(700)
+    run.restart()
+
+    assert run.sink.deadline_ms() == due_ms
+    run.services.clock.advance(300)
+    run.run_epoch([[2]])
+    assert parts(out) == ["1\n2\n"]
+
+
+def test_a_part_is_complete_when_it_is_large_enough(sink, out):
+    run = sink(roll_bytes=4)
+    for number in range(5):
+        run.run_epoch([[number]])
+
+    assert parts(out) == ["0\n1\n", "2\n3\n"]
+    run.run_epoch([], is_last=True)
+    assert parts(out) == ["0\n1\n", "2\n3\n", "4\n"]
+
+
+def test_a_large_staged_file_is_a_part_by_itself_and_order_is_kept(sink, out):
+    run = sink(roll_bytes=10)
+    run.run_epoch([["a"]])
+    run.run_epoch([["a long record"]])
+    run.run_epoch([["b"]], is_last=True)
+
+    assert parts(out) == ['"a"\n', '"a long record"\n', '"b"\n']
+
+
+def test_names_hold_epoch_number_and_run(sink, out):
+    sink().run_epoch([[1]], is_last=True)
+
+    (path,) = out.iterdir()
+    word, epoch, number, run = path.stem.split("-")
+    assert (word, epoch, number, len(run)) == ("part", "0000000000", "0000", 6)
+
+
+def test_two_jobs_may_share_a_directory(sink, out, tmp_path):
+    for name in ("first", "second"):
+        run = sink(services=services_in(tmp_path / name))
+        run.run_epoch([[name]], is_last=True)
+
+    assert sorted(parts(out)) == ['"first"\n', '"second"\n']
+
+
+def test_a_new_job_over_a_removed_checkpoint_directory_does_not_touch_old_parts(sink, out):
+    sink().run_epoch([["old"]], is_last=True)
+    sink().run_epoch([["new"]], is_last=True)
+
+    assert sorted(parts(out)) == ['"new"\n', '"old"\n']
+
+
+def test_an_output_that_is_a_file_is_refused_at_start(sink, tmp_path):
+    (tmp_path / "file").write_text("x")
+
+    with pytest.raises(OutputUnwritableError) as caught:
+        sink(folder=tmp_path / "file")
+
+    assert caught.value.facts["path"] == str(tmp_path / "file")
+
+
+def test_a_damaged_staged_file_is_not_published(sink, out):
+    run = sink()
+    run.seal([[1, 2, 3]], is_last=True)
+    path = run.memo["plans"][0]["files"][0]["path"]
+    run.services.storage.write(path, b"9\n8\n7\n")
+
+    with pytest.raises(StagedFileDamagedError) as caught:
+        run.publish()
+
+    assert caught.value.facts["path"] == path
+    assert parts(out) == []
+
+
+def test_an_open_part_that_lost_bytes_is_an_error(sink):
+    run = sink()
+    run.run_epoch([[1]])
+    run.seal([[2]])
+    path = run.memo["plans"][0]["path"]
+    run.services.storage.write(path, b"")
+
+    with pytest.raises(OpenPartDamagedError) as caught:
+        run.publish()
+
+    assert caught.value.facts["byte_count"] == 2
+
+
+# Crash windows of publishing, made by hand; the contract suite also kills at every line.
+#   sealed │ half appended │ appended │ renamed │ staged files collected
+
+
+@pytest.fixture
+def sealed(sink):
+    """A run with an open part "1", and an epoch sealed that appends "2" and completes the part."""
+    run = sink()
+    run.run_epoch([[1]])
+    run.seal([[2]], is_last=True)
+    plan = run.memo["plans"][0]
+    assert (plan["start"], plan["end"], plan["path"]) == (2, 4, "connectors/v/open/0.jsonl")
+    return run, run.services.storage.local_path(plan["path"])
+
+
+@pytest.mark.parametrize("torn", [b"1\n", b"1\n2", b"1\n2\n", b"1\n2\ngarbage of a crash"])
+def test_whatever_was_appended_before_the_crash_is_appended_once(sealed, out, torn):
+    run, open_part = sealed
+    open_part.write_bytes(torn)
+    run.restart()
+
+    assert parts(out) == ["1\n2\n"]
+    assert not open_part.exists()
+
+
+def test_a_part_that_was_already_renamed_is_left_alone(sealed, out):
+    run, open_part = sealed
+    run.publish()
+    assert not open_part.exists()
+    run.restart()
+
+    assert parts(out) == ["1\n2\n"]
+
+
+def test_a_copy_left_behind_by_a_rename_across_file_systems_is_removed(sealed, out):
+    run, open_part = sealed
+    run.publish()
+    open_part.write_bytes(b"1\n2\n")
+    (out / ".tmp-part").write_bytes(b"")
+    run.restart()
+    (out / ".tmp-part").unlink()
+
+    assert parts(out) == ["1\n2\n"]
+    assert not open_part.exists()
+
+
+def test_a_staged_file_that_became_a_part_may_be_gone(sink, out):
+    run = sink(roll_bytes=1)
+    run.run_epoch([[1]])
+    assert run.services.storage.list("staged") == []
+    run.restart()
+
+    assert parts(out) == ["1\n"]
+
+
+def test_appended_staged_files_may_be_collected_once_published(sink, out):
+    run = sink()
+    run.run_epoch([[1]])
+    run.services.storage.delete_tree("staged")
+    run.restart()
+    run.run_epoch([[2]], is_last=True)
+
+    assert parts(out) == ["1\n2\n"]
+
+
+def test_a_staged_file_that_is_gone_before_it_was_published_is_an_error(sink):
+    run = sink()
+    run.seal([[1]], is_last=True)
+    run.services.storage.delete_tree("staged")
+
+    with pytest.raises(ObjectMissingError):
+        run.publish()
+
+
+def test_storage_that_can_not_append_holds_staged_files_until_their_part_is_complete(
+    sink, out, tmp_path
+):
+    services = services_in(tmp_path)
+    remote = open_storage(f"memory://bucket/{tmp_path.name}")
+    object.__setattr__(services, "storage", remote)
+    run = sink(services=services)
+    for number in range(3):
+        run.run_epoch([[number]])
+    assert parts(out) == []
+    assert run.sink.referenced_paths(run.memo) == set(remote.list("staged"))
+    run.restart()
+    run.run_epoch([[3]], is_last=True)
+    run.publish()
+
+    assert parts(out) == ["0\n1\n2\n3\n"]
+
+
+@given(
+    sizes=st.lists(st.lists(st.integers(1, 30), max_size=3), max_size=8),
+    roll_bytes=st.integers(1, 60),
+    is_appending=st.booleans(),
+)
+def test_every_staged_byte_goes_into_exactly_one_part_in_order(sizes, roll_bytes, is_appending):
+    state = SinkState()
+    staged, placed, open_sizes, closed = [], [], {}, []
+    for epoch, epoch_sizes in enumerate([*sizes, []]):
+        draft = PartDraft(
+            name_form="{number}",
+            path_form="open-{number}",
+            is_appending=is_appending,
+            roll_bytes=roll_bytes,
+            state=state,
+        )
+        for subtask, size in enumerate(epoch_sizes):
+            file = StagedFile(
+                path=f"{epoch}/{subtask}",
+                record_count=1,
+                byte_count=size,
+                crc32=0,
+                subtask=subtask,
+            )
+            staged.append(file.path)
+            draft.add(file, 0)
+        if epoch == len(sizes):
+            draft.close()
+        for plan in draft.plans():
+            placed += [file.path for file in plan.files]
+            assert plan.start == open_sizes.pop(plan.path, 0)
+            assert plan.end - plan.start == sum(file.byte_count for file in plan.files)
+            if plan.name is None:
+                open_sizes[plan.path] = plan.end
+            else:
+                closed.append(int(plan.name))
+        state = draft.state
+
+    assert placed == staged
+    assert not open_sizes
+    assert closed == sorted(set(closed))
+
+
+@dataclass
+class Row:
+    id: int
+    note: str | None
+    tags: list[str]
+
+
+def test_csv_parts_have_one_header_and_quote_what_needs_it(sink, out):
+    run = sink("csv_file", record_type=Row)
+    run.run_epoch([[Row(1, 'a "b", c', ["x"])], [Row(2, None, [])]])
+    run.run_epoch([[Row(3, "two\nlines", ["y", "z"])]], is_last=True)
+
+    (text,) = parts(out)
+    assert text == (
+        'id,note,tags\n1,"a ""b"", c","[""x""]"\n2,,[]\n3,"two\nlines","[""y"",""z""]"\n'
+    )
+
+
+def test_csv_records_of_another_shape_begin_another_part(sink, out):
+    run = sink("csv_file")
+    run.run_epoch([[{"a": 1}], [{"b": 2}]], is_last=True)
+
+    assert parts(out) == ["a\n1\n", "b\n2\n"]
+
+
+@pytest.mark.parametrize(
+    ("word", "records"),
+    [
+        ("jsonl_file", [1, object()]),
+        ("text_file", ["a", object()]),
+        ("csv_file", [{"a": 1}, {"b": 2}]),
+        ("csv_file", [(1, 2), (3,)]),
+    ],
+)
+def test_a_record_without_a_text_form_is_an_error_that_names_its_type(sink, word, records):
+    run = sink(word)
+    task = WriterTask(storage=run.services.storage, prefix="staged/x", epoch=0, subtask=0)
+
+    with pytest.raises(RecordUnencodableError) as caught:
+        run.sink.writer().open(task).write(records)
+
+    assert caught.value.facts["record_type"] == type(records[1]).__qualname__
+
+
+def test_text_files_hold_strings_as_they_are_and_others_as_json(sink, out):
+    run = sink("text_file")
+    run.run_epoch([['say "hi"', "ä"], [{"a": 1}, (1, 2), 3]], is_last=True)
+
+    assert parts(out) == ['say "hi"\nä\n{"a":1}\n[1,2]\n3\n']
+
+
+def test_memos_stay_small_while_a_part_grows(sink):
+    run = sink(roll_ms=86_400_000)
+    for number in range(50):
+        run.run_epoch([[number]])
+
+    assert len(json.dumps(run.memo)) < 1_000
+
+
+def test_the_output_directory_may_be_relative(tmp_path, monkeypatch, sink):
+    monkeypatch.chdir(tmp_path)
+    run = sink(folder=Path("results/today"))
+    monkeypatch.chdir("/")
+    run.run_epoch([[1]], is_last=True)
+
+    assert parts(tmp_path / "results" / "today") == ["1\n"]
+
+
+def test_local_storage_is_what_open_storage_gives_for_paths(tmp_path):
+    assert isinstance(open_storage(str(tmp_path)), LocalStorage)

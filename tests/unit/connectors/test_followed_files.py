@@ -1,0 +1,279 @@
+"""Files that grow, rotate, vanish and are cut while they are followed."""
+
+import logging
+
+import pytest
+
+from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
+from bicycle_runtime.connectors.errors import InputChangedError, InputMissingError
+from tests.contract.connector_suite import SourceRun, services_in, values_of
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def follow(tmp_path):
+    runs = []
+
+    def start(path, *, follow=True, word="text", **properties):
+        spec = ConnectorSpec(
+            vertex_id="lines",
+            connector_type=word,
+            properties={"path": str(path), "follow": follow, **properties},
+        )
+        runs.append(SourceRun(spec, services_in(tmp_path)).start())
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.stop()
+
+
+def read(run):
+    """Let time pass, so that the directory is listed anew, and read all that is there."""
+    run.services.clock.advance(1_000)
+    return values_of(run.drain())
+
+
+def append(path, text):
+    with path.open("a") as stream:
+        stream.write(text)
+
+
+def test_half_a_line_waits_for_its_newline_without_keeping_the_engine_busy(folder, follow):
+    (folder / "a.log").write_text("one\ntw")
+    run = follow(folder / "a.log")
+
+    assert read(run) == ["one"]
+    assert not run.source.poll().has_input
+    append(folder / "a.log", "o")
+    assert not run.source.poll().has_input
+    append(folder / "a.log", "!\nthree")
+
+    assert read(run) == ["two!"]
+
+
+def test_new_files_of_a_directory_are_found_and_hidden_or_temporary_ones_are_not(folder, follow):
+    run = follow(folder)
+    assert read(run) == []
+    for name in ("b.log", ".hidden", "c.tmp"):
+        (folder / name).write_text(f"{name}\n")
+
+    assert read(run) == ["b.log"]
+    (folder / "c.tmp").rename(folder / "c.log")
+
+    assert read(run) == ["c.tmp"]
+
+
+def test_directories_below_are_read_only_when_asked(folder, follow):
+    (folder / "deep").mkdir()
+    (folder / "deep" / "a.log").write_text("deep\n")
+
+    assert read(follow(folder)) == []
+    assert read(follow(folder, recursive=True)) == ["deep"]
+
+
+def test_a_directory_is_not_listed_at_every_poll(folder, follow):
+    run = follow(folder)
+    (folder / "a.log").write_text("one\n")
+
+    assert not run.source.poll().has_input
+    run.services.clock.advance(200)
+    assert run.source.poll().has_input
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_start(
+    folder, follow, restarts
+):
+    path = folder / "x.log"
+    path.write_text("one\ntwo\n")
+    run = follow(path)
+    assert read(run) == ["one", "two"]
+    append(path, "three\n")
+    path.rename(folder / "x.log.1")
+    append(folder / "x.log.1", "four\n")
+    path.write_text("five\n")
+    if restarts:
+        run.restart()
+
+    assert sorted(read(run)) == ["five", "four", "three"]
+    append(path, "six\n")
+    if restarts:
+        run.restart()
+
+    assert read(run) == ["six"]
+
+
+def test_rotation_in_a_followed_directory_reads_nothing_twice(folder, follow):
+    path = folder / "x.log"
+    path.write_text("one\n")
+    run = follow(folder)
+    assert read(run) == ["one"]
+    path.rename(folder / "x.log.1")
+    path.write_text("two\n")
+
+    assert read(run) == ["two"]
+    (folder / "x.log.1").rename(folder / "x.log.2")
+    path.rename(folder / "x.log.1")
+    path.write_text("three\n")
+    run.restart()
+
+    assert read(run) == ["three"]
+    assert read(run) == []
+
+
+def test_a_file_that_was_cut_is_read_from_its_start_and_that_is_logged(folder, follow, caplog):
+    path = folder / "x.log"
+    path.write_text("one\ntwo\n")
+    run = follow(path)
+    assert read(run) == ["one", "two"]
+
+    with caplog.at_level(logging.WARNING):
+        path.write_text("new\n")  # Cut in place: the same inode, fewer bytes.
+        assert read(run) == ["new"]
+
+    assert "input_file_replaced" in caplog.messages
+
+
+def test_a_file_that_was_cut_and_grew_past_the_old_place_is_told_by_its_first_bytes(
+    folder, follow
+):
+    path = folder / "x.log"
+    path.write_text("one\n")
+    run = follow(path)
+    assert read(run) == ["one"]
+    path.write_text("other text, longer\n")
+
+    assert read(run) == ["other text, longer"]
+
+
+def test_a_file_rewritten_with_more_lines_goes_on_where_it_was(folder, follow):
+    path = folder / "x.log"
+    path.write_text("one\n")
+    run = follow(path)
+    assert read(run) == ["one"]
+    (folder / "new").write_text("one\ntwo\n")
+    (folder / "new").rename(path)
+
+    assert read(run) == ["two"]
+
+
+def test_a_file_that_vanished_with_unread_lines_is_logged_and_forgotten(folder, follow, caplog):
+    path = folder / "x.log"
+    path.write_text("one\ntwo\n")
+    run = follow(path)
+    run.source.poll()
+    run.seal(run.read(Budget(record_count=1, byte_count=100, parallelism=1)))
+    path.unlink()
+
+    with caplog.at_level(logging.WARNING):
+        assert read(run) == []
+
+    assert "input_file_gone" in caplog.messages
+    assert run.source.memo([], {})["files"] == {}
+
+
+def test_rotation_between_planning_and_reading_reads_the_planned_file(folder, follow):
+    path = folder / "x.log"
+    path.write_text("one\n")
+    run = follow(path)
+    run.source.poll()
+    slices = run.source.plan(Budget(record_count=10, byte_count=100, parallelism=1))
+    path.rename(folder / "x.log.1")
+    path.write_text("not planned\n")
+
+    assert [list(batch.values) for batch in run.reader.read(slices[0])] == [["one"]]
+
+
+def test_reading_a_planned_file_that_is_gone_is_an_error_that_names_it(folder, follow):
+    path = folder / "x.log"
+    path.write_text("one\n")
+    run = follow(path)
+    run.source.poll()
+    slices = run.source.plan(Budget(record_count=10, byte_count=100, parallelism=1))
+    path.unlink()
+
+    with pytest.raises(InputChangedError) as caught:
+        list(run.reader.read(slices[0]))
+
+    assert caught.value.facts["path"] == str(path)
+
+
+def test_a_busy_file_does_not_starve_the_others(folder, follow):
+    (folder / "a.log").write_text("a\n" * 100)
+    (folder / "b.log").write_text("b\n")
+    run = follow(folder)
+    budget = Budget(record_count=10, byte_count=1_000, parallelism=1)
+    run.source.poll()
+    run.seal(run.read(budget))
+    run.source.poll()
+
+    assert run.read(budget).values[0] == "b"
+
+
+def test_an_open_quote_of_a_followed_csv_file_waits_for_its_end(folder, follow):
+    path = folder / "x.csv"
+    path.write_text('id,text\n1,"one"\n2,"two\n')
+    run = follow(path, word="csv")
+
+    assert read(run) == [{"id": "1", "text": "one"}]
+    assert not run.source.poll().has_input
+    append(path, 'lines"\n')
+
+    assert read(run) == [{"id": "2", "text": "two\nlines"}]
+
+
+@pytest.mark.parametrize("name", ["nothing.txt", "*.txt"])
+def test_missing_bounded_input_is_refused_with_its_path(folder, follow, name):
+    with pytest.raises(InputMissingError) as caught:
+        follow(folder / name, follow=False)
+
+    assert caught.value.facts["path"] == str(folder / name)
+
+
+@pytest.mark.parametrize("name", ["later.txt", "*.txt"])
+def test_followed_input_may_appear_later(folder, follow, name):
+    run = follow(folder / name)
+    assert read(run) == []
+    (folder / "later.txt").write_text("one\n")
+
+    assert read(run) == ["one"]
+
+
+def test_followed_input_below_a_missing_directory_is_refused(folder, follow):
+    with pytest.raises(InputMissingError):
+        follow(folder / "no such directory" / "x.txt")
+
+
+def test_an_empty_directory_is_input_without_records(folder, follow):
+    run = follow(folder, follow=False)
+
+    assert run.source.poll().is_finished
+
+
+def test_bounded_input_that_changed_between_two_runs_is_refused(folder, follow):
+    path = folder / "x.txt"
+    path.write_text("one\ntwo\n")
+    run = follow(path, follow=False)
+    run.source.poll()
+    run.seal(run.read(Budget(record_count=1, byte_count=100, parallelism=1)))
+    path.write_text("something else\n")
+
+    with pytest.raises(InputChangedError) as caught:
+        run.restart()
+
+    assert caught.value.facts["offset"] == 4
+
+
+def test_bounded_input_that_grew_is_read_as_it_was_at_start(folder, follow):
+    path = folder / "x.txt"
+    path.write_text("one\ntwo")
+    run = follow(path, follow=False)
+    append(path, "!\nthree\n")
+
+    assert read(run) == ["one", "two"]
