@@ -181,6 +181,14 @@ def test_an_allocation_over_the_limit_is_out_of_memory(cage):
     assert facts["location"] == cage.place(beast, "bytearray")
 
 
+def test_four_gigabytes_at_import_are_over_the_default_limit(cage):
+    beast = at_import("glutton", "kept = bytearray(4 << 30)")
+
+    facts = cage.fail(beast, PluginMemoryError)
+
+    assert (facts["limit_bytes"], facts["phase"]) == (4 << 30, "while importing")
+
+
 def test_many_small_allocations_over_the_limit_are_out_of_memory(cage):
     beast = in_builder("glutton", "kept = []\nwhile True:\n    kept.append(str(len(kept)) * 50)")
 

@@ -188,3 +188,18 @@ def test_an_interpreter_that_is_none_is_named(cage):
         extract(ref, {}, python="/bin/false")
 
     assert caught.value.facts["python"] == "/bin/false"
+
+
+def test_another_interpreter_can_be_used(cage):
+    ref = cage.put(in_builder("rascal", "pass"))
+
+    assert extract(ref, {}, python=sys.executable).digest == extract(ref, {}).digest
+
+
+def test_a_caller_in_another_folder_with_a_relative_import_path_gets_the_same(cage, monkeypatch):
+    ref = cage.put(in_builder("rascal", "pass"))
+    expected = extract(ref, {}).digest
+    monkeypatch.chdir(cage.folder)
+    monkeypatch.setattr(sys, "path", [".", *sys.path])
+
+    assert extract(ref, {}).digest == expected

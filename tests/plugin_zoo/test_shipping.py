@@ -217,6 +217,12 @@ CAPTURES = {
         "held.__self__.guard",
         "_thread.lock",
     ),
+    "a lock in a partial": (
+        "functools.partial(print, threading.Lock())",
+        "held.args[0]",
+        "_thread.lock",
+    ),
+    "a lock in a slot": ("Slotted()", "held.guard", "_thread.lock"),
     "a generator": ("(n for n in [1])", "held", "generator"),
     "the environment": ("os.environ", "held", "environment of this machine"),
 }
@@ -229,8 +235,14 @@ def test_a_closure_is_refused_with_the_captured_name_and_the_line_when_it_holds(
     beast = whole(
         "grabber",
         f"""
-        import os, socket, threading
+        import functools, os, socket, threading
         from bicycle_sdk.plugin import bicycle_plugin
+
+        class Slotted:
+            __slots__ = ("guard", "other")
+
+            def __init__(self):
+                self.guard = threading.Lock()
 
         class Client:
             def __init__(self):

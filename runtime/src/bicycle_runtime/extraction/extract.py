@@ -63,7 +63,7 @@ def extract(
         GraphError: the graph breaks a rule.
         PluginDefinitionError: the marked object can not be built.
 
-    Source: ADR on isolation of plugins.
+    Source: ADR-0008 (plugins in a child process).
     """
     run = _Run.of(ref, limits, python)
     build = {"params": dict(params), "parallelism": parallelism, "job_name": job_name}

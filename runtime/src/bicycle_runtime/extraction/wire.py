@@ -52,8 +52,8 @@ def decode_body(body: bytes) -> tuple[dict[str, Any], list[bytes]]:
         header = json.loads(body[_HEADER_SIZE.size : start])
         sizes = header.pop("blob_sizes")
         return header, list(_cut(body, start, sizes))
-    except (struct.error, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"the frame's header is damaged ({error})") from error
+    except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"the body of the frame is damaged ({error})") from error
 
 
 def _cut(body: bytes, start: int, sizes: Iterable[int]) -> Iterable[bytes]:
