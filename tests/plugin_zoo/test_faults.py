@@ -129,10 +129,10 @@ def test_a_hang_at_import_is_killed_in_time_and_located(cage):
     beast = at_import("hanger", "import time\nwhile True:\n    time.sleep(60)")
     start = time.monotonic()
 
-    facts = cage.fail(beast, PluginTimeoutError, ExtractionLimits(wall_time_ms=1_000))
+    facts = cage.fail(beast, PluginTimeoutError, ExtractionLimits(wall_time_ms=2_000))
 
-    assert time.monotonic() - start < 5
-    assert facts["limit_ms"] == 1_000
+    assert time.monotonic() - start < 10
+    assert facts["limit_ms"] == 2_000
     assert facts["location"] == cage.place(beast, "time.sleep")
     assert facts["phase"] == "while importing"
 
@@ -149,7 +149,7 @@ def test_a_hang_that_ignores_every_signal_is_killed_too(cage):
         """,
     )
 
-    facts = cage.fail(beast, PluginTimeoutError, ExtractionLimits(wall_time_ms=1_000))
+    facts = cage.fail(beast, PluginTimeoutError, ExtractionLimits(wall_time_ms=2_000))
 
     assert facts["location"] == "deaf:job"
     assert facts["phase"] == "while building"

@@ -130,9 +130,9 @@ def test_a_hang_is_ended_though_a_forked_child_floods_the_pipes(cage):
     )
     start = time.monotonic()
 
-    cage.fail(beast, PluginTimeoutError, ExtractionLimits(wall_time_ms=1_000))
+    cage.fail(beast, PluginTimeoutError, ExtractionLimits(wall_time_ms=2_000))
 
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 10
 
 
 def test_an_extraction_leaves_no_trace_in_this_process(cage):
