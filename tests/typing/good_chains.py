@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, assert_type
+from typing import Any, TypedDict, assert_type
 
 from bicycle_sdk import (
     AsyncFunction,
@@ -137,3 +137,20 @@ loop.feedback(loop.map(lambda n: n - 1).filter(lambda n: n > 0)).name("again")
 words.on_error(retry(3, backoff=timedelta(seconds=1)).then(dead_letter()), max_error_rate=0.1)
 words.on_error("skip").set_parallelism(2).sink_to(file_sink("out")).uid("out").name("files")
 clicks.broadcast().print().disable_chaining()
+
+
+class Row(TypedDict):
+    user: str
+
+
+class Named(AsyncFunction[Row, str]):
+    name = "users"
+
+    async def process(self, value: Row, ctx: Context) -> list[str]:
+        return [value["user"]]
+
+
+rows = env.read_csv("rows.csv", type=Row)
+assert_type(rows, DataStream[Row])
+assert_type(rows.process(Named()), DataStream[str])
+assert_type(env.read_jsonl("rows.jsonl", type=dict[str, int]), DataStream[dict[str, int]])

@@ -7,11 +7,13 @@ further record.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from bicycle_sdk.contexts import ProcessContext
-from bicycle_sdk.functions import ProcessFunction, as_callable
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.functions import ProcessFunction, full_name
 
 __all__ = [
     "KeepHighest",
@@ -20,6 +22,7 @@ __all__ = [
     "Minimum",
     "SplitFunction",
     "Total",
+    "checked_selector",
     "everything",
     "increment",
     "one",
@@ -32,7 +35,7 @@ class _OfSelected:
     __slots__ = ("selector",)
 
     def __init__(self, selector: Callable[[Any], Any]) -> None:
-        self.selector = selector
+        self.selector = checked_selector(type(self).__name__, selector)
 
 
 class Total(_OfSelected):
@@ -99,10 +102,27 @@ class SplitFunction(ProcessFunction[Any, Any]):
     """Sends each record to the side outputs that ``selector`` names; the main one stays empty."""
 
     def __init__(self, selector: Callable[[Any], str | Iterable[str]]) -> None:
-        self.selector = selector
+        self.selector = checked_selector("split", selector)
 
     def process_element(self, value: Any, ctx: ProcessContext) -> tuple[()]:
-        tags = as_callable(self.selector, "select")(value)
+        tags = self.selector(value)
         for tag in (tags,) if isinstance(tags, str) else tags:
             ctx.side_output(tag, value)
         return ()
+
+
+def checked_selector(call: str, selector: Any) -> Any:
+    """Return a selector that is a plain callable.
+
+    An aggregation calls it between two records and can wait for nothing.
+
+    Raises:
+        StreamDefinitionError: it is not callable, or it is asynchronous.
+    """
+    if callable(selector) and not inspect.iscoroutinefunction(selector):
+        return selector
+    raise StreamDefinitionError(
+        call=call,
+        problem=f"the selector {full_name(selector)} is not a plain callable",
+        hint="pass a function or a lambda that is not async",
+    )

@@ -15,6 +15,7 @@ from bicycle_sdk.failures import Retry
 from bicycle_sdk.functions import (
     AsyncFunction,
     AsyncIOFunction,
+    FunctionObject,
     KeyedProcessFunction,
     ProcessFunction,
     RichAsyncFunction,
@@ -90,7 +91,6 @@ def reduce_vertex(
         details["emits_key"] = True
     payloads: dict[str, Any] = {"function": function}
     if initial is not None:
-        _check_callable(aggregation, initial, "get_key")
         payloads["initial"] = initial
     takes = function_types(function, "reduce").takes if aggregation == "reduce" else None
     return VertexDraft(
@@ -116,6 +116,12 @@ def process_vertex(
             hint="pass an object derived from AsyncFunction, RichAsyncFunction or ProcessFunction",
         )
     _, word, method = found
+    if config and word == "process":
+        raise StreamDefinitionError(
+            call="process_ordered, process_unordered",
+            problem=f"{full_name(function)} sees one record after the other",
+            hint="call process_fn, or derive the function from AsyncFunction",
+        )
     if isinstance(function, KeyedProcessFunction) and not is_keyed:
         raise StreamDefinitionError(
             call="process_fn",
@@ -125,7 +131,7 @@ def process_vertex(
     takes, gives = function_types(function, method, gives_many=True)
     return VertexDraft(
         kind=OperatorKind.PROCESS,
-        name=type(function).__name__,
+        name=_short_name(function, word),
         plugin_function=full_name(function),
         details={
             "is_rich": word == "rich",
@@ -154,7 +160,7 @@ def async_io_vertex(
     retries = Retry(retries=0, backoff_ms=0) if retry is None else retry
     return VertexDraft(
         kind=OperatorKind.ASYNC_IO,
-        name=type(function).__name__,
+        name=_short_name(function, "AsyncIO"),
         plugin_function=full_name(function),
         details={**config, "retries": retries.retries, "backoff_ms": retries.backoff_ms},
         payloads={"function": function},
@@ -201,5 +207,7 @@ def _check_callable(call: str, function: object, method: str) -> None:
 
 
 def _short_name(function: object, default: str) -> str:
+    if isinstance(function, FunctionObject):
+        return function.name or type(function).__name__
     name: str = getattr(function, "__name__", type(function).__name__)
     return default if name.startswith("<") else name

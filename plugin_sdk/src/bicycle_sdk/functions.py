@@ -44,12 +44,13 @@ K = TypeVar("K")
 
 
 class FunctionObject:
-    """A function object with a name."""
+    """What all function classes have in common.
 
-    @property
-    def name(self) -> str:
-        """The name of the function: module and class, unless overridden."""
-        return full_name(self)
+    ``name`` is what people see in graphs and logs; when it is empty they see the class name.
+    """
+
+    # Not a property: a dataclass field of that name would take the property as its default.
+    name: str = ""
 
 
 class _Closable(FunctionObject):

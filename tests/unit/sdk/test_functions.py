@@ -169,9 +169,20 @@ def test_a_callable_with_a_method_of_that_name_is_called_itself():
     assert as_callable(Odd(), "map")(1) == 1
 
 
-def test_the_name_of_a_function_is_its_class():
-    assert Double().name == f"{__name__}.Double"
+def test_a_full_name_is_module_and_class():
+    assert full_name(Double()) == full_name(Double) == f"{__name__}.Double"
     assert full_name(len) == "len"
+
+
+def test_a_function_can_have_a_field_called_name():
+    @dataclass
+    class Greeter(MapFunction[str, str]):
+        name: str
+
+        def map(self, value):
+            return f"{value} {self.name}"
+
+    assert Greeter("ada").map("hello") == "hello ada"
 
 
 def test_a_function_without_its_method_can_not_be_made():

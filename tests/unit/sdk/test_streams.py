@@ -116,6 +116,15 @@ def test_one_method_classes_stand_wherever_callables_do(env):
     assert [v.kind.value for v in graph.vertices[1:5]] == ["Map", "Filter", "KeyBy", "Reduce"]
 
 
+def test_a_function_with_a_name_shows_it(env, words):
+    class Named(Split):
+        name = "cutter"
+
+    graph = finished(env, words.process(Named()))
+
+    assert graph.vertices[1].name == "cutter"
+
+
 def test_calls_in_flight_are_settings_of_the_vertex(env, words):
     graph = finished(
         env,
@@ -139,6 +148,10 @@ def test_bounds_of_calls_in_flight_are_checked(words, timeout, capacity):
         words.process_ordered(Split(), timeout=timeout, capacity=capacity)
 
 
+async def not_at_once(value):
+    return value
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -148,6 +161,10 @@ def test_bounds_of_calls_in_flight_are_checked(words, timeout, capacity):
         lambda s: s.process(Split),
         lambda s: s.process_fn(PerKey()),
         lambda s: s.async_io_ordered(Split(), timeout=SECOND),
+        lambda s: s.process_ordered(Route(), timeout=SECOND),
+        lambda s: s.split(3),
+        lambda s: s.key_by(len).sum(Double()),
+        lambda s: s.key_by(len).max_by(not_at_once),
         lambda s: s.uid(""),
         lambda s: s.uid("a/b"),
         lambda s: s.set_parallelism(0),
