@@ -1,7 +1,7 @@
 """What every connector must hold, as classes to inherit from: the same tests for all connectors.
 
-A subclass gives a *case*; the suite plays the engine: poll, plan, read, seal, restart, publish. It knows nothing of any
-connector, so an extension's connector is checked by the same classes.
+A subclass gives a *case*; the suite plays the engine: poll, plan, read, seal, restart, publish. It
+knows nothing of any connector, so an extension's connector is checked by the same classes.
 """
 
 from __future__ import annotations

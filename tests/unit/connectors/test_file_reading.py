@@ -3,6 +3,7 @@
 import gzip
 import io
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 import zstandard
@@ -47,7 +48,7 @@ def read_all(tmp_path, word, name, data, record_type=None):
 def test_neighbouring_slices_neither_share_nor_lose_a_line(data, cuts):
     bounds = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     found = []
-    for start, end in zip(bounds, bounds[1:], strict=False):
+    for start, end in pairwise(bounds):
         aligned = start == 0
         position = start if aligned else start - 1
         cursor = ByteCursor("x", io.BytesIO(data), 0)

@@ -1,6 +1,8 @@
 """Files that grow, rotate, vanish and are cut while they are followed."""
 
+import gzip
 import logging
+import os
 
 import pytest
 
@@ -87,9 +89,7 @@ def test_a_directory_is_not_listed_at_every_poll(folder, follow):
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_start(
-    folder, follow, restarts
-):
+def test_a_rotated_file_is_read_to_its_end_and_the_new_one_from_its_start(folder, follow, restarts):
     path = folder / "x.log"
     path.write_text("one\ntwo\n")
     run = follow(path)
@@ -140,9 +140,7 @@ def test_a_file_that_was_cut_is_read_from_its_start_and_that_is_logged(folder, f
     assert "input_file_replaced" in caplog.messages
 
 
-def test_a_file_that_was_cut_and_grew_past_the_old_place_is_told_by_its_first_bytes(
-    folder, follow
-):
+def test_a_file_that_was_cut_and_grew_past_the_old_place_is_told_by_its_first_bytes(folder, follow):
     path = folder / "x.log"
     path.write_text("one\n")
     run = follow(path)
@@ -277,3 +275,50 @@ def test_bounded_input_that_grew_is_read_as_it_was_at_start(folder, follow):
     append(path, "!\nthree\n")
 
     assert read(run) == ["one", "two"]
+
+
+def test_a_file_overwritten_with_as_many_bytes_is_a_new_file(folder, follow):
+    path = folder / "x.log"
+    path.write_text("one\n")
+    run = follow(path)
+    assert read(run) == ["one"]
+    path.write_text("two\n")
+    os.utime(path, ns=(1, 1))  # Another time than before, however coarse the clock of the disk is.
+
+    assert read(run) == ["two"]
+
+
+def test_a_symbolic_link_beside_its_target_is_not_read_twice(folder, follow):
+    (folder / "a.log").write_text("one\n")
+    (folder / "latest.log").symlink_to(folder / "a.log")
+
+    assert read(follow(folder)) == ["one"]
+    assert read(follow(folder / "*.log")) == ["one"]
+
+
+def test_a_compressed_file_that_got_another_member_is_read_on(folder, follow):
+    path = folder / "x.gz"
+    path.write_bytes(gzip.compress(b"one\n"))
+    run = follow(folder)
+    assert read(run) == ["one"]
+    assert read(run) == []
+    path.write_bytes(gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+
+    assert read(run) == ["two"]
+
+
+def test_something_that_is_no_file_is_refused(folder, follow):
+    os.mkfifo(folder / "pipe")
+
+    with pytest.raises(InputMissingError) as caught:
+        follow(folder / "pipe", follow=False)
+
+    assert caught.value.facts["problem"] == "is not a regular file"
+
+
+def test_one_epoch_reads_a_bounded_number_of_files(folder, follow):
+    for number in range(5):
+        (folder / f"{number}.log").write_text(f"{number}\n")
+    run = follow(folder, follow=False, epoch_files_max=2)
+
+    assert [epoch.values for epoch in run.drain()] == [["0", "1"], ["2", "3"], ["4"]]

@@ -64,7 +64,7 @@ def line_blocks(cursor: ByteCursor, lines: LineRange) -> Iterator[LineBlock]:
 
 
 def _cut(data: bytes, *, position: int, end: int) -> int:
-    """Return how many bytes of ``data``, at ``position``, are whole lines starting before ``end``."""
+    """Return how many bytes of ``data``, at ``position``, are whole lines begun before ``end``."""
     if position + len(data) < end:
         return data.rfind(b"\n") + 1
     return data.find(b"\n", max(end - 1 - position, 0)) + 1 or data.rfind(b"\n") + 1

@@ -231,7 +231,7 @@ class _LineFeed:
 
 def _plain_rows(block: LineBlock) -> list[_Row] | None:
     """Return the rows of a block without quotes, or None when it needs the careful way."""
-    # hot path: one csv.reader run per block, 1.5 M rows/s; row by row 0.5 M/s.
+    # hot path: one csv.reader run per block, 0.7 M rows of three fields/s; row by row 0.5 M/s.
     if b'"' in block.data or b"\r" in block.data.replace(b"\r\n", b""):
         return None
     try:

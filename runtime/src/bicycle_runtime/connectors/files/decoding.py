@@ -28,7 +28,8 @@ def json_decoder(record_type: Any) -> BlockDecoder:
     decoder = msgspec.json.Decoder(record_type)
 
     def decode(block: LineBlock) -> SourceBatch:
-        # hot path: one call per block; 1.2 M small objects/s into dicts, line by line 0.8 M/s.
+        # hot path: one call per block, 2.6 M small or 0.5 M larger objects/s; line by line as fast
+        # for small ones, 0.3 M/s for larger ones.
         try:
             values = decoder.decode_lines(block.data)
         except (msgspec.DecodeError, UnicodeDecodeError):

@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from bicycle_runtime.connectors.errors import InputUnreadableError
+
 __all__ = ["InputPath"]
 
 _TEMPORARY_SUFFIXES = (".tmp", ".part", "~")
@@ -41,11 +43,11 @@ class InputPath:
             pattern = str(Path(self.text).absolute())
             # Path.glob takes no absolute pattern.
             matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - see above.
-            candidates = [path for path in matches if _is_input_name(path)]
+            candidates = [_real_path(path) for path in matches if _is_input_name(path)]
         else:
             candidates = [str(Path(self.text).absolute())]
         found = {}
-        for path in sorted(candidates):
+        for path in sorted(set(candidates)):
             try:
                 stat = Path(path).stat()
             except OSError:
@@ -57,10 +59,22 @@ class InputPath:
     def _in_directory(self) -> list[str]:
         top = Path(self.text).absolute()
         found: list[str] = []
-        for folder, folders, names in os.walk(top):
+        for folder, folders, names in os.walk(top, onerror=_raise_unless_vanished):
             folders[:] = [name for name in folders if _is_input_name(name)] * self.is_recursive
-            found += [str(Path(folder) / name) for name in names if _is_input_name(name)]
+            paths = [str(Path(folder) / name) for name in names if _is_input_name(name)]
+            found += [_real_path(path) for path in paths]
         return found
+
+
+def _real_path(path: str) -> str:
+    """Return the file behind a symbolic link, so that it is not read beside its target."""
+    return str(Path(path).resolve())
+
+
+def _raise_unless_vanished(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        reason = error.strerror or str(error)
+        raise InputUnreadableError(path=str(error.filename), reason=reason) from error
 
 
 def _is_input_name(path: str) -> bool:

@@ -23,6 +23,9 @@ class FileSourceOptions:
     line_bytes_max: int = option(
         64 << 20, low=1 << 20, high=1 << 30, doc="Longer lines (or CSV records) are bad records."
     )
+    epoch_files_max: int = option(
+        1_000, low=1, high=100_000, doc="Files from which one epoch may read."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

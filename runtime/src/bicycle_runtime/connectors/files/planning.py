@@ -13,7 +13,6 @@ from bicycle_runtime.operators.io import Slice
 __all__ = ["plan_slices"]
 
 SLICE_BYTES_MIN = 256 << 10
-FILE_COUNT_MAX = 1_000
 _COMPRESSION_RATIO_GUESS = 8
 _COMPRESSED_BYTES_MIN = 64 << 10
 _SCAN_BYTES = 1 << 20
@@ -22,9 +21,14 @@ _LOOSE_FACTOR = 8
 
 
 def plan_slices(
-    files: Iterable[TrackedFile], budget: Budget, *, is_splittable: bool, is_followed: bool
+    files: Iterable[TrackedFile],
+    budget: Budget,
+    *,
+    is_splittable: bool,
+    is_followed: bool,
+    file_count_max: int,
 ) -> list[Slice]:
-    """Return slices within the budget, at most ``FILE_COUNT_MAX`` files.
+    """Return slices within the budget, at most ``file_count_max`` files.
 
     1. Compressed files that were begun come first, so that few are open; then the file that waited
        longest.
@@ -32,7 +36,7 @@ def plan_slices(
     3. A compressed file gets an equal share of the records that are left, which its reader
        observes.
     """
-    ordered = sorted(files, key=_order)[:FILE_COUNT_MAX]
+    ordered = sorted(files, key=_order)[:file_count_max]
     slices: list[Slice] = []
     bytes_left, records_left = budget.byte_count, budget.record_count
     for index, file in enumerate(ordered):

@@ -98,6 +98,7 @@ class FileSource(Source):
             [file for file in self._table.files.values() if file.has_input],
             budget,
             is_splittable=self.file_format != "csv",
+            file_count_max=self._options.epoch_files_max,
             is_followed=self._options.follow,
         )
         self._planned = {part.shard: part for part in planned}
@@ -173,6 +174,8 @@ class FileSource(Source):
         if waits or self._input.is_directory:
             return
         problem = "matches no file" if self._input.is_glob else "does not exist"
+        if path.exists():
+            problem = "is not a regular file"
         if self._options.follow and path.absolute().parent.is_dir():
             log_event(_logger, "input_awaited", vertex=self.spec.vertex_id, path=str(path))
             return

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.errors import InputChangedError
+from bicycle_runtime.connectors.errors import InputChangedError, InputUnreadableError
 from bicycle_runtime.connectors.files.identity import (
     HEAD_BYTE_COUNT_MAX,
     FileIdentity,
@@ -45,7 +45,8 @@ class TrackedFile:
     size: int
     offset: int = 0
     readable_end: int = 0
-    scanned_end: int = 0
+    scanned_end: int = -1
+    modified_ns: int = 0
     stalled_end: int = -1
     is_done: bool = False
     turn: int = 0
@@ -107,18 +108,23 @@ class FileTable:
 
         Raises:
             InputChangedError: bounded input was changed between two runs.
+            InputUnreadableError: a file can not be opened.
         """
-        for file in list(self.files.values()):
-            self._find_again(file, listing)
-        claimed = {file.path for file in self.files.values()}
-        for path, stat in listing.items():
-            if path not in claimed:
-                self._add(path, stat)
+        try:
+            for file in list(self.files.values()):
+                self._find_again(file, listing)
+            claimed = {file.path for file in self.files.values()}
+            for path, stat in listing.items():
+                if path not in claimed:
+                    self._add(path, stat)
+        except OSError as error:
+            raise InputUnreadableError(
+                path=str(error.filename), reason=error.strerror or str(error)
+            ) from error
 
     def _find_again(self, file: TrackedFile, listing: Mapping[str, os.stat_result]) -> None:
         stat = listing.get(file.path) or _stat(file.path)
-        is_in_place = stat is not None and stat.st_ino == file.identity.inode
-        if is_in_place and stat is not None and stat.st_size == file.size and file.scanned_end:
+        if stat is not None and file.scanned_end >= 0 and _is_untouched(file, stat):
             return
         path = find_file(file.path, file.identity)
         stat = None if path is None else _stat(path)
@@ -168,8 +174,11 @@ class FileTable:
         is_young = file.identity.head_byte_count < min(HEAD_BYTE_COUNT_MAX, stat.st_size)
         if is_young or stat.st_ino != file.identity.inode:
             file.identity = identify(file.path)
+        has_grown = stat.st_size > file.size
         file.size = stat.st_size
+        file.modified_ns = stat.st_mtime_ns
         if file.is_compressed:
+            file.is_done = file.is_done and not has_grown
             file.scanned_end = stat.st_size
         elif not self.is_followed:
             file.readable_end = file.scanned_end = stat.st_size
@@ -178,6 +187,11 @@ class FileTable:
             newline_end = _last_newline_end(file.path, start, stat.st_size)
             file.readable_end = newline_end or max(file.readable_end, file.offset)
             file.scanned_end = stat.st_size
+
+
+def _is_untouched(file: TrackedFile, stat: os.stat_result) -> bool:
+    known = (file.identity.inode, file.size, file.modified_ns)
+    return (stat.st_ino, stat.st_size, stat.st_mtime_ns) == known
 
 
 def _last_newline_end(path: str, start: int, end: int) -> int | None:

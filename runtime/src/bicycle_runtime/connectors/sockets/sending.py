@@ -107,12 +107,12 @@ class Broadcaster:
 
     def _wait_for(self, pending_max: int) -> None:
         """Wait until every client has fewer than ``pending_max`` bytes to take."""
-        while self._error is None and any(
-            len(client.pending) >= pending_max for client in self._clients.values()
-        ):
+        while any(len(client.pending) >= pending_max for client in self._clients.values()):
+            if self._error is not None:
+                raise self._error
+            if self._is_stopping:
+                raise ConnectionAbortedError("the socket sink was stopped while it was sending")
             self._changed.wait(WAIT_S)
-        if self._error is not None:
-            raise self._error
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):
