@@ -1,4 +1,4 @@
-"""The generator source: eight words in a circle, one every ``rate_ms``, for demos and measurements.
+"""The generator source: seven words in a circle, one every ``rate_ms``, for demos and measurements.
 
 The offset is the sequence number. The time of the first word is in the memo, so that a restarted
 job goes on in the same rhythm instead of starting a new one.
