@@ -1,9 +1,13 @@
-"""Named points at which a test may break the runtime. Without a plan, passing one costs a dict look-up.
+"""Named points at which a test may break the runtime. Without a plan.
 
-Crash tests set ``BICYCLE_FAULTS`` to ``point@n=action`` (comma separated): at the n-th passage of that point
-in a process, ``kill`` sends SIGKILL to it, ``raise`` raises, and ``hold`` stops there until the test lets go,
-so that it can kill or freeze another process at just that point. With a directory in ``BICYCLE_FAULTS_ONCE``
-each entry fires once over all processes and restarts, and leaves a file of its name with the process id.
+Passing one costs a dict look-up.
+
+Crash tests set ``BICYCLE_FAULTS`` to ``point@n=action`` (comma separated): at the n-th passage of
+that point in a process, ``kill`` sends SIGKILL to it, ``raise`` raises, and ``hold`` stops there
+until the test lets go, so that it can kill or freeze another process at just that point. With a
+directory in ``BICYCLE_FAULTS_ONCE`` each entry fires once over all processes and restarts, and
+leaves a file of its name with the process id. Within one process ``arm_fault`` does the same as
+``raise``, without the environment.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ import threading
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FAULT_POINTS", "InjectedFault", "fault_point"]
+__all__ = ["FAULT_POINTS", "InjectedFault", "arm_fault", "disarm_faults", "fault_point"]
 
 FAULT_POINTS: Final = (
     "read",
@@ -33,6 +37,24 @@ class InjectedFault(Exception):
 
 
 _counts: dict[str, int] = {}
+_armed: dict[str, int] = {}
+
+
+def arm_fault(name: str, passage: int = 1) -> None:
+    """Let the point raise ``InjectedFault`` in this process, once, at its next n-th passage.
+
+    Args:
+        name: One of ``FAULT_POINTS``.
+        passage: Which passage from now on, 1 or more.
+    """
+    if name not in FAULT_POINTS:
+        raise ValueError(f"{name!r} is none of {', '.join(FAULT_POINTS)}")
+    _armed[name] = passage
+
+
+def disarm_faults() -> None:
+    """Take back what ``arm_fault`` asked for and what has not happened yet."""
+    _armed.clear()
 
 
 def fault_point(name: str) -> None:
@@ -41,6 +63,8 @@ def fault_point(name: str) -> None:
     Args:
         name: One of ``FAULT_POINTS``.
     """
+    if name in _armed:
+        _pass_armed(name)
     plan = _plan()
     if not plan or name not in plan:
         return
@@ -48,6 +72,13 @@ def fault_point(name: str) -> None:
     for count, action in plan[name]:
         if _counts[name] == count and _is_first(name, count, action):
             _break(name, action)
+
+
+def _pass_armed(name: str) -> None:
+    _armed[name] -= 1
+    if _armed[name] <= 0:
+        del _armed[name]
+        raise InjectedFault(name)
 
 
 def _plan() -> dict[str, list[tuple[int, str]]]:

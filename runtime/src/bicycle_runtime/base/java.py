@@ -1,4 +1,7 @@
-"""Finding Java: where it is and how new it is. Starts it once to ask for its version; starts nothing else."""
+"""Finding Java: where it is and how new it is. Starts it once to ask for its version.
+
+Starts nothing else.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,9 @@ def find_java() -> JavaInfo | None:
 def java_version(java: JavaInfo) -> str | None:
     """Return the version that Java names, such as ``17.0.15``; None when it does not run."""
     try:
-        result = subprocess.run([str(java.path), "-version"], capture_output=True, text=True, check=False, timeout=30)
+        result = subprocess.run(
+            [str(java.path), "-version"], capture_output=True, text=True, check=False, timeout=30
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     found = _VERSION.search(result.stderr)

@@ -1,8 +1,8 @@
 """Checkpoint storage: named byte objects under one root, on a local disk or behind any fsspec URL.
 
-The idea a reader needs: nothing is ever modified. Objects are created whole (readers never see a half
-written one), *create-if-absent* is atomic, and everything else is built on these two. Paths are relative,
-with forward slashes. This module knows nothing of epochs, manifests or sinks.
+The idea a reader needs: nothing is ever modified. Objects are created whole (readers never see a
+half written one), *create-if-absent* is atomic, and everything else is built on these two. Paths
+are relative, with forward slashes. This module knows nothing of epochs, manifests or sinks.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class ObjectMissingError(BicycleError):
 
 
 class Storage(Protocol):
-    """What checkpoints, staged output and job files are kept in. Implementations are picklable values."""
+    """What checkpoints.
+
+    Staged output and job files are kept in. Implementations are picklable values.
+    """
 
     @property
     def url(self) -> str:
@@ -66,13 +69,19 @@ class Storage(Protocol):
         """Return the whole object; ObjectMissingError when there is none."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace an object as one step: a reader sees the old or the new bytes, never a part."""
+        """Create or replace an object as one step: a reader sees the old or the new bytes.
+
+        Never a part.
+        """
 
     def create(self, path: str, data: bytes) -> None:
         """Create an object as one step; ObjectExistsError when it is there, however it came about."""
 
     def open_write(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Stream a new object; it appears whole when the context ends and not at all when it raises."""
+        """Stream a new object.
+
+        It appears whole when the context ends and not at all when it raises.
+        """
 
     def open_read(self, path: str) -> BinaryIO:
         """Open an object for reading from its start."""
@@ -84,7 +93,10 @@ class Storage(Protocol):
         """Return the size in bytes; ObjectMissingError when there is none."""
 
     def list(self, prefix: str) -> list[str]:
-        """Return the paths of all objects below the folder ``prefix``, sorted; empty when there is none."""
+        """Return the paths of all objects below the folder ``prefix``, sorted.
+
+        Empty when there is none.
+        """
 
     def delete(self, path: str) -> None:
         """Remove an object; missing is fine."""
@@ -197,7 +209,9 @@ class LocalStorage:
             raise self._error("delete", prefix, error) from error
 
     def _temporary(self, target: Path) -> Path:
-        return target.with_name(f".tmp-{os.getpid()}-{id(self):x}-{os.urandom(4).hex()}-{target.name}")
+        return target.with_name(
+            f".tmp-{os.getpid()}-{id(self):x}-{os.urandom(4).hex()}-{target.name}"
+        )
 
     def _sync(self, stream: BinaryIO) -> None:
         if self.is_synced:
@@ -220,7 +234,10 @@ class LocalStorage:
 
 @dataclass(frozen=True, slots=True)
 class FsspecStorage:
-    """Any file system that fsspec knows. Needs an exclusive create (mode ``xb``), as S3, GCS and HDFS have."""
+    """Any file system that fsspec knows. Needs an exclusive create (mode ``xb``), as S3.
+
+    GCS and HDFS have.
+    """
 
     url: str
 
@@ -242,7 +259,9 @@ class FsspecStorage:
         try:
             fs.pipe_file(f"{root}/{path}", data)
         except OSError as error:
-            raise StorageError(url=self.url, action="write", path=path, reason=str(error)) from error
+            raise StorageError(
+                url=self.url, action="write", path=path, reason=str(error)
+            ) from error
 
     def create(self, path: str, data: bytes) -> None:
         fs, root = self._fs()
@@ -251,7 +270,9 @@ class FsspecStorage:
         except FileExistsError:
             raise ObjectExistsError(url=self.url, path=path) from None
         except OSError as error:
-            raise StorageError(url=self.url, action="create", path=path, reason=str(error)) from error
+            raise StorageError(
+                url=self.url, action="create", path=path, reason=str(error)
+            ) from error
 
     @contextlib.contextmanager
     def open_write(self, path: str) -> Iterator[BinaryIO]:
@@ -308,9 +329,12 @@ def open_storage(location: str) -> Storage:
 
 
 def publish_file(storage: Storage, path: str, target: Path) -> None:
-    """Give a finished object its place outside the storage, as one step. Doing it again is harmless.
+    """Give a finished object its place outside the storage.
 
-    A local object is renamed; across file systems or from a URL it is copied beside the target first.
+    As one step. Doing it again is harmless.
+
+    A local object is renamed; across file systems or from a URL it is copied beside the target
+    first.
 
     Raises:
         ObjectMissingError: neither the object nor the target is there.
@@ -338,4 +362,6 @@ def publish_file(storage: Storage, path: str, target: Path) -> None:
         storage.delete(path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StorageError(url=str(target), action="write", path=target.name, reason=reason) from error
+        raise StorageError(
+            url=str(target), action="write", path=target.name, reason=reason
+        ) from error

@@ -1,8 +1,8 @@
 """The epoch loop: the one writer of a job's progress.
 
-An epoch is one pass of bounded input through the whole graph, and the checkpoint barrier: nothing is in
-flight when it ends. Its manifest is created once; from then on the epoch has happened, with exactly these
-outputs. The loop decides when an epoch runs; ``_run_epoch`` shows what one is.
+An epoch is one pass of bounded input through the whole graph, and the checkpoint barrier: nothing
+is in flight when it ends. Its manifest is created once; from then on the epoch has happened, with
+exactly these outputs. The loop decides when an epoch runs; ``_run_epoch`` shows what one is.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import Budget, Lag, SourceStatus
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.failures import raise_first_failure
-from bicycle_runtime.engine.merging import merge_ends, merge_feedback, merge_offsets, merge_staged, merge_states
+from bicycle_runtime.engine.merging import (
+    merge_ends,
+    merge_feedback,
+    merge_offsets,
+    merge_staged,
+    merge_states,
+)
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.orders import epoch_orders
 from bicycle_runtime.engine.pacing import Pacer
@@ -41,7 +47,10 @@ _IDLE_MS_MAX = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class LoopServices:
-    """What the loop is lent: clock, output line for people, a listener, and where collect sinks put records."""
+    """What the loop is lent: clock, output line for people, a listener.
+
+    And where collect sinks put records.
+    """
 
     clock: Clock
     console: Callable[[str], None]
@@ -51,7 +60,10 @@ class LoopServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What ``step`` did: ran an epoch or not, whether all input is finished, and when to call again."""
+    """What ``step`` did: ran an epoch or not, whether all input is finished.
+
+    And when to call again.
+    """
 
     has_run: bool
     is_finished: bool
@@ -61,8 +73,8 @@ class Step:
 class EpochLoop:
     """Runs the epochs of one job, one ``step`` at a time.
 
-    Use it as a context manager: entering recovers the last sealed epoch, publishes it again if need be, and
-    starts connectors and executor; leaving stops them.
+    Use it as a context manager: entering recovers the last sealed epoch, publishes it again if
+    need be, and starts connectors and executor; leaving stops them.
 
     Args:
         setup: The job.
@@ -73,7 +85,13 @@ class EpochLoop:
     """
 
     def __init__(
-        self, setup: JobSetup, executor: Executor, *, options: EngineOptions, run_id: str, services: LoopServices
+        self,
+        setup: JobSetup,
+        executor: Executor,
+        *,
+        options: EngineOptions,
+        run_id: str,
+        services: LoopServices,
     ) -> None:
         self._setup = setup
         self._executor = executor
@@ -82,7 +100,10 @@ class EpochLoop:
         self._services = services
         self._clock = services.clock
         self._ledger = EpochLedger(
-            setup.storage, job=setup.job_id, retained_count=options.retained_epochs, sink_paths=self._sink_paths
+            setup.storage,
+            job=setup.job_id,
+            retained_count=options.retained_epochs,
+            sink_paths=self._sink_paths,
         )
         self._publisher = Publisher(setup.sinks, self._ledger)
         self._pacer = Pacer(options)
@@ -134,7 +155,9 @@ class EpochLoop:
         return Step(has_run=False, is_finished=False, wait_ms=self._idle_ms(statuses))
 
     def finish(self, *, is_finished: bool) -> None:
-        """Run a last epoch without input, in which sinks close what is open, and publish everything.
+        """Run a last epoch without input, in which sinks close what is open.
+
+        And publish everything.
 
         Args:
             is_finished: Whether all bounded input was read; False at a stop in the middle.
@@ -170,7 +193,9 @@ class EpochLoop:
         with watch.phase("publish_wait"):
             self._publisher.finish()
         with watch.phase("seal"):
-            manifest = self._manifest(epoch, slices, reports, is_last=is_last, is_finished=is_finished)
+            manifest = self._manifest(
+                epoch, slices, reports, is_last=is_last, is_finished=is_finished
+            )
             fault_point("before_seal")
             self._ledger.seal(manifest)
             fault_point("after_seal")
@@ -227,14 +252,18 @@ class EpochLoop:
             epoch=epoch,
             plan=self._plan_record(is_finished=is_finished),
             event_count=self._last.event_count + read_count,
-            offsets={uid: merge_offsets(self._last.offsets.get(uid, {}), ends[uid]) for uid in setup.sources},
+            offsets={
+                uid: merge_offsets(self._last.offsets.get(uid, {}), ends[uid])
+                for uid in setup.sources
+            },
             states=merge_states(self._last.states, reports),
             sinks={
                 uid: sink.prepare(epoch, merge_staged(reports, uid), is_last=is_last)
                 for uid, sink in setup.sinks.items()
             },
             sources={
-                uid: source.memo(slices.get(uid, ()), ends[uid]) for uid, source in setup.sources.items()
+                uid: source.memo(slices.get(uid, ()), ends[uid])
+                for uid, source in setup.sources.items()
             },
             feedback=merge_feedback(reports) if reports else self._last.feedback,
         )
@@ -246,7 +275,11 @@ class EpochLoop:
         self._ledger.collect()
 
     def _tell(
-        self, manifest: Manifest, reports: list[TaskReport], statuses: Mapping[str, SourceStatus], watch: Stopwatch
+        self,
+        manifest: Manifest,
+        reports: list[TaskReport],
+        statuses: Mapping[str, SourceStatus],
+        watch: Stopwatch,
     ) -> None:
         duration_ms = watch.elapsed_ms
         has_backlog = any(status.has_input for status in statuses.values()) and self._is_behind()
@@ -260,7 +293,9 @@ class EpochLoop:
                 duration_ms=duration_ms,
                 phases_ms=watch.phases_ms,
                 lag=_total_lag(statuses),
-                state_bytes=sum(part.byte_count for state in manifest.states.values() for part in state.ranges),
+                state_bytes=sum(
+                    part.byte_count for state in manifest.states.values() for part in state.ranges
+                ),
                 watermark_ms=None,
                 counts=total_counts(reports),
                 dropped_count=self.dropped_count(),
@@ -287,7 +322,11 @@ class EpochLoop:
         if last is not None:
             self._ledger.sweep()
         for uid, source in self._setup.sources.items():
-            source.start(self._services_of(uid), self._last.offsets.get(uid, {}), self._last.sources.get(uid, {}))
+            source.start(
+                self._services_of(uid),
+                self._last.offsets.get(uid, {}),
+                self._last.sources.get(uid, {}),
+            )
         self._last = _with_states(self._last, restored)
 
     def _restored_states(self, manifest: Manifest) -> dict[str, OperatorState]:
@@ -310,9 +349,13 @@ class EpochLoop:
     def _refuse_lost_state(self, manifest: Manifest) -> None:
         uids = {vertex.id for vertex in self._setup.graph.vertices}
         with_state = {
-            uid for uid, state in manifest.states.items() if any(part.files for part in state.ranges)
+            uid
+            for uid, state in manifest.states.items()
+            if any(part.files for part in state.ranges)
         }
-        lost = sorted((with_state | {uid for uid, shards in manifest.offsets.items() if shards}) - uids)
+        lost = sorted(
+            (with_state | {uid for uid, shards in manifest.offsets.items() if shards}) - uids
+        )
         if lost:
             raise StateLostError(job=self._setup.job_id, lost=", ".join(map(repr, lost)))
 
@@ -325,7 +368,11 @@ class EpochLoop:
     def _sink_paths(self, manifest: Manifest) -> set[str]:
         sinks = self._setup.sinks
         return set().union(
-            *(sinks[uid].referenced_paths(memo) for uid, memo in manifest.sinks.items() if uid in sinks)
+            *(
+                sinks[uid].referenced_paths(memo)
+                for uid, memo in manifest.sinks.items()
+                if uid in sinks
+            )
         )
 
     def _is_sink_due(self, now_ms: int) -> bool:
@@ -366,4 +413,6 @@ def _total_lag(statuses: Mapping[str, SourceStatus]) -> Lag:
     lags = [status.lag for status in statuses.values()]
     records = [lag.record_count for lag in lags if lag.record_count is not None]
     sizes = [lag.byte_count for lag in lags if lag.byte_count is not None]
-    return Lag(record_count=sum(records) if records else None, byte_count=sum(sizes) if sizes else None)
+    return Lag(
+        record_count=sum(records) if records else None, byte_count=sum(sizes) if sizes else None
+    )

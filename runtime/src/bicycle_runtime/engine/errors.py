@@ -1,4 +1,7 @@
-"""Errors of the engine: graphs that can not be planned, workers that are lost, Spark that does not start."""
+"""Errors of the engine: graphs that can not be planned, workers that are lost.
+
+Spark that does not start.
+"""
 
 from __future__ import annotations
 
@@ -36,4 +39,6 @@ class KeyGroupConflictError(BicycleError):
 
     code = "BIC-1804"
     message = "the consumers of key_by {vertex!r} ask for {counts} key groups"
-    fix = "give all consumers of one key_by the same max_parallelism, or call key_by for each of them"
+    fix = (
+        "give all consumers of one key_by the same max_parallelism, or call key_by for each of them"
+    )

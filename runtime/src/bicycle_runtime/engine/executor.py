@@ -20,8 +20,9 @@ class Executor(Protocol):
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         """Run one epoch: one order per level, level 0 first. Return the report of every task.
 
-        A failure of user code is in a report. Raises an EpochFailedError or SparkLostError when tasks could
-        not be run to their end even after retries; then nothing of the epoch may be used.
+        A failure of user code is in a report. Raises an EpochFailedError or SparkLostError when
+        tasks could not be run to their end even after retries; then nothing of the epoch may be
+        used.
         """
 
     def stop(self) -> None:

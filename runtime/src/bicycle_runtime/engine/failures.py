@@ -1,4 +1,7 @@
-"""From failed task reports to one error: the first by place, with a count, its position put into words."""
+"""From failed task reports to one error: the first by place, with a count.
+
+Its position put into words.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,13 @@ __all__ = ["raise_first_failure"]
 def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Source]) -> None:
     """Raise the error of the first task that failed; do nothing when none did.
 
-    The position of the record is described by its source (``lines.txt line 17``); when several tasks failed
-    alike, the fact ``task_count`` says how many.
+    The position of the record is described by its source (``lines.txt line 17``); when several
+    tasks failed alike, the fact ``task_count`` says how many.
     """
-    failed = sorted((report for report in reports if report.failure), key=lambda report: (report.level, report.subtask))
+    failed = sorted(
+        (report for report in reports if report.failure),
+        key=lambda report: (report.level, report.subtask),
+    )
     if not failed:
         return
     error = error_from_json(failed[0].failure or {})

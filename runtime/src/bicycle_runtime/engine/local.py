@@ -1,6 +1,7 @@
 """Executes stages in this process, one task after another: for tests, previews and the harness.
 
-It runs the same programs, operators, exchange and state files as Spark does; only the shuffle is a list.
+It runs the same programs, operators, exchange and state files as Spark does; only the shuffle is a
+list.
 """
 
 from __future__ import annotations

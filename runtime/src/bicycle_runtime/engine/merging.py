@@ -41,7 +41,9 @@ def merge_states(
         for uid, state in report.states.items():
             ranges[uid][report.subtask] = state
     return {
-        uid: OperatorState(scope=state.scope, group_count=state.group_count, ranges=tuple(ranges[uid]))
+        uid: OperatorState(
+            scope=state.scope, group_count=state.group_count, ranges=tuple(ranges[uid])
+        )
         for uid, state in before.items()
     }
 
@@ -50,6 +52,11 @@ def merge_feedback(reports: Sequence[TaskReport]) -> dict[int, tuple[StagedFile,
     """Return the staged records of each feedback edge."""
     edges = sorted({edge for report in reports for edge, files in report.feedback.items() if files})
     return {
-        edge: tuple(sorted((file for report in reports for file in report.feedback.get(edge, ())), key=lambda file: file.path))
+        edge: tuple(
+            sorted(
+                (file for report in reports for file in report.feedback.get(edge, ())),
+                key=lambda file: file.path,
+            )
+        )
         for edge in edges
     }

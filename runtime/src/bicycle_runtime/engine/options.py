@@ -22,7 +22,10 @@ class EngineOptions:
         doc="Under backlog, epochs grow or shrink until they take about this long.",
     )  # fmt: skip
     max_records_per_epoch: int = option(
-        2_000_000, low=1, high=1_000_000_000, doc="An epoch takes at most so many records from one source."
+        2_000_000,
+        low=1,
+        high=1_000_000_000,
+        doc="An epoch takes at most so many records from one source.",
     )
     max_bytes_per_epoch: int = option(
         128 << 20, low=1, high=1 << 40, doc="An epoch takes at most so many bytes from one source."
@@ -32,7 +35,10 @@ class EngineOptions:
         doc="How often the changes of state are folded into a base, when there are enough of them.",
     )  # fmt: skip
     retained_epochs: int = option(
-        3, low=2, high=1_000, doc="How many sealed epochs stay restorable; at least one before the last."
+        3,
+        low=2,
+        high=1_000,
+        doc="How many sealed epochs stay restorable; at least one before the last.",
     )
 
     def __post_init__(self) -> None:

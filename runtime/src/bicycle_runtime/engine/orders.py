@@ -12,15 +12,15 @@ from bicycle_runtime.recovery.manifest import OperatorState
 __all__ = ["epoch_orders"]
 
 
-def epoch_orders(  # noqa: PLR0913  # an epoch has these parts, and each is a different thing
+def epoch_orders(  # an epoch has these parts, and each is a different thing
     plan: StagePlan, *, epoch: int, now_ms: int, is_interval_over: bool,
     slices: Mapping[str, Sequence[Slice]], states: Mapping[str, OperatorState],
     feedback: Mapping[int, Sequence[StagedFile]],
 ) -> list[EpochOrder]:  # fmt: skip
     """Return one order per level.
 
-    Slice i of a source goes to subtask ``i % parallelism``, a feedback file to the subtask it was written
-    for (modulo the parallelism, which may have changed since).
+    Slice i of a source goes to subtask ``i % parallelism``, a feedback file to the subtask it was
+    written for (modulo the parallelism, which may have changed since).
     """
     orders = []
     for level, width in enumerate(plan.level_parallelism):
@@ -29,17 +29,23 @@ def epoch_orders(  # noqa: PLR0913  # an epoch has these parts, and each is a di
             _add_slices(tasks, chain, slices)
             _add_states(tasks, chain, states)
             _add_feedback(tasks, chain, plan, feedback)
-        orders.append(EpochOrder(epoch=epoch, now_ms=now_ms, is_interval_over=is_interval_over, tasks=tasks))
+        orders.append(
+            EpochOrder(epoch=epoch, now_ms=now_ms, is_interval_over=is_interval_over, tasks=tasks)
+        )
     return orders
 
 
-def _add_slices(tasks: list[TaskOrder], chain: ChainSpec, slices: Mapping[str, Sequence[Slice]]) -> None:
+def _add_slices(
+    tasks: list[TaskOrder], chain: ChainSpec, slices: Mapping[str, Sequence[Slice]]
+) -> None:
     uid = chain.operators[0].uid
     for index, part in enumerate(slices.get(uid, ())):
         tasks[index % chain.parallelism].slices.setdefault(uid, []).append(part)
 
 
-def _add_states(tasks: list[TaskOrder], chain: ChainSpec, states: Mapping[str, OperatorState]) -> None:
+def _add_states(
+    tasks: list[TaskOrder], chain: ChainSpec, states: Mapping[str, OperatorState]
+) -> None:
     for operator in chain.operators:
         if operator.scope is not StateScope.NONE:
             for subtask, state in enumerate(states[operator.uid].ranges):
@@ -47,9 +53,17 @@ def _add_states(tasks: list[TaskOrder], chain: ChainSpec, states: Mapping[str, O
 
 
 def _add_feedback(
-    tasks: list[TaskOrder], chain: ChainSpec, plan: StagePlan, feedback: Mapping[int, Sequence[StagedFile]]
+    tasks: list[TaskOrder],
+    chain: ChainSpec,
+    plan: StagePlan,
+    feedback: Mapping[int, Sequence[StagedFile]],
 ) -> None:
-    edges = {route.edge for other in plan.chains for route in other.routes if route.target_chain == chain.index}
+    edges = {
+        route.edge
+        for other in plan.chains
+        for route in other.routes
+        if route.target_chain == chain.index
+    }
     for edge in sorted(edges & feedback.keys()):
         for file in feedback[edge]:
             target = file.details["target"] % chain.parallelism

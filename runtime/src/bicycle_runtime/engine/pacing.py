@@ -15,7 +15,8 @@ _SHRINK_MAX = 0.25
 class Pacer:
     """Adapts the budget of epochs so that a full one takes about ``epoch_target_ms``.
 
-    Only epochs that used most of their budget teach anything; a small one says nothing about a large one.
+    Only epochs that used most of their budget teach anything; a small one says nothing about a
+    large one.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -34,7 +35,9 @@ class Pacer:
         if not has_backlog and factor > 1:
             return
         factor = min(max(factor, _SHRINK_MAX), _GROWTH_MAX)
-        self.byte_count = _within(self.byte_count * factor, _FIRST_BYTES, self._options.max_bytes_per_epoch)
+        self.byte_count = _within(
+            self.byte_count * factor, _FIRST_BYTES, self._options.max_bytes_per_epoch
+        )
         self.record_count = _within(
             self.record_count * factor, _FIRST_RECORDS, self._options.max_records_per_epoch
         )

@@ -1,6 +1,7 @@
 """Making sealed epochs visible, one after the other, while the next epoch may already run.
 
-Publishing epoch N must end before N+1 is sealed; ``finish`` waits for it. An error in a sink surfaces there.
+Publishing epoch N must end before N+1 is sealed; ``finish`` waits for it. An error in a sink
+surfaces there.
 """
 
 from __future__ import annotations

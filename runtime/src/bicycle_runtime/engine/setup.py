@@ -1,4 +1,7 @@
-"""From a job bundle to what the epoch loop drives: stage plan, sources, sinks, and the image for workers."""
+"""From a job bundle to what the epoch loop drives: stage plan, sources, sinks.
+
+And the image for workers.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import cloudpickle
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Sink, Source
-from bicycle_runtime.connectors.registry import create_sink, create_source
+from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.engine.stages import plan_stages, with_parallelism
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
@@ -49,7 +52,9 @@ class JobSetup:
             writers={uid: sink.writer() for uid, sink in self.sinks.items()},
         )
 
-    def services(self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any) -> DriverServices:
+    def services(
+        self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any
+    ) -> DriverServices:
         """Return what the driver lends the connector of a vertex."""
         prefix = f"connectors/{uid}"
         return DriverServices(
@@ -57,7 +62,9 @@ class JobSetup:
         )
 
 
-def prepare_job(bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None) -> JobSetup:
+def prepare_job(
+    bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None
+) -> JobSetup:
     """Plan a job and create its connectors. Nothing is opened or started.
 
     Args:
@@ -65,19 +72,21 @@ def prepare_job(bundle: JobBundle, *, job_id: str, storage: Storage, parallelism
         job_id: Name of the job within its checkpoint directory.
         storage: The job's own folder of checkpoint storage.
         parallelism: Overrides the parallelism of every operator; None keeps the graph's.
+        registry: Where connectors are looked up; None takes those of this installation.
 
     Raises:
         GraphError: the graph is not valid (at this parallelism).
         BicycleError: a connector's options are wrong.
     """
     bundle.graph.validate()
+    registry = default_registry() if registry is None else registry
     sources = {
-        vertex.id: create_source(_connector_spec(bundle, bundle.graph, vertex))
+        vertex.id: registry.create_source(_connector_spec(bundle, bundle.graph, vertex))
         for vertex in bundle.graph.vertices
         if vertex.kind is OperatorKind.SOURCE
     }
     sinks = {
-        vertex.id: create_sink(_connector_spec(bundle, bundle.graph, vertex))
+        vertex.id: registry.create_sink(_connector_spec(bundle, bundle.graph, vertex))
         for vertex in bundle.graph.vertices
         if vertex.kind is OperatorKind.SINK
     }
@@ -86,9 +95,11 @@ def prepare_job(bundle: JobBundle, *, job_id: str, storage: Storage, parallelism
         for uid, source in sources.items()
         if source.default_parallelism_max is not None
     }
-    graph = bundle.graph if parallelism is None else with_parallelism(bundle.graph, parallelism, limits)
+    graph = (
+        bundle.graph if parallelism is None else with_parallelism(bundle.graph, parallelism, limits)
+    )
     if any(vertex.on_error.action is ErrorAction.DEAD_LETTER for vertex in graph.vertices):
-        sinks[DEAD_LETTERS] = create_sink(_dead_letter_spec(storage))
+        sinks[DEAD_LETTERS] = registry.create_sink(_dead_letter_spec(storage))
     return JobSetup(
         job_id=job_id, bundle=bundle, graph=graph, plan=plan_stages(graph),
         sources=sources, sinks=sinks, storage=storage,

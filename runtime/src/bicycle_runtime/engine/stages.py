@@ -1,7 +1,8 @@
 """From the job graph to the stage plan: chains, levels, routes. A pure function of the graph.
 
-A chain behind an exchange is one level below its deepest input; forward edges of equal parallelism cross no
-level when both ends can stand in one. So an epoch is one linear Spark job, whatever the shape of the graph.
+A chain behind an exchange is one level below its deepest input; forward edges of equal parallelism
+cross no level when both ends can stand in one. So an epoch is one linear Spark job, whatever the
+shape of the graph.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ import dataclasses
 from collections.abc import Mapping
 
 from bicycle_runtime.engine.errors import KeyGroupConflictError
-from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, RouteSpec, StagePlan, StateScope
+from bicycle_runtime.operators.spec import (
+    ChainSpec,
+    Link,
+    OperatorSpec,
+    RouteSpec,
+    StagePlan,
+    StateScope,
+)
 from bicycle_sdk.chaining import Chain, optimize
 from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
 
@@ -21,7 +29,8 @@ def plan_stages(graph: JobGraph) -> StagePlan:
     """Return the stage plan of a valid graph.
 
     Raises:
-        KeyGroupConflictError: consumers of one keyed stream ask for different numbers of key groups.
+        KeyGroupConflictError: consumers of one keyed stream ask for different numbers of key
+            groups.
     """
     return _Planner(graph).plan()
 
@@ -39,16 +48,20 @@ def with_parallelism(graph: JobGraph, parallelism: int, limits: Mapping[str, int
     Args:
         graph: A valid graph.
         parallelism: 1 or more.
-        limits: Largest parallelism of vertices that have one, such as sources that can not be divided.
+        limits: Largest parallelism of vertices that have one, such as sources that can not be
+            divided.
     """
     vertices = tuple(
-        dataclasses.replace(vertex, parallelism=min(parallelism, limits.get(vertex.id, parallelism)))
+        dataclasses.replace(
+            vertex, parallelism=min(parallelism, limits.get(vertex.id, parallelism))
+        )
         for vertex in graph.vertices
     )
     width = {vertex.id: vertex.parallelism for vertex in vertices}
     edges = tuple(
         dataclasses.replace(edge, partitioning=Partitioning.REBALANCE)
-        if edge.partitioning is Partitioning.FORWARD and width[edge.source_id] != width[edge.target_id]
+        if edge.partitioning is Partitioning.FORWARD
+        and width[edge.source_id] != width[edge.target_id]
         else edge
         for edge in graph.edges
     )
@@ -75,7 +88,8 @@ class _Planner:
         chains = tuple(self._chain_spec(chain_id) for chain_id in self._order)
         depth = max(self._level.values()) + 1
         widths = tuple(
-            max(chain.parallelism for chain in chains if chain.level == level) for level in range(depth)
+            max(chain.parallelism for chain in chains if chain.level == level)
+            for level in range(depth)
         )
         return StagePlan(chains=chains, level_parallelism=widths)
 
@@ -110,7 +124,9 @@ class _Planner:
 
     def _is_direct(self, edge: Edge) -> bool:
         source, target = self._vertices[edge.source_id], self._vertices[edge.target_id]
-        return edge.partitioning is Partitioning.FORWARD and source.parallelism == target.parallelism
+        return (
+            edge.partitioning is Partitioning.FORWARD and source.parallelism == target.parallelism
+        )
 
     def _chain_spec(self, chain_id: str) -> ChainSpec:
         chain = self._chains[chain_id]
@@ -128,7 +144,9 @@ class _Planner:
         return [
             self._route(number, edge, chain.operator_ids.index(edge.source_id))
             for number, edge in enumerate(self._graph.edges)
-            if edge.source_id in inner and self._chain_of[edge.target_id] != chain.id or self._is_own_loop(edge, chain)
+            if (edge.source_id in inner
+            and self._chain_of[edge.target_id] != chain.id)
+            or self._is_own_loop(edge, chain)
         ]
 
     def _is_own_loop(self, edge: Edge, chain: Chain) -> bool:

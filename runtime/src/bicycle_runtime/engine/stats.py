@@ -1,4 +1,7 @@
-"""What an epoch was like, in numbers: for the status line, the log, the summary, and later the metrics."""
+"""What an epoch was like, in numbers: for the status line, the log, the summary.
+
+And later the metrics.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,9 @@ __all__ = ["EpochStats", "Stopwatch", "total_counts"]
 class EpochStats:
     """One epoch, as seen by the driver.
 
-    ``record_count`` were read from sources in this epoch, ``event_count`` since the job began. ``phases_ms``
-    are plan, run, publish_wait, seal. ``lag`` is what the sources had left when the epoch was planned.
+    ``record_count`` were read from sources in this epoch, ``event_count`` since the job began.
+    ``phases_ms`` are plan, run, publish_wait, seal. ``lag`` is what the sources had left when the
+    epoch was planned.
     """
 
     epoch: int

@@ -1,7 +1,10 @@
-"""A batch of records on its way through a chain, and the trail that leads each record back to its source.
+"""A batch of records on its way through a chain.
 
-Operators do not carry positions with records. Each notes how many outputs every input had, and only when
-somebody asks (a record failed) is the path walked back. So lineage costs nothing per record.
+And the trail that leads each record back to its source.
+
+Operators do not carry positions with records. Each notes how many outputs every input had, and
+only when somebody asks (a record failed) is the path walked back. So lineage costs nothing per
+record.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ __all__ = ["Batch", "ExchangeTrail", "Origin", "PickTrail", "SourceTrail", "Spre
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a record came from: exact, or (behind an exchange) the span of source positions of its batch."""
+    """Where a record came from: exact.
+
+    Or (behind an exchange) the span of source positions of its batch.
+    """
 
     source: str
     shard: str
@@ -98,8 +104,11 @@ class PickTrail:
 
 @dataclass(slots=True)
 class Batch:
-    """Records, their key groups (behind ``key_by`` only) and their trail."""
+    """Records, their key groups (behind ``key_by`` only: bytes.
+
+    Or a list beyond 256 groups) and their trail.
+    """
 
     values: list[Any]
     trail: Trail
-    groups: list[int] | None = None
+    groups: bytes | list[int] | None = None

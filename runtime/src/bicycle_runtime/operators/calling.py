@@ -1,9 +1,10 @@
 """Calling user functions over a batch: plain or ``async``, one after another or many in flight.
 
-One coroutine drives a whole batch and awaits the functions, so that an ``async`` function which never
-suspends costs about as much as a plain call. More calls are only started once one has suspended, at most
-``capacity`` at a time; calls of one key group never overlap. When a batch returns, nothing is in flight.
-What to do with a call that failed is not decided here but by ``settle``.
+One coroutine drives a whole batch and awaits the functions, so that an ``async`` function which
+never suspends costs about as much as a plain call. More calls are only started once one has
+suspended, at most ``capacity`` at a time; calls of one key group never overlap. When a batch
+returns, nothing is in flight. What to do with a call that failed is not decided here but by
+``settle``.
 """
 
 from __future__ import annotations
@@ -11,12 +12,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["CallSettings", "CallTimeout", "Outcome", "Settle", "call_all", "is_async", "resolve", "run"]
+__all__ = [
+    "CallSettings",
+    "CallTimeout",
+    "Methods",
+    "Outcome",
+    "Settle",
+    "call_all",
+    "is_async",
+    "resolve",
+    "run",
+]
 
 Result = TypeVar("Result")
 _TICKS_PER_TIMEOUT = 20
@@ -30,12 +41,17 @@ class CallTimeout(Exception):
 class Settle(Protocol):
     """Decides what a failed call gives: retries it, skips it, or raises to end the task."""
 
-    async def __call__(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+    async def __call__(
+        self, error: Exception, index: int, call: Callable[[], Any]
+    ) -> Sequence[Any]:
         """Return the outputs that stand for the call ``index``; raise to fail the epoch."""
 
 
 class CallContext(Protocol):
-    """What a context must allow: to know the record and to be copied for calls in flight at one time."""
+    """What a context must allow.
+
+    To know the record and to be copied for calls in flight at one time.
+    """
 
     record: Any
     index: int
@@ -62,7 +78,10 @@ class Outcome:
 
 
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end on the worker's own event loop, which lives as long as the process."""
+    """Run a coroutine to its end on the worker's own event loop.
+
+    Which lives as long as the process.
+    """
     global _loop  # noqa: PLW0603  # clients that user code opens are bound to one loop for good
     if _loop is None or _loop.is_closed():
         _loop = asyncio.new_event_loop()
@@ -85,11 +104,12 @@ async def _wait(value: Awaitable[Any]) -> Any:
     return await value
 
 
-MethodOf = Callable[[int], Callable[..., Any]]
+# The function of each key group, by indexing; a missing one is made by the mapping itself.
+Methods = Mapping[int, Callable[..., Any]]
 
 
 def call_all(
-    methods: Callable[..., Any] | MethodOf,
+    methods: Callable[..., Any] | Methods,
     values: Sequence[Any],
     groups: Sequence[int] | None,
     *,
@@ -101,7 +121,7 @@ def call_all(
     """Call a function for each value and return the outputs of each call.
 
     Args:
-        methods: The function; for keyed operators the look-up from key group to the function of that group.
+        methods: The function; for keyed operators the functions by key group.
         values: The inputs.
         groups: Their key groups, or None.
         context: Second argument of each call; its ``record`` is set when ``groups`` are given.
@@ -113,7 +133,7 @@ def call_all(
         return run(_Flight(methods, values, groups, context, settings, settle).run())
     outcome = Outcome()
     results = outcome.results
-    records = iter(values) if groups is None else iter(zip(values, groups, strict=True))
+    records = _records(methods, values, groups)
     while True:
         try:
             if awaits:
@@ -121,7 +141,7 @@ def call_all(
             elif groups is None:
                 results.extend(map(methods, records, repeat(context)))
             else:
-                _drive_plain(methods, records, context, results)
+                _drive_plain(records, context, results)
             return outcome
         except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
             index = len(results)
@@ -129,29 +149,37 @@ def call_all(
             results.append(run(settle(error, index, call)))
 
 
+def _records(methods: Any, values: Sequence[Any], groups: Sequence[int] | None) -> Iterator[Any]:
+    """Return an iterator of values, or of values with the function of their key group."""
+    if groups is None:
+        return iter(values)
+    return zip(values, map(methods.__getitem__, groups), strict=True)
+
+
 async def _drive(
-    methods: Any, records: Iterator[Any], context: Any, results: list[Any], *, is_keyed: bool
+    method: Any, records: Iterator[Any], context: Any, results: list[Any], *, is_keyed: bool
 ) -> None:
-    # hot path: 150 ns a record when the function never suspends; stepping each call by hand costs 270.
+    # hot path: 150 ns a record when the function never suspends; stepping each call by hand costs
+    # 270.
     if not is_keyed:
         for value in records:
-            results.append(await methods(value, context))  # noqa: PERF401  # a failure must keep what is done
+            results.append(await method(value, context))  # noqa: PERF401  # a failure must keep what is done
         return
-    for value, group in records:
+    for value, keyed in records:
         context.record = value
-        results.append(await methods(group)(value, context))
+        results.append(await keyed(value, context))
 
 
-def _drive_plain(methods: MethodOf, records: Iterator[Any], context: Any, results: list[Any]) -> None:
-    for value, group in records:
+def _drive_plain(records: Iterator[Any], context: Any, results: list[Any]) -> None:
+    for value, method in records:
         context.record = value
-        results.append(methods(group)(value, context))
+        results.append(method(value, context))
 
 
 def _single(
     methods: Any, values: Sequence[Any], groups: Sequence[int] | None, context: Any, index: int
 ) -> Callable[[], Any]:
-    method = methods if groups is None else methods(groups[index])
+    method = methods if groups is None else methods[groups[index]]
 
     def call() -> Any:
         context.record = values[index]
@@ -161,7 +189,12 @@ def _single(
 
 
 class _Flight:
-    """A batch with several calls in flight: workers share one iterator; a new one starts when all others wait."""
+    """A batch with several calls in flight.
+
+    The first worker calls one after another. If a call suspends, its number is ``base``: what lies
+    behind it is shared by as many workers as there are calls waiting at one time, ``capacity`` at
+    most.
+    """
 
     def __init__(
         self, methods: Any, values: Sequence[Any], groups: Sequence[int] | None,
@@ -169,9 +202,12 @@ class _Flight:
     ) -> None:  # fmt: skip
         self.methods, self.values, self.groups = methods, values, groups
         self.context, self.settings, self.settle = context, settings, settle
-        self.positions = iter(range(len(values)))
+        self.records = _records(methods, values, groups)
         self.results: list[Any] = []
         self.is_shared = False
+        self.base = 0
+        self.positions: Iterator[int] = iter(())
+        self.shared_results: list[Any] = []
         self.order: list[int] = []
         self.busy: dict[int, deque[int]] = {}
         self.in_flight: dict[asyncio.Task[None], int] = {}
@@ -183,37 +219,42 @@ class _Flight:
         if first.done():
             first.result()
             return Outcome(self.results)
-        base = len(self.results)
-        self.is_shared = True
-        self.order = list(range(base))
-        self.results += [None] * (len(self.values) - base)
-        if self.groups is not None:
-            self.busy[self.groups[base]] = deque()
-        self.in_flight[first] = base
+        self._share(first)
         await self._supervise({first})
-        return Outcome(self.results, None if self.settings.is_ordered else self.order)
+        return Outcome(
+            self.results + self.shared_results, None if self.settings.is_ordered else self.order
+        )
+
+    def _share(self, first: asyncio.Task[None]) -> None:
+        """Take the records behind the suspended call from the first worker, for all workers."""
+        self.base = len(self.results)
+        self.is_shared = True
+        deque(self.records, maxlen=0)
+        self.positions = iter(range(self.base + 1, len(self.values)))
+        self.shared_results = [None] * (len(self.values) - self.base - 1)
+        self.order = list(range(self.base))
+        self.in_flight[first] = self.base
+        if self.groups is not None:
+            self.busy[self.groups[self.base]] = deque()
 
     async def _run_alone(self) -> None:
-        """Call one after another, until a call suspends: then join the others."""
-        results, values, groups, context = self.results, self.values, self.groups, self.context
-        # hot path: 180 ns a record; this is the path of functions that never suspend.
-        for index in self.positions:
-            value = values[index]
+        is_keyed = self.groups is not None
+        while True:
             try:
-                if groups is None:
-                    output = await self.methods(value, context)
-                else:
-                    context.record = value
-                    output = await self.methods(groups[index])(value, context)
+                await _drive(
+                    self.methods, self.records, self.context, self.results, is_keyed=is_keyed
+                )
+                break
             except asyncio.CancelledError:
-                output = await self._timed_out(index, context)
+                self.results.append(await self._timed_out(len(self.results), self.context))
             except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
-                output = await self.settle(error, index, self._call(index, context))
-            if self.is_shared:
-                self._finish(index, output)
-                await self._run_shared(context)
-                return
-            results.append(output)
+                index = len(self.results)
+                self.results.append(
+                    await self.settle(error, index, self._call(index, self.context))
+                )
+        if self.is_shared:
+            self.order.append(self.base)
+            await self._run_shared(self.context)
 
     async def _run_shared(self, context: Any) -> None:
         task = asyncio.current_task()
@@ -234,11 +275,14 @@ class _Flight:
         return _single(self.methods, self.values, self.groups, context, index)
 
     def _finish(self, index: int, output: Any) -> None:
-        self.results[index] = output
+        self.shared_results[index - self.base - 1] = output
         self.order.append(index)
 
     def _released(self, task: asyncio.Task[None]) -> int | None:
-        """Give up the key group of the call just finished, or return the next call that waited for it."""
+        """Give up the key group of the call just finished.
+
+        Or return the next call that waited for it.
+        """
         index = self.in_flight.pop(task, None)
         if index is None or self.groups is None:
             return None
@@ -270,7 +314,10 @@ class _Flight:
         return await self.settle(error, index, self._call(index, context))
 
     async def _supervise(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Start more workers while input is left and room is free, and cancel calls that take too long."""
+        """Start more workers while input is left and room is free.
+
+        And cancel calls that take too long.
+        """
         try:
             while len(tasks) < self.settings.capacity:
                 before = len(self.order)
@@ -292,7 +339,9 @@ class _Flight:
         since: dict[int, float] = {}
         pending = tasks
         while pending:
-            done, pending = await asyncio.wait(pending, timeout=tick_s, return_when=asyncio.FIRST_EXCEPTION)
+            done, pending = await asyncio.wait(
+                pending, timeout=tick_s, return_when=asyncio.FIRST_EXCEPTION
+            )
             for task in done:
                 task.result()
             if timeout_s is None:
@@ -300,6 +349,10 @@ class _Flight:
             now = clock()
             since = {index: since.get(index, now) for index in self.in_flight.values()}
             for task, index in self.in_flight.items():
-                if now - since[index] >= timeout_s and index not in self.timed_out and not task.done():
+                if (
+                    now - since[index] >= timeout_s
+                    and index not in self.timed_out
+                    and not task.done()
+                ):
                     self.timed_out.add(index)
                     task.cancel()

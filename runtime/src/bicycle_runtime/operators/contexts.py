@@ -1,4 +1,7 @@
-"""The context that a function gets on a worker: the SDK's, filled with the task's key, state and side outputs."""
+"""The context that a function gets on a worker: the SDK's, filled with the task's key.
+
+State and side outputs.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ class WorkerContext(ProcessContext):
 
     Args:
         task_info: Which instance this is.
-        processing_time: Time of the epoch in ms; ``now()`` gives it, so that a replay sees the same.
+        processing_time: Time of the epoch in ms; ``now()`` gives it, so that a replay sees the
+            same.
         key_selector: Gives the key of a record; None when the stream is not keyed.
         group_count: Key groups of the operator.
     """
@@ -44,7 +48,10 @@ class WorkerContext(ProcessContext):
         self.watermark = 0
 
     def clone(self) -> WorkerContext:
-        """Return a context for another call in flight: same task, table and side outputs, own record."""
+        """Return a context for another call in flight: same task, table and side outputs.
+
+        Own record.
+        """
         twin = WorkerContext(
             self.task_info,
             processing_time=self.processing_time,

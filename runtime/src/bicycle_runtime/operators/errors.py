@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["ErrorRateError", "FunctionFailedError", "FunctionHookError", "SourceDecodeError", "UnkeyedStateError"]
+__all__ = [
+    "ErrorRateError",
+    "FunctionFailedError",
+    "FunctionHookError",
+    "SourceDecodeError",
+    "UnkeyedStateError",
+]
 
 
 class FunctionFailedError(BicycleError):
-    """A user function raised. The first lines name exception, place in the user's file, operator and record."""
+    """A user function raised. The first lines name exception, place in the user's file.
+
+    Operator and record.
+    """
 
     code = "BIC-1401"
     message = (
@@ -22,7 +31,10 @@ class FunctionFailedError(BicycleError):
 
 
 class FunctionHookError(BicycleError):
-    """A hook of a function failed on a worker: loading, open, snapshot_state, restore_state, merge_state."""
+    """A hook of a function failed on a worker: loading, open, snapshot_state, restore_state.
+
+    Merge_state.
+    """
 
     code = "BIC-1402"
     message = "operator {operator!r}: {action} failed on the worker: {exception}: {exception_message}\n{user_traceback}"

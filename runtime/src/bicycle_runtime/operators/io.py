@@ -1,7 +1,7 @@
 """What a task reads and writes: slices of a source, batches of records, staged output of a sink.
 
-These are the worker's half of the connector contract; ``connectors.contract`` holds the driver's half.
-Readers and writers are picklable values that open their files or clients when first used.
+These are the worker's half of the connector contract; ``connectors.contract`` holds the driver's
+half. Readers and writers are picklable values that open their files or clients when first used.
 """
 
 from __future__ import annotations
@@ -12,14 +12,24 @@ from typing import Any, Protocol
 
 from bicycle_runtime.base.storage import Storage
 
-__all__ = ["BadRecord", "Slice", "SinkWriter", "SourceBatch", "SourceReader", "StagedFile", "WriterFactory", "WriterTask"]
+__all__ = [
+    "BadRecord",
+    "SinkWriter",
+    "Slice",
+    "SourceBatch",
+    "SourceReader",
+    "StagedFile",
+    "WriterFactory",
+    "WriterTask",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
     """A bounded piece of one shard, read by one task in one epoch.
 
-    The reader yields the records whose offset is in ``[start, end)``. ``details`` is plain JSON for the reader.
+    The reader yields the records whose offset is in ``[start, end)``. ``details`` is plain JSON
+    for the reader.
     """
 
     shard: str
@@ -41,8 +51,8 @@ class BadRecord:
 class SourceBatch:
     """Some records of a slice, in order.
 
-    Shape: ``values[i]`` stood at ``offsets[i]``; reading goes on at ``next_offset``.
-    ``failures`` are undecodable records between them; the runtime applies the source's ``on_error`` to them.
+    Shape: ``values[i]`` stood at ``offsets[i]``; reading goes on at ``next_offset``. ``failures``
+    are undecodable records between them; the runtime applies the source's ``on_error`` to them.
     """
 
     values: list[Any]
@@ -52,14 +62,18 @@ class SourceBatch:
 
 
 class SourceReader(Protocol):
-    """Reads slices. One instance lives in a worker process and serves many epochs; it may keep clients open."""
+    """Reads slices. One instance lives in a worker process and serves many epochs.
+
+    It may keep clients open.
+    """
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
         """Yield the slice's records in batches of some thousand.
 
-        Called on a worker, once per slice and attempt. The same slice gives the same records at each attempt.
-        The last batch's ``next_offset`` is where the next epoch starts (it may lie behind ``part.end`` when a
-        record crosses it, or before it when the input ended); an empty slice yields one batch without records.
+        Called on a worker, once per slice and attempt. The same slice gives the same records at
+        each attempt. The last batch's ``next_offset`` is where the next epoch starts (it may lie
+        behind ``part.end`` when a record crosses it, or before it when the input ended); an empty
+        slice yields one batch without records.
         """
 
     def close(self) -> None:
@@ -70,8 +84,8 @@ class SourceReader(Protocol):
 class WriterTask:
     """Where a writer stages its output.
 
-    ``prefix`` is unique to (sink, epoch, subtask, attempt): whatever is written below it is garbage until a
-    manifest names it.
+    ``prefix`` is unique to (sink, epoch, subtask, attempt): whatever is written below it is
+    garbage until a manifest names it.
     """
 
     storage: Storage

@@ -1,4 +1,7 @@
-"""What every operator has: its spec, its policy for failed records, its counters, and two or three methods."""
+"""What every operator has: its spec, its policy for failed records, its counters.
+
+And two or three methods.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ __all__ = ["EpochTime", "Operator", "SideBatch"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTime:
-    """What an epoch tells each operator: its number, its recorded time, the seed of its random numbers."""
+    """What an epoch tells each operator: its number, its recorded time.
+
+    The seed of its random numbers.
+    """
 
     epoch: int
     now_ms: int
@@ -37,7 +43,9 @@ class SideBatch:
 
 
 class Operator(ABC):
-    """One instance of an operator in one subtask; lives as long as the worker process keeps the job.
+    """One instance of an operator in one subtask.
+
+    Lives as long as the worker process keeps the job.
 
     Args:
         spec: Which operator this is.
@@ -57,7 +65,9 @@ class Operator(ABC):
         self.records_in = self.records_out = 0
         self.policy.reset()
         self.context.processing_time = time.now_ms
-        self.context.random.seed(f"{time.seed}/{self.spec.uid}/{self.context.task_info.subtask_index}/{time.epoch}")
+        self.context.random.seed(
+            f"{time.seed}/{self.spec.uid}/{self.context.task_info.subtask_index}/{time.epoch}"
+        )
 
     def process(self, batch: Batch) -> Batch:
         """Run the operator over a batch and return its main output."""
@@ -76,7 +86,10 @@ class Operator(ABC):
         return []
 
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState | None:
-        """Write what the epoch changed and return the state that includes it; None when there is no state."""
+        """Write what the epoch changed and return the state that includes it.
+
+        None when there is no state.
+        """
         return None
 
     def close(self) -> None:
@@ -89,7 +102,10 @@ class Operator(ABC):
 def each(
     function: Callable[[Any], Any], values: Sequence[Any], *, policy: RecordPolicy, awaits: bool
 ) -> list[Any]:
-    """Return ``function(value)`` for each value; DROPPED stands for the ones that the policy left out."""
+    """Return ``function(value)`` for each value.
+
+    DROPPED stands for the ones that the policy left out.
+    """
     results: list[Any] = []
     records = iter(values)
     while True:
@@ -102,10 +118,14 @@ def each(
             return results
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
             value = values[len(results)]
-            results.append(run(policy.settle(error, len(results), lambda value=value: function(value))))
+            results.append(
+                run(policy.settle(error, len(results), lambda value=value: function(value)))
+            )
 
 
-async def _await_each(function: Callable[[Any], Any], records: Iterator[Any], results: list[Any]) -> None:
+async def _await_each(
+    function: Callable[[Any], Any], records: Iterator[Any], results: list[Any]
+) -> None:
     for record in records:
         results.append(await function(record))  # noqa: PERF401  # a failure must keep what is done
 
@@ -113,17 +133,18 @@ async def _await_each(function: Callable[[Any], Any], records: Iterator[Any], re
 def kept(batch: Batch, results: list[Any], *, has_drops: bool) -> Batch:
     """Return a batch with one result per input, without the ones that were left out."""
     if not has_drops:
-        return Batch(results, batch.trail, batch.groups)
+        return Batch(results, batch.trail)
     picked = [index for index, result in enumerate(results) if result is not DROPPED]
-    groups = None if batch.groups is None else [batch.groups[index] for index in picked]
-    return Batch([results[index] for index in picked], PickTrail(batch.trail, lambda: picked), groups)
+    return Batch([results[index] for index in picked], PickTrail(batch.trail, lambda: picked))
 
 
 def spread(batch: Batch, outcome: Outcome, *, function: str, policy: RecordPolicy) -> Batch:
     """Return a batch with all outputs of all calls, in order."""
     results = as_sequences(outcome.results, function=function, policy=policy)
     ordered = results if outcome.order is None else [results[index] for index in outcome.order]
-    return Batch(list(chain.from_iterable(ordered)), SpreadTrail(batch.trail, ordered, outcome.order))
+    return Batch(
+        list(chain.from_iterable(ordered)), SpreadTrail(batch.trail, ordered, outcome.order)
+    )
 
 
 def as_sequences(results: list[Any], *, function: str, policy: RecordPolicy) -> list[Sequence[Any]]:
@@ -144,8 +165,12 @@ def as_sequences(results: list[Any], *, function: str, policy: RecordPolicy) -> 
 def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Sequence[Any]:
     if result is DROPPED:
         return result  # type: ignore[no-any-return]  # DROPPED is an empty list
-    if isinstance(result, str | bytes | dict) or not (hasattr(result, "__iter__") or hasattr(result, "__aiter__")):
-        raise FunctionResultError(function=function, found=f"{type(result).__qualname__} ({str(result)[:60]!r})")
+    if isinstance(result, str | bytes | dict) or not (
+        hasattr(result, "__iter__") or hasattr(result, "__aiter__")
+    ):
+        raise FunctionResultError(
+            function=function, found=f"{type(result).__qualname__} ({str(result)[:60]!r})"
+        )
     try:
         return run(_collect(result)) if hasattr(result, "__aiter__") else list(result)
     except Exception as error:  # noqa: BLE001  # a generator is user code too

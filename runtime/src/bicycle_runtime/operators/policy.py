@@ -1,7 +1,10 @@
-"""What happens to a record whose function failed: retry, then fail the epoch, skip it, or keep it as a dead letter.
+"""What happens to a record whose function failed: retry, then fail the epoch, skip it.
 
-One policy serves one operator in one task. It is the border to user code: what crosses it is either a plain
-result or one of our errors, with the user's file and line first and our own frames left out.
+Or keep it as a dead letter.
+
+One policy serves one operator in one task. It is the border to user code: what crosses it is
+either a plain result or one of our errors, with the user's file and line first and our own frames
+left out.
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ from typing import Any
 
 import bicycle_sdk
 from bicycle_runtime.operators.batch import Batch, Origin
-from bicycle_runtime.operators.errors import ErrorRateError, FunctionFailedError, FunctionHookError, SourceDecodeError
+from bicycle_runtime.operators.errors import (
+    ErrorRateError,
+    FunctionFailedError,
+    FunctionHookError,
+    SourceDecodeError,
+)
 from bicycle_runtime.operators.io import BadRecord
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
@@ -26,7 +34,10 @@ from bicycle_sdk.graph import ErrorAction
 
 __all__ = ["DROPPED", "RecordPolicy", "user_frames", "user_hook"]
 
-_OWN_FOLDERS = tuple(str(Path(folder).resolve()) for folder in (Path(__file__).parents[1], Path(bicycle_sdk.__file__).parent))
+_OWN_FOLDERS = tuple(
+    str(Path(folder).resolve())
+    for folder in (Path(__file__).parents[1], Path(bicycle_sdk.__file__).parent)
+)
 _TRACEBACK_LINES_MAX = 60
 
 
@@ -48,7 +59,11 @@ class RecordPolicy:
     """
 
     def __init__(
-        self, spec: OperatorSpec, plugin: PluginInfo, subtask: int, dead_letters: Callable[[dict[str, Any]], None]
+        self,
+        spec: OperatorSpec,
+        plugin: PluginInfo,
+        subtask: int,
+        dead_letters: Callable[[dict[str, Any]], None],
     ) -> None:
         self._spec = spec
         self._plugin = plugin
@@ -78,9 +93,18 @@ class RecordPolicy:
         return await self.settle_with(error, index, call, retries=retries, backoff_ms=backoff_ms)
 
     async def settle_with(
-        self, error: Exception, index: int, call: Callable[[], Any], *, retries: int, backoff_ms: int
+        self,
+        error: Exception,
+        index: int,
+        call: Callable[[], Any],
+        *,
+        retries: int,
+        backoff_ms: int,
     ) -> Sequence[Any]:
-        """Call again at most ``retries`` times, waiting twice as long each time; then apply the action."""
+        """Call again at most ``retries`` times, waiting twice as long each time.
+
+        Then apply the action.
+        """
         for attempt in range(retries):
             self.retried += 1
             await asyncio.sleep(backoff_ms * 2**attempt / 1000)
@@ -93,7 +117,10 @@ class RecordPolicy:
         return DROPPED
 
     def give_up(self, error: Exception, index: int) -> None:
-        """Apply the action of the policy to a record that failed for good; returns when it is to be left out."""
+        """Apply the action of the policy to a record that failed for good.
+
+        Returns when it is to be left out.
+        """
         assert self.batch is not None
         if isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError):
             raise error
@@ -103,7 +130,9 @@ class RecordPolicy:
         self._count(f"{facts['exception']}: {facts['exception_message']}")
         if self._policy.action is ErrorAction.DEAD_LETTER:
             value = self.batch.values[index]
-            self._dead_letters(self._letter(facts, self.batch.trail.origin(index), pickle_any(value), "pickle"))
+            self._dead_letters(
+                self._letter(facts, self.batch.trail.origin(index), pickle_any(value), "pickle")
+            )
 
     def reject_input(self, bad: BadRecord, origin: Origin) -> None:
         """Apply the action to input that a source could not decode."""
@@ -131,7 +160,11 @@ class RecordPolicy:
         rate = self._policy.max_error_rate
         if rate is not None and self.failed > rate * self.total:
             raise ErrorRateError(
-                operator=self._spec.uid, failed=self.failed, total=self.total, rate=rate, last_error=self.last_error
+                operator=self._spec.uid,
+                failed=self.failed,
+                total=self.total,
+                rate=rate,
+                last_error=self.last_error,
             )
 
     def reset(self) -> None:
@@ -218,7 +251,11 @@ def user_frames(error: BaseException) -> tuple[str, str]:
     When every frame is ours (the function has the wrong signature, say) the location is empty.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    users = [frame for frame in frames if not str(Path(frame.filename).resolve()).startswith(_OWN_FOLDERS)]
+    users = [
+        frame
+        for frame in frames
+        if not str(Path(frame.filename).resolve()).startswith(_OWN_FOLDERS)
+    ]
     lines = "".join(traceback.format_list(users)).rstrip().splitlines()[-_TRACEBACK_LINES_MAX:]
     if not users:
         return "", "the call itself (no line of the function was reached)"
@@ -227,7 +264,10 @@ def user_frames(error: BaseException) -> tuple[str, str]:
 
 
 def _blamed(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
-    """Return the deepest frame in the folder of the outermost one: the user's line, not the library's below it."""
+    """Return the deepest frame in the folder of the outermost one: the user's line.
+
+    Not the library's below it.
+    """
     folder = Path(frames[0].filename).parent
     return [frame for frame in frames if Path(frame.filename).parent == folder][-1]
 

@@ -1,4 +1,7 @@
-"""Operators around function objects: ``AsyncFunction``, ``ProcessFunction``, ``AsyncIOFunction``, rich functions."""
+"""Operators around function objects: ``AsyncFunction``, ``ProcessFunction``, ``AsyncIOFunction``.
+
+Rich functions.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,14 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.calling import CallSettings, CallTimeout, call_all, is_async, resolve
+from bicycle_runtime.operators.calling import (
+    CallSettings,
+    CallTimeout,
+    Methods,
+    call_all,
+    is_async,
+    resolve,
+)
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.operator import EpochTime, Operator, SideBatch, side_batches, spread
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
@@ -34,7 +44,12 @@ class ProcessOperator(Operator):
     """A function without state. ``method`` is ``process`` or ``process_element``."""
 
     def __init__(
-        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any, method: str = "process"
+        self,
+        spec: OperatorSpec,
+        policy: RecordPolicy,
+        context: WorkerContext,
+        function: Any,
+        method: str = "process",
     ) -> None:
         super().__init__(spec, policy, context)
         self.function = function
@@ -58,11 +73,11 @@ class ProcessOperator(Operator):
         self._sides = side_batches(batch, sent)
         return spread(batch, outcome, function=full_name(self.function), policy=self.policy)
 
-    def methods(self) -> Callable[..., Any]:
-        """Return what is called for each record."""
+    def methods(self) -> Callable[..., Any] | Methods:
+        """Return what is called for each record, by key group where calls are told apart."""
         return getattr(self.function, self.method)  # type: ignore[no-any-return]  # found by name
 
-    def call_groups(self, batch: Batch) -> list[int] | None:
+    def call_groups(self, batch: Batch) -> Sequence[int] | None:
         """Return the key groups by which calls are told apart; None when they are not."""
         return None
 
@@ -78,7 +93,9 @@ class ProcessOperator(Operator):
 class AsyncIOOperator(ProcessOperator):
     """Calls to a slow service: many in flight, a time limit with a fallback, retries."""
 
-    def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any) -> None:
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> None:
         super().__init__(spec, policy, context, function, "async_invoke")
         details = spec.vertex.details
         self.settings = call_settings(details)
@@ -98,10 +115,22 @@ class AsyncIOOperator(ProcessOperator):
         )
 
 
+class _GroupMethods(dict[int, Callable[..., Any]]):
+    """The bound method of each key group touched in this epoch, made when first used."""
+
+    def __init__(self, make: Callable[[int], Callable[..., Any]]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, group: int) -> Callable[..., Any]:
+        method = self[group] = self._make(group)
+        return method
+
+
 class StatefulOperator(ProcessOperator):
     """A rich or process function with state, by key group or by subtask."""
 
-    def __init__(  # noqa: PLR0913  # an operator's four parts, the method, and where its state lies
+    def __init__(  # an operator's four parts, the method, and where its state lies
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any,
         *, method: str, storage: Storage,
     ) -> None:  # fmt: skip
@@ -110,7 +139,7 @@ class StatefulOperator(ProcessOperator):
         super().__init__(spec, policy, context, function, method)
         self._store: StateStore[FunctionTable] = StateStore(spec.uid, storage, self._new_table)
         self._table = self._new_table()
-        self._methods: dict[int, Callable[..., Any]] = {}
+        self._methods = _GroupMethods(self._method_of)
         self._state: RangeState | None = None
 
     def begin_epoch(self, time: EpochTime, state: RangeState | None) -> None:
@@ -122,12 +151,12 @@ class StatefulOperator(ProcessOperator):
             if state.old_parallelism is not None:
                 self._merge(state.old_parallelism)
         self.context.table = self._table
-        self._methods = {}
+        self._methods.clear()
 
-    def methods(self) -> Callable[..., Any]:
-        return self._method_of
+    def methods(self) -> Methods:
+        return self._methods
 
-    def call_groups(self, batch: Batch) -> list[int]:
+    def call_groups(self, batch: Batch) -> Sequence[int]:
         if self.spec.scope is StateScope.KEY_GROUPS:
             assert batch.groups is not None
             return batch.groups
@@ -141,11 +170,8 @@ class StatefulOperator(ProcessOperator):
             )
 
     def _method_of(self, group: int) -> Callable[..., Any]:
-        method = self._methods.get(group)
-        if method is None:
-            instance = self._table.group(group).instance if self._is_rich else self.function
-            method = self._methods[group] = getattr(instance, self.method)
-        return method
+        instance = self._table.group(group).instance if self._is_rich else self.function
+        return getattr(instance, self.method)  # type: ignore[no-any-return]  # found by name
 
     def _new_table(self) -> FunctionTable:
         return FunctionTable(self.function, self._attributes, resolve)
@@ -164,7 +190,11 @@ class StatefulOperator(ProcessOperator):
         self._state = RangeState(first_group=subtask, end_group=subtask + 1)
 
     def _refuse_without_merge(self, old_parallelism: int) -> None:
-        defines = any("merge_state" in cls.__dict__ for cls in type(self.function).__mro__ if cls.__module__ != "bicycle_sdk.functions")
+        defines = any(
+            "merge_state" in cls.__dict__
+            for cls in type(self.function).__mro__
+            if cls.__module__ != "bicycle_sdk.functions"
+        )
         if not defines:
             raise StateMergeError(
                 operator=self.spec.uid, old=old_parallelism,

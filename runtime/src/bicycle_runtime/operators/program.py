@@ -1,7 +1,10 @@
-"""Making operators from a stage plan: what one task of one level runs, built once per worker process.
+"""Making operators from a stage plan: what one task of one level runs.
 
-User functions are loaded here, each subtask its own copy, and opened. A program is kept between epochs, so
-that connections, models and state stay warm; nothing in it is trusted further than its state labels say.
+Built once per worker process.
+
+User functions are loaded here, each subtask its own copy, and opened. A program is kept between
+epochs, so that connections, models and state stay warm; nothing in it is trusted further than its
+state labels say.
 """
 
 from __future__ import annotations
@@ -18,9 +21,22 @@ from bicycle_runtime.operators.operator import Operator
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.process import AsyncIOOperator, ProcessOperator, StatefulOperator
 from bicycle_runtime.operators.reduce import ReduceOperator
-from bicycle_runtime.operators.routing import DirectRouter, FeedbackRouter, Parcel, ParcelRouter, Router
+from bicycle_runtime.operators.routing import (
+    DirectRouter,
+    FeedbackRouter,
+    Parcel,
+    ParcelRouter,
+    Router,
+)
 from bicycle_runtime.operators.sink import SinkOperator
-from bicycle_runtime.operators.spec import ChainSpec, JobImage, Link, OperatorSpec, RouteSpec, StateScope
+from bicycle_runtime.operators.spec import (
+    ChainSpec,
+    JobImage,
+    Link,
+    OperatorSpec,
+    RouteSpec,
+    StateScope,
+)
 from bicycle_runtime.operators.transform import (
     BatchOperator,
     FilterOperator,
@@ -48,7 +64,10 @@ _PASSING = frozenset({OperatorKind.SOURCE, OperatorKind.UNION, OperatorKind.SIDE
 
 @dataclass(slots=True)
 class Program:
-    """What one task runs: chains by index in topological order, codecs by edge, collected parcels and letters."""
+    """What one task runs: chains by index in topological order, codecs by edge.
+
+    Collected parcels and letters.
+    """
 
     subtask: int
     level: int
@@ -78,7 +97,9 @@ def build_program(image: JobImage, level: int, subtask: int) -> Program:
     builder = _Builder(image, program)
     specs = [chain for chain in image.plan.chains_at(level) if subtask < chain.parallelism]
     for spec in specs:
-        program.chains[spec.index] = Chain(spec, [builder.operator(operator) for operator in spec.operators])
+        program.chains[spec.index] = Chain(
+            spec, [builder.operator(operator) for operator in spec.operators]
+        )
     for spec in specs:
         builder.connect(spec)
     for chain in image.plan.chains:
@@ -118,17 +139,25 @@ class _Builder:
             case Link.DIRECT:
                 return DirectRouter(program.chains[route.target_chain].feed)
             case Link.FEEDBACK:
-                return FeedbackRouter(route, program.subtask, self.codec(route), self._image.storage)
+                return FeedbackRouter(
+                    route, program.subtask, self.codec(route), self._image.storage
+                )
             case Link.PARCEL:
                 width = self._image.plan.level_parallelism[program.level + 1]
                 return ParcelRouter(
-                    route, program.subtask, self.codec(route), next_parallelism=width, emit=program.outbox.append
+                    route,
+                    program.subtask,
+                    self.codec(route),
+                    next_parallelism=width,
+                    emit=program.outbox.append,
                 )
 
     def _operator(self, spec: OperatorSpec) -> Operator:
         vertex = spec.vertex
         selector = self._selector(spec)
-        policy = RecordPolicy(spec, self._image.plugin, self._program.subtask, self._program.dead_letters.append)
+        policy = RecordPolicy(
+            spec, self._image.plugin, self._program.subtask, self._program.dead_letters.append
+        )
         policy.key_of = selector
         context = self._context(spec, selector)
         if vertex.kind in _PASSING:
@@ -146,9 +175,13 @@ class _Builder:
         method = "process_element" if hasattr(function, "process_element") else "process"
         if spec.scope is StateScope.NONE:
             return ProcessOperator(spec, policy, context, function, method)
-        return StatefulOperator(spec, policy, context, function, method=method, storage=self._image.storage)
+        return StatefulOperator(
+            spec, policy, context, function, method=method, storage=self._image.storage
+        )
 
-    def _reduce(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any) -> Operator:
+    def _reduce(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> Operator:
         vertex = spec.vertex
         has_initial = "initial" in vertex.payloads
         selector = self._selector(spec)
@@ -169,7 +202,9 @@ class _Builder:
             parallelism=spec.vertex.parallelism,
             max_parallelism=spec.group_count,
         )
-        return WorkerContext(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
+        return WorkerContext(
+            info, processing_time=0, key_selector=selector, group_count=spec.group_count
+        )
 
     def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:
         if spec.key_selector is None:

@@ -21,7 +21,9 @@ __all__ = ["ReduceOperator"]
 
 
 class ReduceOperator(Operator):
-    """``accumulator = function(accumulator, value)`` per key; the first is the value itself, or ``initial(value)``.
+    """``accumulator = function(accumulator, value)`` per key; the first is the value itself.
+
+    Or ``initial(value)``.
 
     Args:
         spec: Which operator this is; ``details["emits_key"]`` makes it emit ``(key, accumulator)``.
@@ -34,7 +36,7 @@ class ReduceOperator(Operator):
         storage: Where the state lies.
     """
 
-    def __init__(  # noqa: PLR0913  # an operator's four parts, and what a reduce needs besides
+    def __init__(  # an operator's four parts, and what a reduce needs besides
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any,
         *, initial: Callable[[Any], Any] | None, key_selector: Callable[[Any], Any], value_type: Any, storage: Storage,
     ) -> None:  # fmt: skip
@@ -69,22 +71,40 @@ class ReduceOperator(Operator):
                 break
             except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
                 index = len(results)
-                again = zip(batch.values[index : index + 1], batch.groups[index:], keys[index:], strict=False)
-                results.append(run(self.policy.settle(error, index, lambda again=list(again): self._fold_one(again))))
+                again = zip(
+                    batch.values[index : index + 1],
+                    batch.groups[index:],
+                    keys[index:],
+                    strict=False,
+                )
+                results.append(
+                    run(
+                        self.policy.settle(
+                            error, index, lambda again=list(again): self._fold_one(again)
+                        )
+                    )
+                )
         pairs = zip(batch.groups, keys, strict=True)
         has_drops = self.policy.failed != failed
         if has_drops:
-            pairs = (pair for pair, result in zip(list(pairs), results, strict=True) if result is not DROPPED)  # type: ignore[assignment]  # any iterator of pairs does
+            pairs = (
+                pair
+                for pair, result in zip(list(pairs), results, strict=True)
+                if result is not DROPPED
+            )  # type: ignore[assignment]  # any iterator of pairs does
         self._table.touched.update(dict.fromkeys(pairs))
         if self._emits_key:
             results = [
-                result if result is DROPPED else (key, result) for key, result in zip(keys, results, strict=True)
+                result if result is DROPPED else (key, result)
+                for key, result in zip(keys, results, strict=True)
             ]
         return Batch((output := kept(batch, results, has_drops=has_drops)).values, output.trail)
 
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState | None:
         assert self._state is not None
-        return self._store.commit(self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over)
+        return self._store.commit(
+            self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+        )
 
     def _fold(self, records: Any, results: list[Any]) -> None:
         reduce, initial, groups = self._reduce, self._initial, self._table.groups

@@ -13,7 +13,9 @@ __all__ = ["OperatorCounts", "TaskReport", "decode_report", "encode_report"]
 
 
 class OperatorCounts(msgspec.Struct, kw_only=True):
-    """Records of one operator in one task and epoch. ``metrics`` are the user's own, as plain data."""
+    """Records of one operator in one task and epoch. ``metrics`` are the user's own, as plain
+    data.
+    """
 
     records_in: int = 0
     records_out: int = 0
@@ -25,9 +27,10 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
 class TaskReport(msgspec.Struct, kw_only=True):
     """The result of one task.
 
-    ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each stateful operator
-    including this epoch, ``staged`` the finished files of each sink, ``feedback`` those of each feedback edge.
-    With a ``failure`` (an error as JSON data) the rest counts for nothing.
+    ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each
+    stateful operator including this epoch, ``staged`` the finished files of each sink,
+    ``feedback`` those of each feedback edge. With a ``failure`` (an error as JSON data) the rest
+    counts for nothing.
     """
 
     level: int

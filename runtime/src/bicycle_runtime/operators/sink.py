@@ -16,7 +16,11 @@ class SinkOperator(Operator):
     """Writes what reaches it. A writer is opened with the first record of an epoch."""
 
     def __init__(
-        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, factory: WriterFactory
+        self,
+        spec: OperatorSpec,
+        policy: RecordPolicy,
+        context: WorkerContext,
+        factory: WriterFactory,
     ) -> None:
         super().__init__(spec, policy, context)
         self._factory = factory

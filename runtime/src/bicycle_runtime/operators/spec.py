@@ -1,7 +1,8 @@
 """The stage plan: what each task of each level runs, as plain data that travels to workers.
 
-The engine draws it from the job graph; this room executes it. A *level* is one Spark stage; task i of a
-level hosts instance i of every chain of that level. Routes say where the output of a chain goes.
+The engine draws it from the job graph; this room executes it. A *level* is one Spark stage; task i
+of a level hosts instance i of every chain of that level. Routes say where the output of a chain
+goes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.io import SourceReader, WriterFactory
 from bicycle_sdk.graph import Partitioning, Vertex
 
-__all__ = ["DEAD_LETTERS", "ChainSpec", "JobImage", "Link", "OperatorSpec", "PluginInfo", "RouteSpec", "StagePlan", "StateScope"]
+__all__ = [
+    "DEAD_LETTERS",
+    "ChainSpec",
+    "JobImage",
+    "Link",
+    "OperatorSpec",
+    "PluginInfo",
+    "RouteSpec",
+    "StagePlan",
+    "StateScope",
+]
 
 DEAD_LETTERS = "$dead_letters"
 
@@ -37,7 +48,10 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSpec:
-    """One operator of a chain. ``key_selector`` is the payload id of the selector it is keyed by, if any."""
+    """One operator of a chain. ``key_selector`` is the payload id of the selector it is keyed by.
+
+    If any.
+    """
 
     vertex: Vertex
     group_count: int
@@ -55,7 +69,8 @@ class OperatorSpec:
 class RouteSpec:
     """One edge as the sending chain sees it.
 
-    ``operator`` is the position in the sending chain whose output it takes, ``tag`` the side output of it.
+    ``operator`` is the position in the sending chain whose output it takes, ``tag`` the side
+    output of it.
     """
 
     edge: int

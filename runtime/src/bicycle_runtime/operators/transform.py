@@ -1,8 +1,12 @@
-"""Operators without state: map, filter, flat map, whole batches, keys, and the ones that only pass on."""
+"""Operators without state: map, filter, flat map, whole batches, keys.
+
+And the ones that only pass on.
+"""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Iterable
 from itertools import compress
 from typing import Any
 
@@ -12,10 +16,18 @@ from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.operator import Operator, as_sequences, each, kept, spread
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.functions import as_callable, full_name
 
-__all__ = ["BatchOperator", "FilterOperator", "FlatMapOperator", "KeyByOperator", "MapOperator", "PassOperator"]
+__all__ = [
+    "BatchOperator",
+    "FilterOperator",
+    "FlatMapOperator",
+    "KeyByOperator",
+    "MapOperator",
+    "PassOperator",
+]
 
 
 class _FunctionOperator(Operator):
@@ -23,7 +35,9 @@ class _FunctionOperator(Operator):
 
     method = "map"
 
-    def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any) -> None:
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> None:
         super().__init__(spec, policy, context)
         self.function = function
         self.call = as_callable(function, self.method)
@@ -59,11 +73,19 @@ class FlatMapOperator(_FunctionOperator):
     method = "flat_map"
 
     def apply(self, batch: Batch) -> Batch:
-        return spread(batch, Outcome(self.results(batch)), function=full_name(self.function), policy=self.policy)
+        return spread(
+            batch,
+            Outcome(self.results(batch)),
+            function=full_name(self.function),
+            policy=self.policy,
+        )
 
 
 class BatchOperator(_FunctionOperator):
-    """A function over whole batches. A failure concerns the batch: it is retried, left out or kept as a whole."""
+    """A function over whole batches. A failure concerns the batch: it is retried.
+
+    Left out or kept as a whole.
+    """
 
     method = "map_batches"
 
@@ -80,21 +102,40 @@ class KeyByOperator(_FunctionOperator):
 
     method = "get_key"
 
-    def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any) -> None:
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> None:
         super().__init__(spec, policy, context, function)
         self._groups = GroupCache(spec.group_count)
+        self._column: Callable[[Iterable[int]], bytes | list[int]] = (
+            bytes if spec.group_count <= BYTE_GROUPS_MAX else list
+        )
 
     def apply(self, batch: Batch) -> Batch:
         group_of = self._groups.__getitem__
-        with contextlib.suppress(Exception):  # which record failed, and what to do, is found out below
-            # hot path: key and group in two C loops, 100 ns a record; the careful way follows a failure.
+        with contextlib.suppress(
+            Exception
+        ):  # which record failed, and what to do, is found out below
+            # hot path: key and group in two C loops, 100 ns a record; the careful way follows a
+            # failure.
             if not self.awaits:
-                return Batch(batch.values, batch.trail, list(map(group_of, map(self.call, batch.values))))
+                return Batch(
+                    batch.values,
+                    batch.trail,
+                    self._column(map(group_of, map(self.call, batch.values))),
+                )
         failed = self.policy.failed
-        groups = each(lambda value: group_of(resolve(self.call, value)), batch.values, policy=self.policy, awaits=False)
-        values = [value for value, group in zip(batch.values, groups, strict=True) if group is not DROPPED]
+        groups = each(
+            lambda value: group_of(resolve(self.call, value)),
+            batch.values,
+            policy=self.policy,
+            awaits=False,
+        )
+        values = [
+            value for value, group in zip(batch.values, groups, strict=True) if group is not DROPPED
+        ]
         output = kept(batch, groups, has_drops=self.policy.failed != failed)
-        return Batch(values, output.trail, output.values)
+        return Batch(values, output.trail, self._column(output.values))
 
 
 class PassOperator(Operator):

@@ -1,4 +1,7 @@
-"""What a worker process keeps of a job between tasks: its programs, with open functions and warm state."""
+"""What a worker process keeps of a job between tasks: its programs.
+
+With open functions and warm state.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,13 @@ class Worker:
         self._image = image
         self._programs: dict[tuple[int, int], Program] = {}
 
-    def run(self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]) -> Iterator[Parcel]:
-        """Run a task and yield its parcels. When its functions can not be loaded, the report says so."""
+    def run(
+        self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]
+    ) -> Iterator[Parcel]:
+        """Run a task and yield its parcels. When its functions can not be loaded.
+
+        The report says so.
+        """
         try:
             program = self._program(level, subtask)
         except BicycleError as error:

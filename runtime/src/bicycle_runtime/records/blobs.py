@@ -1,8 +1,9 @@
 """What travels between stages: a few large blobs per pair of tasks, never one row per record.
 
-A *parcel* is ``(target task of the next stage, bytes)``. Its bytes start with a fixed envelope that says
-for which level and task it is meant, so that a task in between carries it on unread. Inside is either a
-record blob (a header and encoded records) or a task report. This module moves bytes; it routes nothing.
+A *parcel* is ``(target task of the next stage, bytes)``. Its bytes start with a fixed envelope
+that says for which level and task it is meant, so that a task in between carries it on unread.
+Inside is either a record blob (a header and encoded records) or a task report. This module moves
+bytes; it routes nothing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 BLOB_FORMAT_VERSION = 1
+BYTE_GROUPS_MAX = 256  # up to so many key groups, one byte per record says which
 _ENVELOPE = struct.Struct("<BBHI")
 _SIZES = struct.Struct("<II")
 
@@ -43,7 +45,9 @@ class ParcelKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """For whom a parcel is: ``level`` counts stages from 0; reports go to the level after the last."""
+    """For whom a parcel is: ``level`` counts stages from 0; reports go to the level after the
+    last.
+    """
 
     kind: ParcelKind
     level: int
@@ -54,8 +58,9 @@ class Envelope:
 class RecordBlob:
     """The header of encoded records.
 
-    ``edge`` is the index of the edge in the stage plan, ``sender`` the upstream subtask, ``sequence`` the
-    order of the sender's blobs. ``origin`` says for people where the records came from.
+    ``edge`` is the index of the edge in the stage plan, ``sender`` the upstream subtask,
+    ``sequence`` the order of the sender's blobs. ``origin`` says for people where the records came
+    from.
     """
 
     edge: int
@@ -95,14 +100,21 @@ def open_parcel(data: bytes) -> tuple[Envelope, memoryview]:
         raise BlobFormatError(reason=f"{len(data)} bytes are too short for an envelope")
     version, kind, level, task = _ENVELOPE.unpack_from(data)
     if version != BLOB_FORMAT_VERSION:
-        raise BlobFormatError(reason=f"format version {version}, this runtime reads {BLOB_FORMAT_VERSION}")
+        raise BlobFormatError(
+            reason=f"format version {version}, this runtime reads {BLOB_FORMAT_VERSION}"
+        )
     return Envelope(ParcelKind(kind), level, task), memoryview(data)[_ENVELOPE.size :]
 
 
 def encode_records(
-    values: list[Any], groups: list[int] | None, *, codec: RecordCodec, blob: tuple[int, int, int], origin: str
+    values: list[Any],
+    groups: bytes | list[int] | None,
+    *,
+    codec: RecordCodec,
+    blob: tuple[int, int, int],
+    origin: str,
 ) -> bytes:
-    """Return header, key groups (two bytes each, when keyed) and records as one body.
+    """Return header, key groups (one or two bytes each, when keyed) and records as one body.
 
     Args:
         values: The records.
@@ -114,7 +126,7 @@ def encode_records(
     name, encoded = codec.encode(values)
     edge, sender, sequence = blob
     header = _HEADER_ENCODER.encode(_Header(edge, sender, sequence, len(values), name, origin))
-    column = array("H", groups).tobytes() if groups is not None else b""
+    column = groups if isinstance(groups, bytes) else array("H", groups or ()).tobytes()
     return b"".join((_SIZES.pack(len(header), len(column)), header, column, encoded))
 
 
@@ -132,13 +144,16 @@ def read_header(body: memoryview) -> RecordBlob:
     )
 
 
-def decode_records(body: memoryview, blob: RecordBlob, codec: RecordCodec) -> tuple[list[Any], list[int] | None]:
+def decode_records(
+    body: memoryview, blob: RecordBlob, codec: RecordCodec
+) -> tuple[list[Any], bytes | list[int] | None]:
     """Return the records and their key groups (None on edges that are not keyed)."""
     header_size, column_size = _SIZES.unpack_from(body)
     start = _SIZES.size + header_size
     values = codec.decode(blob.codec, body[start + column_size :])
     if not column_size:
         return values, None
-    column: array[int] = array("H")
-    column.frombytes(body[start : start + column_size])
-    return values, column.tolist()
+    groups = bytes(body[start : start + column_size])
+    if column_size == blob.record_count:
+        return values, groups
+    return values, array("H", groups).tolist()

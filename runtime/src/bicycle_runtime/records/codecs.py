@@ -1,9 +1,11 @@
-"""Lists of records as bytes. The codec follows the declared type; undeclared records are carried as they are.
+"""Lists of records as bytes. The codec follows the declared type.
 
-*typed*: MessagePack by msgspec with the declared type. *plain*: undeclared scalars, MessagePack without a
-type. *pickle*: everything else, exact but slow. A blob names its codec, so a batch that a typed codec would
-change (a subclass, a bool for an int) is sent as pickle instead. Keys of state have a codec of their own
-(``AnyCodec``), in which equal values always have equal bytes.
+Undeclared records are carried as they are.
+
+*typed*: MessagePack by msgspec with the declared type. *plain*: undeclared scalars, MessagePack
+without a type. *pickle*: everything else, exact but slow. A blob names its codec, so a batch that
+a typed codec would change (a subclass, a bool for an int) is sent as pickle instead. Keys of state
+have a codec of their own (``AnyCodec``), in which equal values always have equal bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ class RecordCodec:
     """Encodes lists of records of one declared type (None: not declared).
 
     Args:
-        declared: The record type, such as ``str``, ``tuple[str, int]`` or a dataclass; None when unknown.
+        declared: The record type, such as ``str``, ``tuple[str, int]`` or a dataclass; None when
+            unknown.
     """
 
     __slots__ = ("_decoder", "_exact", "declared")
@@ -78,11 +81,15 @@ class RecordCodec:
             return loaded
         decoder = self._decoder if name == "typed" else _PLAIN_DECODER
         if decoder is None:
-            raise RecordDecodingError(declared=type_name_of(self.declared), reason="the type is not known here")
+            raise RecordDecodingError(
+                declared=type_name_of(self.declared), reason="the type is not known here"
+            )
         try:
             decoded: list[Any] = decoder.decode(data)
         except (msgspec.ValidationError, msgspec.DecodeError) as error:
-            raise RecordDecodingError(declared=type_name_of(self.declared), reason=str(error)) from error
+            raise RecordDecodingError(
+                declared=type_name_of(self.declared), reason=str(error)
+            ) from error
         return decoded
 
     def _pickle(self, values: list[Any]) -> bytes:
@@ -91,7 +98,9 @@ class RecordCodec:
         except Exception as error:
             culprit = next((value for value in values if not _can_pickle(value)), values[0])
             raise RecordEncodingError(
-                type_name=type(culprit).__qualname__, declared=type_name_of(self.declared), reason=str(error)
+                type_name=type(culprit).__qualname__,
+                declared=type_name_of(self.declared),
+                reason=str(error),
             ) from error
 
 
@@ -123,9 +132,12 @@ def pickle_any(value: Any) -> bytes:
 
 
 class AnyCodec:
-    """Values of any type, one by one, where equal keys have equal bytes: scalars, tuples, else pickle.
+    """Values of any type, one by one, where equal keys have equal bytes: scalars, tuples.
 
-    State uses it for keys and values whose type is not declared. ``encode_list`` and ``decode_list`` are inverse.
+    Else pickle.
+
+    State uses it for keys and values whose type is not declared. ``encode_list`` and
+    ``decode_list`` are inverse.
     """
 
     __slots__ = ("_decoder",)
@@ -186,8 +198,13 @@ def _typed_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[Any]] | None:
 
 
 def _is_open(declared: Any) -> bool:
-    """Tell whether some part of the type says nothing: Any, object, a bare container, a type variable."""
-    if declared in (Any, object, list, dict, tuple, set, frozenset) or isinstance(declared, typing.TypeVar):
+    """Tell whether some part of the type says nothing: Any, object, a bare container.
+
+    A type variable.
+    """
+    if declared in (Any, object, list, dict, tuple, set, frozenset) or isinstance(
+        declared, typing.TypeVar
+    ):
         return True
     if isinstance(declared, str):
         return True
@@ -198,7 +215,10 @@ def _is_open(declared: Any) -> bool:
 
 
 def _exact_types(declared: Any) -> frozenset[type] | None:
-    """Return the classes whose instances the typed codec keeps exactly; None when they can not be listed."""
+    """Return the classes whose instances the typed codec keeps exactly.
+
+    None when they can not be listed.
+    """
     origin = typing.get_origin(declared)
     if origin in (typing.Union, types.UnionType):
         members = [_exact_types(argument) for argument in typing.get_args(declared)]

@@ -1,8 +1,9 @@
 """Keys as bytes, and the key group of a key.
 
-Both mappings are part of the checkpoint format: they must give the same answer in every process, on every
-platform, for ever. Equal keys (``1 == True == 1.0``) have equal bytes, and the bytes of keys of one type
-sort as the keys do, so that prefix and range scans work. This module knows nothing of tasks or state.
+Both mappings are part of the checkpoint format: they must give the same answer in every process,
+on every platform, for ever. Equal keys (``1 == True == 1.0``) have equal bytes, and the bytes of
+keys of one type sort as the keys do, so that prefix and range scans work. This module knows
+nothing of tasks or state.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ def encode_key(key: Any) -> bytes:
     """Return the stable, order-preserving bytes of a key.
 
     Args:
-        key: ``None``, bool, int, float, str, bytes, Enum, date, datetime, UUID, Decimal, frozenset, a
-            dataclass, or a tuple of these, nested at will.
+        key: ``None``, bool, int, float, str, bytes, Enum, date, datetime, UUID, Decimal,
+            frozenset, a dataclass, or a tuple of these, nested at will.
 
     Returns:
         At least one byte.
@@ -66,7 +67,9 @@ def _encode_other(key: Any) -> bytes:
         return _encode_float(key)
     parts = _object_parts(key)
     if parts is None:
-        raise KeyEncodingError(type_name=type(key).__qualname__, reason="the type has no stable encoding")
+        raise KeyEncodingError(
+            type_name=type(key).__qualname__, reason="the type has no stable encoding"
+        )
     return bytes([_OBJECT]) + b"".join(map(encode_key, parts)) + _END
 
 
@@ -98,7 +101,11 @@ def _object_parts(key: Any) -> tuple[Any, ...] | None:
             return ("enum", type(key).__qualname__, key.name)
         case datetime.datetime():
             moment = key.astimezone(datetime.UTC) if key.tzinfo else key
-            return ("datetime", key.tzinfo is not None, moment.replace(tzinfo=None).isoformat(timespec="microseconds"))
+            return (
+                "datetime",
+                key.tzinfo is not None,
+                moment.replace(tzinfo=None).isoformat(timespec="microseconds"),
+            )
         case datetime.date():
             return ("date", key.isoformat())
         case uuid.UUID():

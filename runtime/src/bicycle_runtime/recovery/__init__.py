@@ -1,1 +1,4 @@
-"""What makes an epoch final and what finds it again: manifests, restore, collection of old files, rescaling."""
+"""What makes an epoch final and what finds it again: manifests, restore, collection of old files.
+
+Rescaling.
+"""

@@ -1,9 +1,9 @@
 """The binary checkpoint state: sequence, watermark, event count, operator states, source offsets.
 
-Layout, little-endian: ``sequence u64, watermark u64, event_count u64``; ``n_operators u32``, then per operator
-``name_len u32, name, state_len u32, state``; ``n_sources u32``, then per source ``name_len u32, name,
-offset u64``. Entries are sorted by name, so that equal states have equal bytes. The format has neither
-checksum nor version; ``manifest`` puts both around it.
+Layout, little-endian: ``sequence u64, watermark u64, event_count u64``; ``n_operators u32``, then
+per operator ``name_len u32, name, state_len u32, state``; ``n_sources u32``, then per source
+``name_len u32, name, offset u64``. Entries are sorted by name, so that equal states have equal
+bytes. The format has neither checksum nor version; ``manifest`` puts both around it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class CheckpointState:
             >>> len(CheckpointState(sequence=1).serialize())
             32
         """
-        parts = [_HEADER.pack(self.sequence, self.watermark_ns, self.event_count), _U32.pack(len(self.operator_states))]
+        parts = [
+            _HEADER.pack(self.sequence, self.watermark_ns, self.event_count),
+            _U32.pack(len(self.operator_states)),
+        ]
         for name, state in sorted(self.operator_states.items()):
             parts += [_text(name), _U32.pack(len(state)), state]
         parts.append(_U32.pack(len(self.source_offsets)))
@@ -54,8 +57,8 @@ class CheckpointState:
         """Read what ``serialize`` wrote.
 
         Raises:
-            CheckpointFormatError: the data is cut (it says what was missing and where), a name is not UTF-8
-                or stands twice, or bytes are left over.
+            CheckpointFormatError: the data is cut (it says what was missing and where), a name is
+                not UTF-8 or stands twice, or bytes are left over.
         """
         if len(data) < _HEADER.size:
             raise CheckpointFormatError(detail="checkpoint data too short for header")

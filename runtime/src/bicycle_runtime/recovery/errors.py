@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["CheckpointFormatError", "EpochTakenError", "ManifestError", "NoEpochReadableError", "StateLostError"]
+__all__ = [
+    "CheckpointFormatError",
+    "EpochTakenError",
+    "ManifestError",
+    "NoEpochReadableError",
+    "StateLostError",
+]
 
 
 class CheckpointFormatError(BicycleError):
@@ -35,7 +41,9 @@ class NoEpochReadableError(BicycleError):
     """Manifests exist, but none of them is whole."""
 
     code = "BIC-1504"
-    message = "none of the {count} manifests of job {job!r} in {url} is readable; first reason: {reason}"
+    message = (
+        "none of the {count} manifests of job {job!r} in {url} is readable; first reason: {reason}"
+    )
     fix = "restore the checkpoint directory from a copy, or choose another one to start empty"
 
 

@@ -1,8 +1,11 @@
-"""The book of sealed epochs of one job: seal, find the last one, mark it published, collect what is old.
+"""The book of sealed epochs of one job: seal, find the last one, mark it published.
 
-``epochs/<epoch>.manifest`` is created once and never changed; its creation is the seal. ``<epoch>.published``
-beside it says that all sinks made the epoch visible. A file that no retained manifest names is garbage. The
-ledger has one writer, the job's driver; a second driver fails at its first seal.
+Collect what is old.
+
+``epochs/<epoch>.manifest`` is created once and never changed; its creation is the seal.
+``<epoch>.published`` beside it says that all sinks made the epoch visible. A file that no retained
+manifest names is garbage. The ledger has one writer, the job's driver; a second driver fails at
+its first seal.
 """
 
 from __future__ import annotations
@@ -27,7 +30,10 @@ PathsOf = Callable[[Manifest], set[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastEpoch:
-    """What a restart finds: the newest readable manifest, whether it was published, what was passed over."""
+    """What a restart finds: the newest readable manifest, whether it was published.
+
+    What was passed over.
+    """
 
     manifest: Manifest
     is_published: bool
@@ -40,11 +46,14 @@ class EpochLedger:
     Args:
         storage: Checkpoint storage of the job.
         job: Job id, for errors and logs.
-        retained_count: How many manifests are kept, 2 or more, so that a damaged one has a predecessor.
+        retained_count: How many manifests are kept, 2 or more, so that a damaged one has a
+            predecessor.
         sink_paths: Returns the staged files that a manifest's sink memos still need.
     """
 
-    def __init__(self, storage: Storage, *, job: str, retained_count: int, sink_paths: PathsOf) -> None:
+    def __init__(
+        self, storage: Storage, *, job: str, retained_count: int, sink_paths: PathsOf
+    ) -> None:
         self._storage = storage
         self._job = job
         self._retained_count = retained_count
@@ -54,8 +63,8 @@ class EpochLedger:
     def last(self) -> LastEpoch | None:
         """Return the newest epoch that can be read; None when no epoch was ever sealed.
 
-        Damaged is a manifest that is cut or changed, or whose state files are. It is put aside (its name gets
-        ``.damaged``), so that its epoch can be run again.
+        Damaged is a manifest that is cut or changed, or whose state files are. It is put aside
+        (its name gets ``.damaged``), so that its epoch can be run again.
 
         Raises:
             NoEpochReadableError: there are manifests, but none is readable.
@@ -72,10 +81,14 @@ class EpochLedger:
         self._retained = readable[::-1]
         if readable:
             is_published = self._storage.exists(_published_path(readable[0].epoch))
-            return LastEpoch(manifest=readable[0], is_published=is_published, damaged=tuple(damaged))
+            return LastEpoch(
+                manifest=readable[0], is_published=is_published, damaged=tuple(damaged)
+            )
         if damaged:
             reason = damaged[0].facts["reason"]
-            raise NoEpochReadableError(count=len(damaged), job=self._job, url=self._storage.url, reason=reason)
+            raise NoEpochReadableError(
+                count=len(damaged), job=self._job, url=self._storage.url, reason=reason
+            )
         return None
 
     def seal(self, manifest: Manifest) -> None:
@@ -107,11 +120,15 @@ class EpochLedger:
     def sweep(self) -> int:
         """Delete every state and staged file that no manifest names; return how many.
 
-        Called after ``last``, when no task of this job runs: what crashed attempts left behind goes here.
+        Called after ``last``, when no task of this job runs: what crashed attempts left behind
+        goes here.
         """
         needed: set[str] = set().union(*map(self._paths, self._retained))
         orphans = [
-            path for folder in ("state", "staged") for path in self._storage.list(folder) if path not in needed
+            path
+            for folder in ("state", "staged")
+            for path in self._storage.list(folder)
+            if path not in needed
         ]
         for path in orphans:
             self._storage.delete(path)
@@ -123,14 +140,18 @@ class EpochLedger:
         """Return a manifest; with ``is_verified`` every state file that it names is checked too."""
         path = _manifest_path(epoch)
         manifest = decode_manifest(self._storage.read(path), path=path)
-        files = (ref for state in manifest.states.values() for part in state.ranges for ref in part.files)
+        files = (
+            ref for state in manifest.states.values() for part in state.ranges for ref in part.files
+        )
         for ref in {ref.path: ref for ref in files}.values() if is_verified else ():
             try:
                 is_whole = crc32(self._storage.read(ref.path)) == ref.crc32
             except ObjectMissingError:
                 is_whole = False
             if not is_whole:
-                raise ManifestError(path=path, reason=f"its state file {ref.path} is missing or damaged")
+                raise ManifestError(
+                    path=path, reason=f"its state file {ref.path} is missing or damaged"
+                )
         return manifest
 
     def _paths(self, manifest: Manifest) -> set[str]:

@@ -1,9 +1,9 @@
 """What an epoch was: the one object whose creation makes it final, with all that a restart needs.
 
-A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our references
-(state files, staged files, memos of connectors, the plan) are operator-state entries, told apart by a prefix:
-``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``, ``plan``. Offsets of a shard are source
-entries ``<uid>\\x1f<shard>``.
+A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
+references (state files, staged files, memos of connectors, the plan) are operator-state entries,
+told apart by a prefix: ``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
+``plan``. Offsets of a shard are source entries ``<uid>\\x1f<shard>``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ _SEPARATOR = "\x1f"
 
 
 class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one operator: one entry per subtask, in order. ``scope`` is a word of ``StateScope``."""
+    """The state of one operator: one entry per subtask.
+
+    In order. ``scope`` is a word of ``StateScope``.
+    """
 
     scope: str
     group_count: int
@@ -54,8 +57,8 @@ class _Feedback(msgspec.Struct, frozen=True):
 class Manifest:
     """One sealed epoch.
 
-    ``event_count`` counts the records read from sources since the job began. ``watermark_ms`` is the lowest
-    watermark of the job, 0 while there is none.
+    ``event_count`` counts the records read from sources since the job began. ``watermark_ms`` is
+    the lowest watermark of the job, 0 while there is none.
     """
 
     epoch: int
@@ -71,7 +74,10 @@ class Manifest:
     def state_paths(self) -> set[str]:
         """Return the paths of all state files that this epoch needs."""
         return {
-            ref.path for state in self.states.values() for part in state.ranges for ref in part.files
+            ref.path
+            for state in self.states.values()
+            for part in state.ranges
+            for ref in part.files
         }
 
     def feedback_paths(self) -> set[str]:
@@ -88,7 +94,9 @@ def encode_manifest(manifest: Manifest) -> bytes:
     entries |= {f"state:{uid}": _ENCODE(state) for uid, state in manifest.states.items()}
     entries |= {f"sink:{uid}": _ENCODE(memo) for uid, memo in manifest.sinks.items()}
     entries |= {f"source:{uid}": _ENCODE(memo) for uid, memo in manifest.sources.items()}
-    entries |= {f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()}
+    entries |= {
+        f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()
+    }
     state = CheckpointState(
         sequence=manifest.epoch,
         watermark_ns=max(manifest.watermark_ms, 0) * 1_000_000,
@@ -117,7 +125,9 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
     if magic != _MAGIC or checksum != crc32(body):
         raise ManifestError(path=path, reason="it is cut or changed (the checksum does not match)")
     if version != _FORMAT_VERSION:
-        raise ManifestError(path=path, reason=f"format version {version}, this runtime reads {_FORMAT_VERSION}")
+        raise ManifestError(
+            path=path, reason=f"format version {version}, this runtime reads {_FORMAT_VERSION}"
+        )
     try:
         return _manifest(CheckpointState.deserialize(body))
     except (CheckpointFormatError, msgspec.DecodeError, KeyError) as error:
@@ -136,7 +146,10 @@ def _manifest(state: CheckpointState) -> Manifest:
         event_count=state.event_count,
         watermark_ms=state.watermark_ns // 1_000_000,
         offsets=offsets,
-        states={uid: msgspec.json.decode(data, type=OperatorState) for uid, data in entries["state"].items()},
+        states={
+            uid: msgspec.json.decode(data, type=OperatorState)
+            for uid, data in entries["state"].items()
+        },
         sinks={uid: msgspec.json.decode(data) for uid, data in entries["sink"].items()},
         sources={uid: msgspec.json.decode(data) for uid, data in entries["source"].items()},
         feedback={

@@ -1,8 +1,11 @@
-"""Which sealed files the subtasks of a run start from: arithmetic over ranges of key groups, nothing else.
+"""Which sealed files the subtasks of a run start from: arithmetic over ranges of key groups.
 
-``restore_ranges`` is a pure function of a sealed state and a parallelism. No file is read, written or copied:
-a new subtask lists the files of all old subtasks whose key groups it overlaps and reads its own groups from
-them. States without keys are handed over whole, old subtask i to new subtask ``i * new // old``.
+Nothing else.
+
+``restore_ranges`` is a pure function of a sealed state and a parallelism. No file is read, written
+or copied: a new subtask lists the files of all old subtasks whose key groups it overlaps and reads
+its own groups from them. States without keys are handed over whole, old subtask i to new subtask
+``i * new // old``.
 """
 
 from __future__ import annotations
@@ -19,7 +22,12 @@ __all__ = ["restore_ranges"]
 
 
 def restore_ranges(
-    state: OperatorState | None, *, scope: StateScope, group_count: int, parallelism: int, place: tuple[str, str]
+    state: OperatorState | None,
+    *,
+    scope: StateScope,
+    group_count: int,
+    parallelism: int,
+    place: tuple[str, str],
 ) -> tuple[RangeState, ...]:
     """Return the state that each of ``parallelism`` subtasks starts from.
 
@@ -47,15 +55,22 @@ def restore_ranges(
     if scope is StateScope.SUBTASK:
         return _handed_over(state.ranges, parallelism)
     return tuple(
-        _overlapping(state.ranges, range_of(subtask, group_count=group_count, parallelism=parallelism))
+        _overlapping(
+            state.ranges, range_of(subtask, group_count=group_count, parallelism=parallelism)
+        )
         for subtask in range(parallelism)
     )
 
 
 def _empty(scope: StateScope, group_count: int, parallelism: int) -> tuple[RangeState, ...]:
     if scope is StateScope.SUBTASK:
-        return tuple(RangeState(first_group=task, end_group=task + 1) for task in range(parallelism))
-    owned = [range_of(task, group_count=group_count, parallelism=parallelism) for task in range(parallelism)]
+        return tuple(
+            RangeState(first_group=task, end_group=task + 1) for task in range(parallelism)
+        )
+    owned = [
+        range_of(task, group_count=group_count, parallelism=parallelism)
+        for task in range(parallelism)
+    ]
     return tuple(RangeState(first_group=groups.start, end_group=groups.stop) for groups in owned)
 
 
@@ -64,12 +79,22 @@ def _overlapping(olds: Iterable[RangeState], groups: range) -> RangeState:
     for old in olds:
         if old.first_group < groups.stop and groups.start < old.end_group:
             files |= {ref.path: ref for ref in old.files}
-    ordered = sorted(files.values(), key=lambda ref: (not ref.is_base, -ref.tier, ref.last_epoch, ref.path))
-    return RangeState(first_group=groups.start, end_group=groups.stop, files=tuple(ordered), recent=_marker(ordered))
+    ordered = sorted(
+        files.values(), key=lambda ref: (not ref.is_base, -ref.tier, ref.last_epoch, ref.path)
+    )
+    return RangeState(
+        first_group=groups.start,
+        end_group=groups.stop,
+        files=tuple(ordered),
+        recent=_marker(ordered),
+    )
 
 
 def _marker(files: list[StateRef]) -> tuple[tuple[int, str], ...]:
-    """Give a state made of several old ones a label of its own, so that no cached table passes for it."""
+    """Give a state made of several old ones a label of its own.
+
+    So that no cached table passes for it.
+    """
     if not files:
         return ()
     newest = max(files, key=lambda ref: (ref.last_epoch, ref.path))

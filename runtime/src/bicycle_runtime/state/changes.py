@@ -1,9 +1,10 @@
 """The changes of an epoch as sections, and the file that holds them.
 
-One section is what changed in one named state of one key group: entries put, entries deleted, or the whole
-state replaced (*full*). Keys and values are encoded before they come here, so that sections can be merged,
-restricted to a range of key groups and moved without knowing any type. Merging is last-wins, hence applying
-a section twice, or one that repeats older entries, changes nothing.
+One section is what changed in one named state of one key group: entries put, entries deleted, or
+the whole state replaced (*full*). Keys and values are encoded before they come here, so that
+sections can be merged, restricted to a range of key groups and moved without knowing any type.
+Merging is last-wins, hence applying a section twice, or one that repeats older entries, changes
+nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ _ENCODER = msgspec.msgpack.Encoder()
 class Section(msgspec.Struct, array_like=True, frozen=True):
     """Changes of the state ``name`` in key group ``group``.
 
-    ``keys``, ``values`` and ``deleted`` are MessagePack arrays (``keys[i]`` belongs to ``values[i]``);
-    ``is_full`` means that entries which are not listed are gone.
+    ``keys``, ``values`` and ``deleted`` are MessagePack arrays (``keys[i]`` belongs to
+    ``values[i]``); ``is_full`` means that entries which are not listed are gone.
     """
 
     group: int
@@ -45,7 +46,13 @@ EMPTY_ARRAY = msgspec.Raw(b"\x90")
 
 
 def make_section(
-    group: int, name: str, keys: bytes, values: bytes, *, deleted: bytes | None = None, is_full: bool = False
+    group: int,
+    name: str,
+    keys: bytes,
+    values: bytes,
+    *,
+    deleted: bytes | None = None,
+    is_full: bool = False,
 ) -> Section:
     """Build a section from encoded arrays."""
     gone = EMPTY_ARRAY if deleted is None else msgspec.Raw(deleted)
@@ -55,7 +62,9 @@ def make_section(
 def encode_sections(sections: Sequence[Section]) -> bytes:
     """Return a whole state file: magic, format version, checksum, sections."""
     body = _ENCODER.encode(sections)
-    return b"".join((_MAGIC, _FORMAT_VERSION.to_bytes(2, "little"), crc32(body).to_bytes(4, "little"), body))
+    return b"".join(
+        (_MAGIC, _FORMAT_VERSION.to_bytes(2, "little"), crc32(body).to_bytes(4, "little"), body)
+    )
 
 
 def decode_sections(

@@ -1,9 +1,9 @@
 """Which files make up the state of a subtask: references with sizes and checksums, as plain data.
 
-A *range state* lists files oldest first: an optional base, merged deltas, deltas. Applying all of them in
-order gives the state. Files are shared and never changed; a rescaled subtask simply lists the files of the
-ranges it overlaps and keeps the key groups it owns. Files are merged in tiers, so that the list stays short
-while the cost of a commit stays proportional to what was touched.
+A *range state* lists files oldest first: an optional base, merged deltas, deltas. Applying all of
+them in order gives the state. Files are shared and never changed; a rescaled subtask simply lists
+the files of the ranges it overlaps and keeps the key groups it owns. Files are merged in tiers, so
+that the list stays short while the cost of a commit stays proportional to what was touched.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one subtask as of a sealed epoch.
 
     ``files`` are applied in order, restricted to the key groups ``first_group <= g < end_group``.
-    ``recent`` are the paths of the last commits with their epochs, newest last: a worker whose table stands
-    at one of them only applies files that end later. States of functions without keys are kept per subtask:
-    the "group" is the subtask index, and ``old_parallelism`` is set while a change of parallelism has not yet
-    been merged (the groups are then old subtasks).
+    ``recent`` are the paths of the last commits with their epochs, newest last: a worker whose
+    table stands at one of them only applies files that end later. States of functions without keys
+    are kept per subtask: the "group" is the subtask index, and ``old_parallelism`` is set while a
+    change of parallelism has not yet been merged (the groups are then old subtasks).
     """
 
     first_group: int
@@ -49,7 +49,10 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The path of the newest commit: the identity of this state; empty when nothing was ever written."""
+        """The path of the newest commit: the identity of this state.
+
+        Empty when nothing was ever written.
+        """
         return self.recent[-1][1] if self.recent else ""
 
     @property
@@ -73,13 +76,17 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
 def merge_start(files: Sequence[StateRef]) -> int:
     """Return the index from which files are merged with a new delta; ``len(files)`` when none are.
 
-    The newest ``TIER_FILES - 1`` files of one tier join the new file and form a file of the next tier; that
-    may complete the next tier, and so on. A base is never merged.
+    The newest ``TIER_FILES - 1`` files of one tier join the new file and form a file of the next
+    tier; that may complete the next tier, and so on. A base is never merged.
     """
     start, tier = len(files), 0
     while True:
         same = 0
-        while start - same > 0 and files[start - same - 1].tier == tier and not files[start - same - 1].is_base:
+        while (
+            start - same > 0
+            and files[start - same - 1].tier == tier
+            and not files[start - same - 1].is_base
+        ):
             same += 1
         if same < TIER_FILES - 1:
             return start
@@ -90,8 +97,9 @@ def merge_start(files: Sequence[StateRef]) -> int:
 def fold_start(files: Sequence[StateRef], *, is_interval_over: bool) -> bool:
     """Tell whether a commit should write a base instead of a delta.
 
-    It does when the deltas outgrow the base (so that the total cost of bases is proportional to what was
-    written), or when the checkpoint interval is over and the deltas are a quarter of the base.
+    It does when the deltas outgrow the base (so that the total cost of bases is proportional to
+    what was written), or when the checkpoint interval is over and the deltas are a quarter of the
+    base.
     """
     base_bytes = sum(ref.byte_count for ref in files if ref.is_base)
     delta_bytes = sum(ref.byte_count for ref in files if not ref.is_base)

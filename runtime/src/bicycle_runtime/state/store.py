@@ -1,8 +1,9 @@
 """A state table and its files: load what is sealed, catch up, write the changes of an epoch.
 
-A store belongs to one operator in one subtask and lives as long as the worker process. Its table stands at a
-*label*, the path of the commit that it includes. The driver says which label is sealed; a table that stands
-elsewhere (another attempt won, or another worker ran the last epochs) catches up, or is built anew.
+A store belongs to one operator in one subtask and lives as long as the worker process. Its table
+stands at a *label*, the path of the commit that it includes. The driver says which label is
+sealed; a table that stands elsewhere (another attempt won, or another worker ran the last epochs)
+catches up, or is built anew.
 """
 
 from __future__ import annotations
@@ -57,11 +58,13 @@ class StateStore(Generic[Table]):
                 self._table.apply(self._sections(ref, groups))
         return self._table
 
-    def commit(self, state: RangeState, *, epoch: int, attempt: str, is_interval_over: bool) -> RangeState:
+    def commit(
+        self, state: RangeState, *, epoch: int, attempt: str, is_interval_over: bool
+    ) -> RangeState:
         """Write what changed since ``at`` and return the state that includes it.
 
-        An epoch that changed nothing writes nothing. Now and then a commit also folds older files into its
-        own: a few of one tier into one of the next, or everything into a base.
+        An epoch that changed nothing writes nothing. Now and then a commit also folds older files
+        into its own: a few of one tier into one of the next, or everything into a base.
 
         Args:
             state: The sealed state that ``at`` was given.
@@ -99,14 +102,19 @@ class StateStore(Generic[Table]):
         return state.committed(ref, state.files[:start])
 
     def rewrite(self, table: Table) -> None:
-        """Put another table in place of the one that ``at`` returned; its changes go into the next commit."""
+        """Put another table in place of the one that ``at`` returned.
+
+        Its changes go into the next commit.
+        """
         self._table = table
 
     def _sections(self, ref: StateRef, groups: range) -> Sequence[Section]:
         try:
             data = self._storage.read(ref.path)
         except ObjectMissingError:
-            raise StateFileError(path=ref.path, operator=self._operator, reason="it is missing") from None
+            raise StateFileError(
+                path=ref.path, operator=self._operator, reason="it is missing"
+            ) from None
         if len(data) != ref.byte_count or crc32(data) != ref.crc32:
             reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
             raise StateFileError(path=ref.path, operator=self._operator, reason=reason)

@@ -1,8 +1,8 @@
 """State tables: what the operators of one subtask hold in memory, per key group.
 
-A table is filled by applying sealed sections, changed by the running epoch, and gives the changes as
-sections at the end of the epoch. It neither reads nor writes files (``store`` does) and calls no user
-function but the state hooks of rich functions.
+A table is filled by applying sealed sections, changed by the running epoch, and gives the changes
+as sections at the end of the epoch. It neither reads nor writes files (``store`` does) and calls
+no user function but the state hooks of rich functions.
 """
 
 from __future__ import annotations
@@ -52,18 +52,25 @@ class Attribute:
 
 
 def describe_attributes(function: Any) -> list[Attribute]:
-    """Return the state attributes of a function instance: what it holds now, in order of their names.
+    """Return the state attributes of a function instance: what it holds now.
+
+    In order of their names.
 
     A plain ``dict`` annotated ``dict[K, V]`` is stored entry by entry, anything else as one value.
     """
     hints = _hints(type(function))
-    return [_attribute(name, value, hints.get(name)) for name, value in sorted(_instance_values(function).items())]
+    return [
+        _attribute(name, value, hints.get(name))
+        for name, value in sorted(_instance_values(function).items())
+    ]
 
 
 def _attribute(name: str, value: Any, declared: Any) -> Attribute:
     arguments = typing.get_args(declared)
     if type(value) is dict:
-        value_type = arguments[1] if typing.get_origin(declared) is dict and len(arguments) == 2 else None  # noqa: PLR2004  # key and value
+        value_type = (
+            arguments[1] if typing.get_origin(declared) is dict and len(arguments) == 2 else None
+        )  # key and value
         tracked = TrackedDict if _is_immutable(value_type) else TouchTrackedDict
         return Attribute(name, ValueCodec(value_type), tracked, declared)
     origin = typing.get_origin(declared) or declared
@@ -73,7 +80,9 @@ def _attribute(name: str, value: Any, declared: Any) -> Attribute:
 
 def _is_immutable(declared: Any) -> bool:
     if typing.get_origin(declared) is tuple:
-        return all(_is_immutable(part) for part in typing.get_args(declared) if part is not Ellipsis)
+        return all(
+            _is_immutable(part) for part in typing.get_args(declared) if part is not Ellipsis
+        )
     return declared in _IMMUTABLE
 
 
@@ -98,11 +107,16 @@ def _instance_values(function: Any) -> dict[str, Any]:
 
 
 def _is_users(cls: type, name: str) -> bool:
-    """Tell whether a class field is a default of the user's class: not a ClassVar, not one of the SDK's."""
+    """Tell whether a class field is a default of the user's class: not a ClassVar.
+
+    Not one of the SDK's.
+    """
     for owner in cls.__mro__:
         declared = owner.__dict__.get("__annotations__", {}).get(name)
         if declared is not None:
-            return not owner.__module__.startswith("bicycle_sdk") and "ClassVar" not in str(declared)
+            return not owner.__module__.startswith("bicycle_sdk") and "ClassVar" not in str(
+                declared
+            )
     return False
 
 
@@ -140,7 +154,10 @@ class FunctionTable:
         self.touched: set[int] = set()
 
     def group(self, group: int) -> GroupState:
-        """Return the state of a key group, which counts as touched from now on until the next commit."""
+        """Return the state of a key group.
+
+        Which counts as touched from now on until the next commit.
+        """
         self.touched.add(group)
         state = self.groups.get(group)
         if state is None:
@@ -148,13 +165,20 @@ class FunctionTable:
         return state
 
     def exported(self, group: int) -> Any:
-        """Return the state of a group as a user's ``merge_state`` gets it: a snapshot, else its attributes."""
+        """Return the state of a group as a user's ``merge_state`` gets it: a snapshot.
+
+        Else its attributes.
+        """
         instance = self.groups[group].instance
         snapshot = self._call_hook(instance.snapshot_state)
         if snapshot is not None:
             return snapshot
-        values = ((attribute.name, getattr(instance, attribute.name)) for attribute in self._attributes)
-        return {name: dict(value) if isinstance(value, TrackedDict) else value for name, value in values}
+        values = (
+            (attribute.name, getattr(instance, attribute.name)) for attribute in self._attributes
+        )
+        return {
+            name: dict(value) if isinstance(value, TrackedDict) else value for name, value in values
+        }
 
     def changes(self) -> list[Section]:
         sections = []
@@ -181,7 +205,11 @@ class FunctionTable:
         instance = copy.copy(self._prototype)
         for attribute in self._attributes:
             initial = copy.deepcopy(getattr(self._prototype, attribute.name))
-            setattr(instance, attribute.name, attribute.tracked(initial) if attribute.tracked else initial)
+            setattr(
+                instance,
+                attribute.name,
+                attribute.tracked(initial) if attribute.tracked else initial,
+            )
         return GroupState(instance)
 
     def _group_changes(self, group: int, state: GroupState, *, is_full: bool) -> list[Section]:
@@ -192,7 +220,10 @@ class FunctionTable:
             value = _KEYS.encode_list([snapshot])
             sections.append(make_section(group, SNAPSHOT, _NO_KEY, value, is_full=True))
         else:
-            sections += [self._attribute_section(group, state, item, is_full=is_full) for item in self._attributes]
+            sections += [
+                self._attribute_section(group, state, item, is_full=is_full)
+                for item in self._attributes
+            ]
         return [section for section in sections if section is not None]
 
     def _attribute_section(
@@ -219,7 +250,9 @@ class FunctionTable:
     def _apply_one(self, section: Section, state: GroupState) -> None:
         name = section.name
         if name == SNAPSHOT:
-            self._call_hook(state.instance.restore_state, _KEYS.decode_list(bytes(section.values))[0])
+            self._call_hook(
+                state.instance.restore_state, _KEYS.decode_list(bytes(section.values))[0]
+            )
         elif name == NAMED:
             _apply_dict(section, state.named, ValueCodec())
         elif name in self._by_name:
@@ -250,11 +283,16 @@ class AccumulatorTable:
         for group, key in self.touched:
             by_group.setdefault(group, []).append(key)
         self.touched.clear()
-        return [self._section(group, keys, is_full=False) for group, keys in sorted(by_group.items())]
+        return [
+            self._section(group, keys, is_full=False) for group, keys in sorted(by_group.items())
+        ]
 
     def everything(self) -> list[Section]:
         self.touched.clear()
-        return [self._section(group, list(table), is_full=True) for group, table in sorted(self.groups.items())]
+        return [
+            self._section(group, list(table), is_full=True)
+            for group, table in sorted(self.groups.items())
+        ]
 
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
@@ -285,7 +323,9 @@ def _dict_section(
         gone = [key for key in touched if key not in entries]
     values = codec.encode_list([dict.__getitem__(entries, key) for key in kept])
     deleted = _KEYS.encode_list(gone) if gone else None
-    return make_section(group, name, _KEYS.encode_list(kept), values, deleted=deleted, is_full=is_full)
+    return make_section(
+        group, name, _KEYS.encode_list(kept), values, deleted=deleted, is_full=is_full
+    )
 
 
 def _apply_dict(section: Section, entries: TrackedDict, codec: ValueCodec) -> None:

@@ -1,8 +1,10 @@
-"""Dictionaries that remember which of their keys changed, so that a commit writes those and no others.
+"""Dictionaries that remember which of their keys changed.
 
-A user's ``counts: dict[str, int]`` becomes a ``TrackedDict``: it *is* a dict, reads run at C speed, and only
-writes are noted. When values may be changed in place (``dict[str, list[int]]``) handing one out counts as a
-change too: that is ``TouchTrackedDict``.
+So that a commit writes those and no others.
+
+A user's ``counts: dict[str, int]`` becomes a ``TrackedDict``: it *is* a dict, reads run at C
+speed, and only writes are noted. When values may be changed in place (``dict[str, list[int]]``)
+handing one out counts as a change too: that is ``TouchTrackedDict``.
 """
 
 from __future__ import annotations
@@ -14,9 +16,13 @@ __all__ = ["TouchTrackedDict", "TrackedDict"]
 
 
 class TrackedDict(dict[Any, Any]):
-    """A dict of immutable values. ``touched`` holds the keys put or removed since the last commit, in order."""
+    """A dict of immutable values. ``touched`` holds the keys put or removed since the last commit.
 
-    # hot path: 110 ns a write against 30 ns for a plain dict; a full copy per commit would cost O(state).
+    In order.
+    """
+
+    # hot path: 110 ns a write against 30 ns for a plain dict; a full copy per commit would cost
+    # O(state).
     __slots__ = ("touched",)
 
     def __init__(self, entries: Any = ()) -> None:

@@ -1,7 +1,8 @@
 """How values of state become bytes: by their declared type where there is one, else as they are.
 
-Each encoded value tells by itself how it was written, because files of several epochs are merged without
-knowing types: what the declared type can not hold exactly is written as an extension, like undeclared values.
+Each encoded value tells by itself how it was written, because files of several epochs are merged
+without knowing types: what the declared type can not hold exactly is written as an extension, like
+undeclared values.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ _FLAT = frozenset({str, int, float, bool, bytes})
 
 
 class ValueCodec:
-    """Encodes lists of values of one declared type (None: not declared). The two methods are inverse."""
+    """Encodes lists of values of one declared type (None.
+
+    Not declared). The two methods are inverse.
+    """
 
     __slots__ = ("_any", "_is_flat", "_typed")
 

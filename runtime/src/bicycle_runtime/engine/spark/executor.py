@@ -62,13 +62,20 @@ class SparkExecutor:
         job: Job id, for errors.
     """
 
-    def __init__(self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str) -> None:
+    def __init__(
+        self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str
+    ) -> None:
         self._master = master
         self._cache_dir = cache_dir
         self._job = job
         self._work_dir = Path(tempfile.mkdtemp(prefix="bicycle-spark-"))
         local = _LOCAL_SETTINGS if master.startswith("local") else {}
-        self._settings = {**_SETTINGS, **local, "spark.local.dir": str(self._work_dir / "local"), **settings}
+        self._settings = {
+            **_SETTINGS,
+            **local,
+            "spark.local.dir": str(self._work_dir / "local"),
+            **settings,
+        }
         self._starting: StartingJava | None = None
         self._java: JavaProcess | None = None
         self._context: Any = None
@@ -90,17 +97,23 @@ class SparkExecutor:
     def boot(self) -> None:
         """Start the Java process and return at once. Calling it again does nothing."""
         if self._starting is None:
-            start_settings = {"spark.driver.memory": self._settings.get("spark.driver.memory", "1g")}
+            start_settings = {
+                "spark.driver.memory": self._settings.get("spark.driver.memory", "1g")
+            }
             self._starting = start_java(
                 master=self._master, settings=start_settings, work_dir=self._work_dir,
                 cache_dir=self._cache_dir, errors=sys.stderr.buffer,
             )  # fmt: skip
 
     def start(self, image: JobImage) -> None:
+        """Get ready for a job; another job may follow on the same Java process before ``stop``."""
         self.boot()
         assert self._starting is not None
-        self._java = self._starting.wait()
-        self._context = self._connect(self._java)
+        if self._context is None:
+            self._java = self._starting.wait()
+            self._context = self._connect(self._java)
+        else:
+            self._image.destroy()
         self._image = self._context.broadcast(cloudpickle.dumps(image))
         self._run_id = image.run_id
         self._widths = image.plan.level_parallelism
@@ -136,7 +149,9 @@ class SparkExecutor:
             raise EpochFailedError(epoch=orders[0].epoch, job=self._job, reason=reason) from error
         except (Py4JError, ConnectionError, OSError, EOFError) as error:
             if self._is_alive():
-                raise EpochFailedError(epoch=orders[0].epoch, job=self._job, reason=str(error)) from error
+                raise EpochFailedError(
+                    epoch=orders[0].epoch, job=self._job, reason=str(error)
+                ) from error
             raise SparkLostError(epoch=orders[0].epoch, job=self._job) from error
 
     def _connect(self, java: JavaProcess) -> Any:
@@ -164,7 +179,10 @@ class SparkExecutor:
 
     def _worker_environment(self) -> dict[str, str]:
         passed = {name: os.environ[name] for name in _PASSED_TO_WORKERS if name in os.environ}
-        return {f"spark.executorEnv.{name}": value for name, value in {**passed, "PYTHONHASHSEED": "0"}.items()}
+        return {
+            f"spark.executorEnv.{name}": value
+            for name, value in {**passed, "PYTHONHASHSEED": "0"}.items()
+        }
 
     def _is_alive(self) -> bool:
         return self._starting is not None and self._starting.process.poll() is None

@@ -1,8 +1,11 @@
-"""Starting Spark's Java process: directly, with a class-data archive, without the launcher in between.
+"""Starting Spark's Java process: directly, with a class-data archive.
 
-``spark-submit`` starts a second Java process only to compute a command line. That line is computed once per
-Spark and Java and kept in the cache directory, beside an archive of loaded classes that the first run leaves
-behind; both only make the start faster, and are made anew when missing or foreign.
+Without the launcher in between.
+
+``spark-submit`` starts a second Java process only to compute a command line. That line is computed
+once per Spark and Java and kept in the cache directory, beside an archive of loaded classes that
+the first run leaves behind; both only make the start faster, and are made anew when missing or
+foreign.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaProcess:
-    """A running gateway: connect to ``port`` with ``secret``. It ends when its standard input closes."""
+    """A running gateway.
+
+    Connect to ``port`` with ``secret``. It ends when its standard input closes.
+    """
 
     process: subprocess.Popen[bytes]
     port: int
@@ -53,7 +59,9 @@ class JavaProcess:
 class StartingJava:
     """A Java process on its way up; other work can be done until ``wait``."""
 
-    def __init__(self, process: subprocess.Popen[bytes], info_path: Path, log_path: Path, master: str) -> None:
+    def __init__(
+        self, process: subprocess.Popen[bytes], info_path: Path, log_path: Path, master: str
+    ) -> None:
         self.process = process
         self._info_path = info_path
         self._log_path = log_path
@@ -69,7 +77,9 @@ class StartingJava:
         waited = 0.0
         while not self._info_path.is_file():
             if self.process.poll() is not None:
-                reason = f"java ended with exit code {self.process.returncode}; {self._last_lines()}"
+                reason = (
+                    f"java ended with exit code {self.process.returncode}; {self._last_lines()}"
+                )
                 raise SparkStartError(master=self._master, reason=reason)
             if waited > _START_SECONDS_MAX:
                 self.process.kill()
@@ -80,7 +90,10 @@ class StartingJava:
         data = self._info_path.read_bytes()
         port, length = struct.unpack_from(">ii", data)
         return JavaProcess(
-            process=self.process, port=port, secret=data[8 : 8 + length].decode("utf-8"), log_path=self._log_path
+            process=self.process,
+            port=port,
+            secret=data[8 : 8 + length].decode("utf-8"),
+            log_path=self._log_path,
         )
 
     def _last_lines(self) -> str:
@@ -111,7 +124,9 @@ def start_java(
     log4j.write_text(_LOG4J.format(path=log_path))
     archive_options = _archive_options(cache_dir, java.path)
     base = _java_command(cache_dir, java.path, master)
-    submit = [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
+    submit = [
+        argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")
+    ]
     command = [
         base[0], *archive_options, f"-Dlog4j2.configurationFile={log4j}", *base[1:],
         _SUBMIT, "--master", master, *submit, "pyspark-shell",
@@ -124,7 +139,9 @@ def start_java(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         env=environment, start_new_session=True,
     )  # fmt: skip
-    threading.Thread(target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True).start()
+    threading.Thread(
+        target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True
+    ).start()
     return StartingJava(process, info_path, log_path, master)
 
 
@@ -138,15 +155,30 @@ def _spark_home() -> str:
 
 
 def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
-    """Return java, its options and class path as Spark's own launcher computes them, from the cache if there."""
+    """Return java, its options and class path as Spark's own launcher computes them.
+
+    From the cache if there.
+    """
     cached = cache_dir / f"spark-command-{_fingerprint(java)}"
     if cached.is_file():
         return cached.read_bytes().decode().split("\0")
     jars = Path(_spark_home()) / "jars"
     result = subprocess.run(
-        [str(java), "-Xmx128m", "-cp", f"{jars}/*", "org.apache.spark.launcher.Main", _SUBMIT, "pyspark-shell"],
+        [
+            str(java),
+            "-Xmx128m",
+            "-cp",
+            f"{jars}/*",
+            "org.apache.spark.launcher.Main",
+            _SUBMIT,
+            "pyspark-shell",
+        ],
         capture_output=True,
-        env={**os.environ, "SPARK_HOME": _spark_home(), "SPARK_SCALA_VERSION": _scala_version(jars)},
+        env={
+            **os.environ,
+            "SPARK_HOME": _spark_home(),
+            "SPARK_SCALA_VERSION": _scala_version(jars),
+        },
         check=False,
     )
     words = [word for word in result.stdout.decode().split("\0") if word.strip()]
@@ -173,7 +205,11 @@ def _archive_options(cache_dir: Path, java: Path) -> list[str]:
             finished.unlink()
     if archive.exists():
         return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    return [f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return [
+        f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()}",
+        "-Xlog:cds=off",
+        "-Xlog:cds+dynamic=off",
+    ]
 
 
 def _is_alive(pid: int) -> bool:
@@ -182,7 +218,12 @@ def _is_alive(pid: int) -> bool:
 
 def _fingerprint(java: Path) -> str:
     home = Path(_spark_home())
-    facts = (str(java.resolve()), str(java.resolve().stat().st_mtime_ns), str(home), str((home / "jars").stat().st_mtime_ns))
+    facts = (
+        str(java.resolve()),
+        str(java.resolve().stat().st_mtime_ns),
+        str(home),
+        str((home / "jars").stat().st_mtime_ns),
+    )
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
 
 
