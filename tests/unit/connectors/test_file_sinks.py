@@ -227,6 +227,28 @@ def test_a_staged_file_that_is_gone_before_it_was_published_is_an_error(sink):
         run.publish()
 
 
+@pytest.mark.parametrize("roll_bytes", [1, 4, 1 << 20])
+def test_parts_of_an_epoch_whose_manifest_was_lost_are_withdrawn_and_made_again(
+    sink, out, caplog, roll_bytes
+):
+    run = sink(roll_bytes=roll_bytes)
+    for number in range(3):
+        run.run_epoch([[number]])
+    memo, epoch, before = run.memo, run.epoch, parts(out)
+    for number in (3, 4):
+        run.run_epoch([[number]], is_last=number == 4)
+    at_end = parts(out)
+
+    run.memo, run.epoch = memo, epoch  # The engine fell back to an older manifest.
+    run.restart()
+
+    assert parts(out) == before
+    assert "part_withdrawn" in caplog.messages
+    for number in (3, 4):
+        run.run_epoch([[number]], is_last=number == 4)
+    assert parts(out) == at_end
+
+
 def test_storage_that_can_not_append_holds_staged_files_until_their_part_is_complete(
     sink, out, tmp_path
 ):

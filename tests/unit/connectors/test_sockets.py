@@ -117,8 +117,8 @@ def test_what_is_journalled_survives_a_restart_and_is_read_first(source):
     assert lag(run) == 0
 
 
-def test_published_segments_are_deleted_and_the_rest_is_still_read(source):
-    run = source(segment_bytes=1024)
+def test_segments_of_epochs_published_before_are_deleted_and_the_rest_is_read(source):
+    run = source(segment_bytes=1024, journal_epochs_min=1)
     for number in range(10):
         with connect(run.source) as client:
             client.sendall(f"{number}".encode() * 500 + b"\n")
@@ -128,6 +128,8 @@ def test_published_segments_are_deleted_and_the_rest_is_still_read(source):
     run.source.poll()
     run.seal(run.read(replace(PLENTY, record_count=7)))
 
+    run.source.published(run.offsets)
+    assert len(storage.list("connectors/v/journal")) == 4
     run.source.published(run.offsets)
 
     assert len(storage.list("connectors/v/journal")) == 2

@@ -18,6 +18,7 @@ from bicycle_runtime.connectors.errors import StagedFileDamagedError
 from bicycle_runtime.operators.io import StagedFile, WriterTask
 
 __all__ = [
+    "BLOCK_BYTES",
     "StagedWriter",
     "in_subtask_order",
     "read_staged",

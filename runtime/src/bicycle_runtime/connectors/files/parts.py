@@ -15,15 +15,19 @@ there, staged files wait until their part is complete and are joined then.
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file
 from bicycle_runtime.connectors.errors import OpenPartDamagedError
 from bicycle_runtime.connectors.staging import (
+    BLOCK_BYTES,
     staged_blocks,
     staged_from_json,
     staged_to_json,
@@ -31,7 +35,9 @@ from bicycle_runtime.connectors.staging import (
 )
 from bicycle_runtime.operators.io import StagedFile
 
-__all__ = ["OpenPart", "PartPlan", "carry_out"]
+__all__ = ["OpenPart", "PartPlan", "carry_out", "withdraw"]
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +149,29 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
         sync_directory(folder)
 
 
+def withdraw(path: Path, storage: Storage, kept: str, part: OpenPart | None) -> None:
+    """Take back a final file whose epoch is not sealed: the job fell back to an older manifest.
+
+    1. The open part that it was made of is restored as it was sealed.
+    2. The file is kept in the checkpoint storage, so that nothing is destroyed.
+    3. It is removed from the output directory; its records come again.
+
+    Args:
+        path: The final file.
+        storage: Where open parts lie.
+        kept: Where in ``storage`` the file is kept.
+        part: The sealed open part if the file was made of it, else None.
+    """
+    if part is not None and isinstance(storage, LocalStorage) and not storage.exists(part.path):
+        with path.open("rb") as source, storage.open_write(part.path) as restored:
+            restored.write(source.read(part.byte_count))
+    with path.open("rb") as source, storage.open_write(kept) as copy:
+        shutil.copyfileobj(source, copy, BLOCK_BYTES)
+    path.unlink()
+    sync_directory(path.parent)
+    log_event(_logger, "part_withdrawn", level=logging.WARNING, path=str(path), kept=kept)
+
+
 def _append(plan: PartPlan, storage: LocalStorage, path: str) -> None:
     local = storage.local_path(path)
     local.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +189,8 @@ def _append(plan: PartPlan, storage: LocalStorage, path: str) -> None:
             part.write(data)
         part.flush()
         os.fsync(part.fileno())
-    sync_directory(local.parent)
+    if plan.start == 0:
+        sync_directory(local.parent)
 
 
 def _join(plan: PartPlan, storage: Storage, target: Path) -> None:

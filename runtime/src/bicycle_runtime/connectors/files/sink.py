@@ -23,7 +23,7 @@ from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, G
 from bicycle_runtime.connectors.errors import OutputUnwritableError
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter
 from bicycle_runtime.connectors.files.options import FileSinkOptions
-from bicycle_runtime.connectors.files.parts import OpenPart, PartPlan, carry_out
+from bicycle_runtime.connectors.files.parts import OpenPart, PartPlan, carry_out, withdraw
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
@@ -84,6 +84,7 @@ class FileSink(Sink):
                 reason=error.strerror or str(error),
             ) from error
         self._run = str(memo.get("run") or self._new_run())
+        self._withdraw_unsealed(memo)
 
     def writer(self) -> FileWriterFactory:
         """Return the factory of writers of this format."""
@@ -107,6 +108,7 @@ class FileSink(Sink):
             draft.close()
         self._after = draft.state
         return {
+            "epoch": epoch,
             "run": self._run,
             "part_count": self._after.part_count,
             "open": None if self._after.open is None else self._after.open.to_json(),
@@ -133,6 +135,16 @@ class FileSink(Sink):
 
     def _due_ms(self, part: OpenPart) -> int:
         return part.since_ms + self._options.roll_ms
+
+    def _withdraw_unsealed(self, memo: Mapping[str, Any]) -> None:
+        """Take back parts of epochs that are not sealed (any more); see ``withdraw``."""
+        sealed, part = int(memo.get("epoch", -1)), _open_part(memo)
+        for path in sorted(self._folder.glob(f"part-*-{self._run}.{self.file_suffix}")):
+            _, epoch, number, _ = path.stem.split("-")
+            if int(epoch) > sealed:
+                is_made_of_it = part is not None and int(number) == self._after.part_count - 1
+                kept = f"{self._services.prefix}/withdrawn/{path.name}"
+                withdraw(path, self._services.storage, kept, part if is_made_of_it else None)
 
     def _new_run(self) -> str:
         """Return a token that no file in the output directory carries."""

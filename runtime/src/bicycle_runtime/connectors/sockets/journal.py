@@ -16,6 +16,7 @@ from typing import BinaryIO
 
 from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.connectors.errors import JournalDamagedError
+from bicycle_runtime.connectors.staging import sync_directory
 
 __all__ = ["Journal", "JournalSegments"]
 
@@ -107,6 +108,7 @@ class Journal:
             path = storage.local_path(self._segments.path(self.end))
             path.parent.mkdir(parents=True, exist_ok=True)
             self._stream = path.open("ab")
+            sync_directory(path.parent)
             self._starts.append(self.end)
         self._stream.write(data)
         self._stream.flush()

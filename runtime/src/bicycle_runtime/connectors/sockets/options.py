@@ -24,6 +24,12 @@ class SocketSourceOptions:
     segment_bytes: int = option(
         8 << 20, low=1 << 10, high=1 << 30, doc="Size at which a new journal file begins."
     )
+    journal_epochs_min: int = option(
+        10,
+        low=1,
+        high=1_000,
+        doc="Journal of so many published epochs is kept, for a fall back to an older one.",
+    )
     line_bytes_max: int = option(
         16 << 20,
         low=1 << 10,

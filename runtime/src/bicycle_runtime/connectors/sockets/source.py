@@ -8,6 +8,7 @@ clients are simply not read from.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +71,7 @@ class SocketSource(Source):
         self._options = read_options(SocketSourceOptions, spec)
         self._receiver: Receiver | None = None
         self._next = 0
+        self._published: deque[int] = deque(maxlen=self._options.journal_epochs_min)
 
     @property
     def port(self) -> int:
@@ -135,8 +137,10 @@ class SocketSource(Source):
             self._receiver = None
 
     def published(self, offsets: Mapping[str, int]) -> None:
-        """Delete the journal's segments that are not needed any more."""
-        self._journal.drop_before(offsets.get(SHARD, 0))
+        """Delete segments published some epochs ago: a job may fall back to an older epoch."""
+        if len(self._published) == self._published.maxlen:
+            self._journal.drop_before(self._published[0])
+        self._published.append(offsets.get(SHARD, 0))
 
     def describe(self, shard: str, offset: int) -> str:
         """Name the place in the journal."""
