@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,11 +50,11 @@ class InputPath:
         found = {}
         for path in sorted(set(candidates)):
             try:
-                stat = Path(path).stat()
+                status = Path(path).stat()
             except OSError:
                 continue  # It vanished between the listing and now; the next listing will tell.
-            if Path(path).is_file():
-                found[path] = stat
+            if stat.S_ISREG(status.st_mode):
+                found[path] = status
         return found
 
     def _in_directory(self) -> list[str]:
@@ -68,7 +69,7 @@ class InputPath:
 
 def _real_path(path: str) -> str:
     """Return the file behind a symbolic link, so that it is not read beside its target."""
-    return str(Path(path).resolve())
+    return str(Path(path).resolve()) if Path(path).is_symlink() else path
 
 
 def _raise_unless_vanished(error: OSError) -> None:
