@@ -75,7 +75,7 @@ class Storage(Protocol):
         """
 
     def create(self, path: str, data: bytes) -> None:
-        """Create an object as one step; ObjectExistsError when it is there, however it came about."""
+        """Create an object as one step; ObjectExistsError when it is there already."""
 
     def open_write(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
         """Stream a new object.

@@ -113,14 +113,20 @@ class EpochLoop:
         self._has_read = False
 
     def __enter__(self) -> EpochLoop:
-        self._recover()
-        self._executor.start(self._setup.image(self._run_id))
+        try:
+            self._recover()
+            self._executor.start(self._setup.image(self._run_id))
+        except BaseException:
+            self.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._publisher.close()
-        for connector in (*self._setup.sources.values(), *self._setup.sinks.values()):
-            connector.stop()
+        for source in self._setup.sources.values():
+            source.stop()
+        for sink in self._setup.sinks.values():
+            sink.stop()
         self._executor.stop()
 
     @property
@@ -165,6 +171,10 @@ class EpochLoop:
         is_settled = self._last.plan.is_finished and not self._has_read
         if not is_settled and (self._has_read or is_finished or self._last.epoch):
             self._run_epoch({}, is_last=True, is_finished=is_finished)
+        self._publisher.finish()
+
+    def settle(self) -> None:
+        """Wait until what is sealed is published; raise what went wrong there."""
         self._publisher.finish()
 
     def dropped_count(self) -> int:

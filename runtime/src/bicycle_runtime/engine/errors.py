@@ -15,7 +15,10 @@ class EpochFailedError(BicycleError):
 
     code = "BIC-1801"
     message = "epoch {epoch} of job {job!r} could not be run: {reason}"
-    fix = "look at the log of the workers; earlier epochs are intact, run the same command again to continue"
+    fix = (
+        "look at the log of the workers; earlier epochs are intact, run the same command "
+        "again to continue"
+    )
 
 
 class SparkStartError(BicycleError):

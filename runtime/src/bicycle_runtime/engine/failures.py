@@ -28,7 +28,7 @@ def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Sou
         return
     error = error_from_json(failed[0].failure or {})
     source, shard, offset = (error.facts.get(name) for name in ("source", "shard", "offset"))
-    if source in sources and shard is not None and offset is not None:
+    if isinstance(source, str) and source in sources and shard is not None and offset is not None:
         error.facts["position"] = sources[source].describe(shard, offset)
     error.facts["task_count"] = sum(
         (report.failure or {}).get("code") == error.code for report in failed

@@ -15,7 +15,7 @@ class EngineOptions:
 
     epoch_interval_ms: int = option(
         0, low=0, high=3_600_000,
-        doc="Least time from the start of one epoch to the next; 0 runs one whenever there is work.",
+        doc="Least time between the starts of two epochs; 0 runs one whenever there is work.",
     )  # fmt: skip
     epoch_target_ms: int = option(
         1_000, low=10, high=600_000,

@@ -1,4 +1,4 @@
-"""How much the next epoch may take: small when idle, large under load, never more than the limits."""
+"""How much the next epoch may take: small when idle, large under load, never over the limits."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ import cloudpickle
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Sink, Source
-from bicycle_runtime.connectors.registry import default_registry
+from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
 from bicycle_runtime.engine.stages import plan_stages, with_parallelism
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
@@ -25,7 +25,7 @@ __all__ = ["JobSetup", "prepare_job"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:
-    """A job ready to run. ``sinks`` includes the built-in one for dead letters when some operator uses it."""
+    """A job ready to run; ``sinks`` includes the one for dead letters when an operator uses it."""
 
     job_id: str
     bundle: JobBundle
@@ -63,8 +63,9 @@ class JobSetup:
 
 
 def prepare_job(
-    bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None
-) -> JobSetup:
+    bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None,
+    registry: ConnectorRegistry | None = None,
+) -> JobSetup:  # fmt: skip
     """Plan a job and create its connectors. Nothing is opened or started.
 
     Args:
@@ -79,7 +80,7 @@ def prepare_job(
         BicycleError: a connector's options are wrong.
     """
     bundle.graph.validate()
-    registry = default_registry() if registry is None else registry
+    registry = registry or default_registry()
     sources = {
         vertex.id: registry.create_source(_connector_spec(bundle, bundle.graph, vertex))
         for vertex in bundle.graph.vertices

@@ -144,8 +144,7 @@ class _Planner:
         return [
             self._route(number, edge, chain.operator_ids.index(edge.source_id))
             for number, edge in enumerate(self._graph.edges)
-            if (edge.source_id in inner
-            and self._chain_of[edge.target_id] != chain.id)
+            if (edge.source_id in inner and self._chain_of[edge.target_id] != chain.id)
             or self._is_own_loop(edge, chain)
         ]
 
@@ -156,10 +155,8 @@ class _Planner:
         source, target = self._vertices[edge.source_id], self._vertices[edge.target_id]
         target_chain = self._chain_of[edge.target_id]
         same_level = self._level[target_chain] == self._level[self._chain_of[edge.source_id]]
-        if edge.feedback:
-            link = Link.FEEDBACK
-        else:
-            link = Link.DIRECT if same_level else Link.PARCEL
+        near = Link.DIRECT if same_level else Link.PARCEL
+        link = Link.FEEDBACK if edge.feedback else near
         typed = edge.output_tag is None and "output_type" in source.payloads
         return RouteSpec(
             edge=number,

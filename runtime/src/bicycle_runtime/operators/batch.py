@@ -64,7 +64,7 @@ class ExchangeTrail:
 
     covered: Origin | None
 
-    def origin(self, index: int) -> Origin | None:
+    def origin(self, index: int) -> Origin | None:  # noqa: ARG002  # the contract of trails
         return self.covered
 
     def span(self) -> Origin | None:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 __all__ = [
     "CallSettings",
     "CallTimeout",
+    "Calls",
     "Methods",
     "Outcome",
     "Settle",
@@ -71,7 +72,7 @@ class CallSettings:
 
 @dataclass(slots=True)
 class Outcome:
-    """Outputs of each call. ``order`` gives the order of completion when it differs from the order of inputs."""
+    """Outputs of each call; ``order`` is the order of completion when that differs."""
 
     results: list[Sequence[Any]] = field(default_factory=list)
     order: list[int] | None = None
@@ -90,7 +91,7 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 def is_async(function: Any) -> bool:
     """Tell whether calling the function gives an awaitable."""
-    target = function if inspect.isroutine(function) else getattr(function, "__call__", function)
+    target = function if inspect.isroutine(function) else type(function).__call__
     return inspect.iscoroutinefunction(inspect.unwrap(target))
 
 
@@ -108,84 +109,91 @@ async def _wait(value: Awaitable[Any]) -> Any:
 Methods = Mapping[int, Callable[..., Any]]
 
 
-def call_all(
-    methods: Callable[..., Any] | Methods,
-    values: Sequence[Any],
-    groups: Sequence[int] | None,
-    *,
-    context: Any,
-    settings: CallSettings,
-    settle: Settle,
-    awaits: bool,
-) -> Outcome:
-    """Call a function for each value and return the outputs of each call.
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What is called for a batch.
+
+    ``methods`` is the function, or with ``groups`` the functions by key group; ``context`` is the
+    second argument of each call, and its ``record`` is set before each.
+    """
+
+    methods: Callable[..., Any] | Methods
+    values: Sequence[Any]
+    groups: Sequence[int] | None
+    context: Any
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether each record has a key group."""
+        return self.groups is not None
+
+    def records(self) -> Iterator[Any]:
+        """Return an iterator of values, or of values with the function of their key group."""
+        if self.groups is None:
+            return iter(self.values)
+        assert isinstance(self.methods, Mapping)
+        return zip(self.values, map(self.methods.__getitem__, self.groups), strict=True)
+
+    def single(self, index: int, context: Any) -> Callable[[], Any]:
+        """Return call number ``index`` by itself."""
+        method: Any = self.methods if self.groups is None else self._method_of(self.groups[index])
+
+        def call() -> Any:
+            context.record = self.values[index]
+            return method(self.values[index], context)
+
+        return call
+
+    def _method_of(self, group: int) -> Callable[..., Any]:
+        assert isinstance(self.methods, Mapping)
+        return self.methods[group]
+
+
+def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bool) -> Outcome:
+    """Make all calls of a batch and return the outputs of each.
 
     Args:
-        methods: The function; for keyed operators the functions by key group.
-        values: The inputs.
-        groups: Their key groups, or None.
-        context: Second argument of each call; its ``record`` is set when ``groups`` are given.
+        calls: What is called.
         settings: Order, timeout, calls in flight.
         settle: Decides about failed calls.
         awaits: Whether the function is ``async``.
     """
     if awaits and (settings.capacity > 1 or settings.timeout_ms is not None):
-        return run(_Flight(methods, values, groups, context, settings, settle).run())
+        return run(_Flight(calls, settings, settle).run())
     outcome = Outcome()
     results = outcome.results
-    records = _records(methods, values, groups)
+    records = calls.records()
     while True:
         try:
             if awaits:
-                run(_drive(methods, records, context, results, is_keyed=groups is not None))
-            elif groups is None:
-                results.extend(map(methods, records, repeat(context)))
+                run(_drive(calls, records, results))
+            elif calls.is_keyed:
+                _drive_plain(records, calls.context, results)
             else:
-                _drive_plain(records, context, results)
+                results.extend(map(calls.methods, records, repeat(calls.context)))  # type: ignore[arg-type]  # not keyed: a function
             return outcome
         except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
             index = len(results)
-            call = _single(methods, values, groups, context, index)
-            results.append(run(settle(error, index, call)))
+            results.append(run(settle(error, index, calls.single(index, calls.context))))
 
 
-def _records(methods: Any, values: Sequence[Any], groups: Sequence[int] | None) -> Iterator[Any]:
-    """Return an iterator of values, or of values with the function of their key group."""
-    if groups is None:
-        return iter(values)
-    return zip(values, map(methods.__getitem__, groups), strict=True)
-
-
-async def _drive(
-    method: Any, records: Iterator[Any], context: Any, results: list[Any], *, is_keyed: bool
-) -> None:
-    # hot path: 150 ns a record when the function never suspends; stepping each call by hand costs
-    # 270.
-    if not is_keyed:
-        for value in records:
-            results.append(await method(value, context))  # noqa: PERF401  # a failure must keep what is done
+async def _drive(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
+    context = calls.context
+    # hot path: 150 ns a record when the function never suspends; stepping each call costs 270.
+    if calls.is_keyed:
+        for value, method in records:
+            context.record = value
+            results.append(await method(value, context))
         return
-    for value, keyed in records:
-        context.record = value
-        results.append(await keyed(value, context))
+    call: Any = calls.methods
+    for value in records:
+        results.append(await call(value, context))  # noqa: PERF401  # a failure keeps what is done
 
 
 def _drive_plain(records: Iterator[Any], context: Any, results: list[Any]) -> None:
     for value, method in records:
         context.record = value
         results.append(method(value, context))
-
-
-def _single(
-    methods: Any, values: Sequence[Any], groups: Sequence[int] | None, context: Any, index: int
-) -> Callable[[], Any]:
-    method = methods if groups is None else methods[groups[index]]
-
-    def call() -> Any:
-        context.record = values[index]
-        return method(values[index], context)
-
-    return call
 
 
 class _Flight:
@@ -196,13 +204,10 @@ class _Flight:
     most.
     """
 
-    def __init__(
-        self, methods: Any, values: Sequence[Any], groups: Sequence[int] | None,
-        context: Any, settings: CallSettings, settle: Settle,
-    ) -> None:  # fmt: skip
-        self.methods, self.values, self.groups = methods, values, groups
-        self.context, self.settings, self.settle = context, settings, settle
-        self.records = _records(methods, values, groups)
+    def __init__(self, calls: Calls, settings: CallSettings, settle: Settle) -> None:
+        self.calls, self.settings, self.settle = calls, settings, settle
+        self.groups = calls.groups
+        self.records = calls.records()
         self.results: list[Any] = []
         self.is_shared = False
         self.base = 0
@@ -230,31 +235,29 @@ class _Flight:
         self.base = len(self.results)
         self.is_shared = True
         deque(self.records, maxlen=0)
-        self.positions = iter(range(self.base + 1, len(self.values)))
-        self.shared_results = [None] * (len(self.values) - self.base - 1)
+        self.positions = iter(range(self.base + 1, len(self.calls.values)))
+        self.shared_results = [None] * (len(self.calls.values) - self.base - 1)
         self.order = list(range(self.base))
         self.in_flight[first] = self.base
         if self.groups is not None:
             self.busy[self.groups[self.base]] = deque()
 
     async def _run_alone(self) -> None:
-        is_keyed = self.groups is not None
+        context = self.calls.context
         while True:
             try:
-                await _drive(
-                    self.methods, self.records, self.context, self.results, is_keyed=is_keyed
-                )
+                await _drive(self.calls, self.records, self.results)
                 break
             except asyncio.CancelledError:
-                self.results.append(await self._timed_out(len(self.results), self.context))
+                self.results.append(await self._timed_out(len(self.results), context))
             except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
                 index = len(self.results)
                 self.results.append(
-                    await self.settle(error, index, self._call(index, self.context))
+                    await self.settle(error, index, self.calls.single(index, context))
                 )
         if self.is_shared:
             self.order.append(self.base)
-            await self._run_shared(self.context)
+            await self._run_shared(context)
 
     async def _run_shared(self, context: Any) -> None:
         task = asyncio.current_task()
@@ -262,17 +265,14 @@ class _Flight:
         while (index := self._next(self._released(task))) is not None:
             self.in_flight[task] = index
             try:
-                output = self._call(index, context)()
+                output = self.calls.single(index, context)()
                 if inspect.isawaitable(output):
                     output = await output
             except asyncio.CancelledError:
                 output = await self._timed_out(index, context)
             except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
-                output = await self.settle(error, index, self._call(index, context))
+                output = await self.settle(error, index, self.calls.single(index, context))
             self._finish(index, output)
-
-    def _call(self, index: int, context: Any) -> Callable[[], Any]:
-        return _single(self.methods, self.values, self.groups, context, index)
 
     def _finish(self, index: int, output: Any) -> None:
         self.shared_results[index - self.base - 1] = output
@@ -311,7 +311,7 @@ class _Flight:
             raise asyncio.CancelledError
         task.uncancel()
         error = CallTimeout(f"no result within {self.settings.timeout_ms} ms")
-        return await self.settle(error, index, self._call(index, context))
+        return await self.settle(error, index, self.calls.single(index, context))
 
     async def _supervise(self, tasks: set[asyncio.Task[None]]) -> None:
         """Start more workers while input is left and room is free.
@@ -321,7 +321,7 @@ class _Flight:
         try:
             while len(tasks) < self.settings.capacity:
                 before = len(self.order)
-                task = asyncio.create_task(self._run_shared(self.context.clone()))
+                task = asyncio.create_task(self._run_shared(self.calls.context.clone()))
                 tasks.add(task)
                 await asyncio.sleep(0)
                 if task.done() and len(self.order) == before:

@@ -1,6 +1,4 @@
-"""One instance of a chain: operators that hand batches to each other, and routers at their
-outputs.
-"""
+"""One instance of a chain: operators that hand on batches, and routers at their outputs."""
 
 from __future__ import annotations
 

@@ -23,11 +23,15 @@ class FunctionFailedError(BicycleError):
     message = (
         "{exception}: {exception_message}\n"
         "  at {location}\n"
-        "  in operator {operator!r} ({operator_name}) of plugin {plugin} {plugin_version}, subtask {subtask}\n"
+        "  in operator {operator!r} ({operator_name}) of plugin {plugin} "
+        "{plugin_version}, subtask {subtask}\n"
         "  on the record from {position}, key {key}, value of type {value_type}\n"
         "{user_traceback}"
     )
-    fix = "mend the function, or choose on_error(skip() | dead_letter() | retry(...)) for the operator; nothing of this epoch was published"
+    fix = (
+        "mend the function, or choose on_error(skip() | dead_letter() | retry(...)) for the "
+        "operator; nothing of this epoch was published"
+    )
 
 
 class FunctionHookError(BicycleError):
@@ -37,8 +41,14 @@ class FunctionHookError(BicycleError):
     """
 
     code = "BIC-1402"
-    message = "operator {operator!r}: {action} failed on the worker: {exception}: {exception_message}\n{user_traceback}"
-    fix = "install the plugin's wheel and its dependencies where the workers run, and mend the hook; nothing of this epoch was published"
+    message = (
+        "operator {operator!r}: {action} failed on the worker: {exception}: "
+        "{exception_message}\n{user_traceback}"
+    )
+    fix = (
+        "install the plugin's wheel and its dependencies where the workers run, and mend the "
+        "hook; nothing of this epoch was published"
+    )
 
 
 class ErrorRateError(BicycleError):
@@ -46,10 +56,14 @@ class ErrorRateError(BicycleError):
 
     code = "BIC-1403"
     message = (
-        "operator {operator!r}: {failed} of {total} records failed in this epoch, max_error_rate is {rate}; "
+        "operator {operator!r}: {failed} of {total} records failed in this epoch, "
+        "max_error_rate is {rate}; "
         "last error: {last_error}"
     )
-    fix = "mend the function or the input, or raise max_error_rate; nothing of this epoch was published"
+    fix = (
+        "mend the function or the input, or raise max_error_rate; nothing of this epoch was "
+        "published"
+    )
 
 
 class SourceDecodeError(BicycleError):
@@ -57,7 +71,10 @@ class SourceDecodeError(BicycleError):
 
     code = "BIC-1404"
     message = "source {operator!r} can not decode the record at {position}: {reason}"
-    fix = "mend the input, or choose on_error(skip() | dead_letter()) for the source; nothing of this epoch was published"
+    fix = (
+        "mend the input, or choose on_error(skip() | dead_letter()) for the source; nothing "
+        "of this epoch was published"
+    )
 
 
 class UnkeyedStateError(BicycleError):

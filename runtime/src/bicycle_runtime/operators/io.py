@@ -96,7 +96,7 @@ class WriterTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """One finished staged file of a writer. ``details`` is plain JSON for the sink's driver half."""
+    """One finished staged file of a writer. ``details`` is plain JSON for the sink's driver."""
 
     path: str
     record_count: int
@@ -107,7 +107,7 @@ class StagedFile:
 
 
 class SinkWriter(Protocol):
-    """Takes the records of one subtask in one epoch. Created on a worker for each epoch and attempt."""
+    """Takes the records of one subtask in one epoch. Created on a worker for each attempt."""
 
     def write(self, values: list[Any]) -> None:
         """Take some records, in order. Called any number of times."""

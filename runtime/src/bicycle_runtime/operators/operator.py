@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,7 +20,7 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.state.refs import RangeState
 from bicycle_sdk.errors import FunctionResultError
 
-__all__ = ["EpochTime", "Operator", "SideBatch"]
+__all__ = ["EpochTime", "Operator", "SideBatch", "Stateful"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,8 @@ class Operator(ABC):
         self.records_in = 0
         self.records_out = 0
 
-    def begin_epoch(self, time: EpochTime, state: RangeState | None) -> None:
-        """Get ready for an epoch, at the sealed state given."""
+    def begin_epoch(self, time: EpochTime) -> None:
+        """Get ready for an epoch."""
         self.records_in = self.records_out = 0
         self.policy.reset()
         self.context.processing_time = time.now_ms
@@ -85,18 +86,23 @@ class Operator(ABC):
         """Return what the last batch sent to side outputs, and forget it."""
         return []
 
-    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState | None:
-        """Write what the epoch changed and return the state that includes it.
-
-        None when there is no state.
-        """
-        return None
-
     def close(self) -> None:
         """Let the user's function release what it opened."""
         function = getattr(self, "function", None)
         if function is not None and hasattr(function, "close"):
             resolve(function.close)
+
+
+class Stateful(ABC):
+    """What an operator with state does besides."""
+
+    @abstractmethod
+    def restore(self, state: RangeState) -> None:
+        """Stand at a sealed state. Called at the beginning of each epoch."""
+
+    @abstractmethod
+    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
+        """Write what the epoch changed and return the state that includes it."""
 
 
 def each(
@@ -117,10 +123,8 @@ def each(
                 results.extend(map(function, records))
             return results
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
-            value = values[len(results)]
-            results.append(
-                run(policy.settle(error, len(results), lambda value=value: function(value)))
-            )
+            again = partial(function, values[len(results)])
+            results.append(run(policy.settle(error, len(results), again)))
 
 
 async def _await_each(
@@ -164,7 +168,7 @@ def as_sequences(results: list[Any], *, function: str, policy: RecordPolicy) -> 
 
 def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Sequence[Any]:
     if result is DROPPED:
-        return result  # type: ignore[no-any-return]  # DROPPED is an empty list
+        return DROPPED
     if isinstance(result, str | bytes | dict) or not (
         hasattr(result, "__iter__") or hasattr(result, "__aiter__")
     ):
@@ -172,7 +176,10 @@ def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Seq
             function=function, found=f"{type(result).__qualname__} ({str(result)[:60]!r})"
         )
     try:
-        return run(_collect(result)) if hasattr(result, "__aiter__") else list(result)
+        collected: list[Any] = (
+            run(_collect(result)) if hasattr(result, "__aiter__") else list(result)
+        )
+        return collected
     except Exception as error:  # noqa: BLE001  # a generator is user code too
         policy.give_up(error, index)
         return ()

@@ -16,7 +16,7 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import bicycle_sdk
 from bicycle_runtime.operators.batch import Batch, Origin
@@ -45,7 +45,7 @@ class _Dropped(list[Any]):
     """What stands for the outputs of a record that was left out: nothing, and known by identity."""
 
 
-DROPPED = _Dropped()
+DROPPED: Final = _Dropped()
 
 
 class RecordPolicy:
@@ -110,7 +110,8 @@ class RecordPolicy:
             await asyncio.sleep(backoff_ms * 2**attempt / 1000)
             try:
                 output = call()
-                return await output if inspect.isawaitable(output) else output
+                settled: Sequence[Any] = await output if inspect.isawaitable(output) else output
+                return settled
             except Exception as again:  # noqa: BLE001  # the boundary to user code
                 error = again
         self.give_up(error, index)

@@ -5,12 +5,14 @@ Rich functions.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.calling import (
+    Calls,
     CallSettings,
     CallTimeout,
     Methods,
@@ -19,7 +21,13 @@ from bicycle_runtime.operators.calling import (
     resolve,
 )
 from bicycle_runtime.operators.contexts import WorkerContext
-from bicycle_runtime.operators.operator import EpochTime, Operator, SideBatch, side_batches, spread
+from bicycle_runtime.operators.operator import (
+    Operator,
+    SideBatch,
+    Stateful,
+    side_batches,
+    spread,
+)
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.state.errors import StateMergeError
@@ -49,6 +57,7 @@ class ProcessOperator(Operator):
         policy: RecordPolicy,
         context: WorkerContext,
         function: Any,
+        *,
         method: str = "process",
     ) -> None:
         super().__init__(spec, policy, context)
@@ -60,15 +69,8 @@ class ProcessOperator(Operator):
         self._sides: list[SideBatch] = []
 
     def apply(self, batch: Batch) -> Batch:
-        outcome = call_all(
-            self.methods(),
-            batch.values,
-            self.call_groups(batch),
-            context=self.context,
-            settings=self.settings,
-            settle=self.settle,
-            awaits=self.awaits,
-        )
+        calls = Calls(self.methods(), batch.values, self.call_groups(batch), self.context)
+        outcome = call_all(calls, self.settings, self.settle, awaits=self.awaits)
         sent, self.context.sides[:] = list(self.context.sides), []
         self._sides = side_batches(batch, sent)
         return spread(batch, outcome, function=full_name(self.function), policy=self.policy)
@@ -77,7 +79,7 @@ class ProcessOperator(Operator):
         """Return what is called for each record, by key group where calls are told apart."""
         return getattr(self.function, self.method)  # type: ignore[no-any-return]  # found by name
 
-    def call_groups(self, batch: Batch) -> Sequence[int] | None:
+    def call_groups(self, batch: Batch) -> Sequence[int] | None:  # noqa: ARG002  # for subclasses
         """Return the key groups by which calls are told apart; None when they are not."""
         return None
 
@@ -96,7 +98,7 @@ class AsyncIOOperator(ProcessOperator):
     def __init__(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
     ) -> None:
-        super().__init__(spec, policy, context, function, "async_invoke")
+        super().__init__(spec, policy, context, function, method="async_invoke")
         details = spec.vertex.details
         self.settings = call_settings(details)
         self._retries = details.get("retries", 0)
@@ -104,12 +106,14 @@ class AsyncIOOperator(ProcessOperator):
 
     def methods(self) -> Callable[..., Any]:
         invoke = self.function.async_invoke
-        return lambda value, context: invoke(value)
+        return lambda value, _context: invoke(value)
 
     async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
         if isinstance(error, CallTimeout):
             assert self.policy.batch is not None
-            return await _awaited(self.function.timeout(self.policy.batch.values[index]))  # type: ignore[no-any-return]  # user code
+            instead = self.function.timeout(self.policy.batch.values[index])
+            outputs: Sequence[Any] = await instead if inspect.isawaitable(instead) else instead
+            return outputs
         return await self.policy.settle_with(
             error, index, call, retries=self._retries, backoff_ms=self._backoff_ms
         )
@@ -127,7 +131,7 @@ class _GroupMethods(dict[int, Callable[..., Any]]):
         return method
 
 
-class StatefulOperator(ProcessOperator):
+class StatefulOperator(ProcessOperator, Stateful):
     """A rich or process function with state, by key group or by subtask."""
 
     def __init__(  # an operator's four parts, the method, and where its state lies
@@ -136,15 +140,13 @@ class StatefulOperator(ProcessOperator):
     ) -> None:  # fmt: skip
         self._is_rich = method == "process"
         self._attributes = describe_attributes(function) if self._is_rich else []
-        super().__init__(spec, policy, context, function, method)
+        super().__init__(spec, policy, context, function, method=method)
         self._store: StateStore[FunctionTable] = StateStore(spec.uid, storage, self._new_table)
         self._table = self._new_table()
         self._methods = _GroupMethods(self._method_of)
         self._state: RangeState | None = None
 
-    def begin_epoch(self, time: EpochTime, state: RangeState | None) -> None:
-        super().begin_epoch(time, state)
-        assert state is not None
+    def restore(self, state: RangeState) -> None:
         self._state = state
         with user_hook(self.spec.uid, "restore_state() or merge_state()"):
             self._table = self._store.at(state)
@@ -162,7 +164,7 @@ class StatefulOperator(ProcessOperator):
             return batch.groups
         return [self.context.task_info.subtask_index] * len(batch.values)
 
-    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState | None:
+    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
         assert self._state is not None
         with user_hook(self.spec.uid, "snapshot_state()"):
             return self._store.commit(
@@ -200,7 +202,3 @@ class StatefulOperator(ProcessOperator):
                 operator=self.spec.uid, old=old_parallelism,
                 new=self.context.task_info.parallelism, function=full_name(self.function),
             )  # fmt: skip
-
-
-async def _awaited(value: Any) -> Any:
-    return await value if hasattr(value, "__await__") else value

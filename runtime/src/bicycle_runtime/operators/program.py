@@ -58,6 +58,7 @@ _FUNCTION_OPERATORS: dict[OperatorKind, type[Any]] = {
     OperatorKind.FILTER: FilterOperator,
     OperatorKind.MAP_BATCHES: BatchOperator,
     OperatorKind.KEY_BY: KeyByOperator,
+    OperatorKind.ASYNC_IO: AsyncIOOperator,
 }
 _PASSING = frozenset({OperatorKind.SOURCE, OperatorKind.UNION, OperatorKind.SIDE_OUTPUT})
 
@@ -165,19 +166,21 @@ class _Builder:
         if vertex.kind is OperatorKind.SINK:
             return SinkOperator(spec, policy, context, self._image.writers[spec.uid])
         function = self._payload(vertex.payload_id("function"))
-        if vertex.kind in _FUNCTION_OPERATORS:
-            operator: Operator = _FUNCTION_OPERATORS[vertex.kind](spec, policy, context, function)
-            return operator
-        if vertex.kind is OperatorKind.ASYNC_IO:
-            return AsyncIOOperator(spec, policy, context, function)
         if vertex.kind is OperatorKind.REDUCE:
             return self._reduce(spec, policy, context, function)
+        if vertex.kind is OperatorKind.PROCESS:
+            return self._process(spec, policy, context, function)
+        operator: Operator = _FUNCTION_OPERATORS[vertex.kind](spec, policy, context, function)
+        return operator
+
+    def _process(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> Operator:
         method = "process_element" if hasattr(function, "process_element") else "process"
         if spec.scope is StateScope.NONE:
-            return ProcessOperator(spec, policy, context, function, method)
-        return StatefulOperator(
-            spec, policy, context, function, method=method, storage=self._image.storage
-        )
+            return ProcessOperator(spec, policy, context, function, method=method)
+        storage = self._image.storage
+        return StatefulOperator(spec, policy, context, function, method=method, storage=storage)
 
     def _reduce(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
@@ -186,11 +189,12 @@ class _Builder:
         has_initial = "initial" in vertex.payloads
         selector = self._selector(spec)
         assert selector is not None
+        is_typed = not has_initial and spec.input_type is not None
         return ReduceOperator(
             spec, policy, context, function,
             initial=self._payload(vertex.payload_id("initial")) if has_initial else None,
             key_selector=selector,
-            value_type=None if has_initial or spec.input_type is None else self._payload(spec.input_type),
+            value_type=self._payload(spec.input_type) if is_typed else None,
             storage=self._image.storage,
         )  # fmt: skip
 
@@ -211,5 +215,6 @@ class _Builder:
             return None
         return as_callable(self._payload(spec.key_selector), "get_key")
 
-    def _payload(self, payload_id: str) -> Any:
+    def _payload(self, payload_id: str | None) -> Any:
+        assert payload_id is not None
         return cloudpickle.loads(self._image.payloads[payload_id])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import compress
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.calling import is_async, resolve, run
 from bicycle_runtime.operators.contexts import WorkerContext
-from bicycle_runtime.operators.operator import EpochTime, Operator, kept
+from bicycle_runtime.operators.operator import Operator, Stateful, kept
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.state.refs import RangeState
@@ -20,7 +22,7 @@ from bicycle_sdk.functions import as_callable
 __all__ = ["ReduceOperator"]
 
 
-class ReduceOperator(Operator):
+class ReduceOperator(Operator, Stateful):
     """``accumulator = function(accumulator, value)`` per key; the first is the value itself.
 
     Or ``initial(value)``.
@@ -38,12 +40,15 @@ class ReduceOperator(Operator):
 
     def __init__(  # an operator's four parts, and what a reduce needs besides
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any,
-        *, initial: Callable[[Any], Any] | None, key_selector: Callable[[Any], Any], value_type: Any, storage: Storage,
+        *, initial: Callable[[Any], Any] | None, key_selector: Callable[[Any], Any],
+        value_type: Any, storage: Storage,
     ) -> None:  # fmt: skip
         super().__init__(spec, policy, context)
         self.function = function
         call = as_callable(function, "reduce")
-        self._reduce = (lambda left, right: resolve(call, left, right)) if is_async(call) else call
+        self._reduce: Callable[[Any, Any], Any] = (
+            (lambda left, right: resolve(call, left, right)) if is_async(call) else call
+        )
         self._initial = initial
         self._key_of = key_selector
         self._emits_key = bool(spec.vertex.details.get("emits_key", False))
@@ -53,9 +58,7 @@ class ReduceOperator(Operator):
         self._table = AccumulatorTable(value_type)
         self._state: RangeState | None = None
 
-    def begin_epoch(self, time: EpochTime, state: RangeState | None) -> None:
-        super().begin_epoch(time, state)
-        assert state is not None
+    def restore(self, state: RangeState) -> None:
         self._table = self._store.at(state)
         self._state = state
 
@@ -71,36 +74,23 @@ class ReduceOperator(Operator):
                 break
             except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
                 index = len(results)
-                again = zip(
-                    batch.values[index : index + 1],
-                    batch.groups[index:],
-                    keys[index:],
-                    strict=False,
-                )
+                again = [(batch.values[index], batch.groups[index], keys[index])]
                 results.append(
-                    run(
-                        self.policy.settle(
-                            error, index, lambda again=list(again): self._fold_one(again)
-                        )
-                    )
+                    run(self.policy.settle(error, index, partial(self._fold_one, again)))
                 )
-        pairs = zip(batch.groups, keys, strict=True)
         has_drops = self.policy.failed != failed
+        touched = list(zip(batch.groups, keys, strict=True))
         if has_drops:
-            pairs = (
-                pair
-                for pair, result in zip(list(pairs), results, strict=True)
-                if result is not DROPPED
-            )  # type: ignore[assignment]  # any iterator of pairs does
-        self._table.touched.update(dict.fromkeys(pairs))
+            touched = list(compress(touched, (result is not DROPPED for result in results)))
+        self._table.touched.update(dict.fromkeys(touched))
         if self._emits_key:
             results = [
                 result if result is DROPPED else (key, result)
                 for key, result in zip(keys, results, strict=True)
             ]
-        return Batch((output := kept(batch, results, has_drops=has_drops)).values, output.trail)
+        return kept(batch, results, has_drops=has_drops)
 
-    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState | None:
+    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
         assert self._state is not None
         return self._store.commit(
             self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over

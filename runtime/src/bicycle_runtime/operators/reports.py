@@ -13,9 +13,7 @@ __all__ = ["OperatorCounts", "TaskReport", "decode_report", "encode_report"]
 
 
 class OperatorCounts(msgspec.Struct, kw_only=True):
-    """Records of one operator in one task and epoch. ``metrics`` are the user's own, as plain
-    data.
-    """
+    """Records of one operator in one task and epoch; ``metrics`` are the user's own."""
 
     records_in: int = 0
     records_out: int = 0

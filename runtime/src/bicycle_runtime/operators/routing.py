@@ -41,6 +41,7 @@ __all__ = [
 _MASKED_TARGETS_MAX = 4
 BLOB_RECORDS = 65_536  # records per blob; larger blobs cost memory, smaller ones calls
 Parcel = tuple[int, bytes]
+Column = bytearray | list[int]
 
 
 class Router(Protocol):
@@ -82,9 +83,7 @@ class _Spreader:
         self._has_byte_groups = route.group_count <= BYTE_GROUPS_MAX
         self._masks = _masks(self._task_of_group, self._count) if self._has_byte_groups else []
         self.values: list[list[Any]] = [[] for _ in range(self._count)]
-        self.groups: list[bytearray | list[int]] = [
-            self._empty_column() for _ in range(self._count)
-        ]
+        self.groups: list[Column] = [self._empty_column() for _ in range(self._count)]
 
     def begin_epoch(self, epoch: int) -> None:
         self._turn = self._subtask
@@ -102,7 +101,7 @@ class _Spreader:
         column = self.groups[target]
         return bytes(column) if isinstance(column, bytearray) else column
 
-    def _empty_column(self) -> bytearray | list[int]:
+    def _empty_column(self) -> Column:
         return bytearray() if self._has_byte_groups else []
 
     def add(self, batch: Batch) -> None:
@@ -112,8 +111,8 @@ class _Spreader:
             case Partitioning.GLOBAL:
                 self.values[0] += batch.values
             case Partitioning.BROADCAST:
-                for values in self.values:
-                    values += batch.values
+                for target in range(self._count):
+                    self.values[target] += batch.values
             case Partitioning.REBALANCE:
                 for target in range(self._count):
                     self.values[target] += batch.values[
@@ -132,12 +131,11 @@ class _Spreader:
         groups = batch.groups
         assert groups is not None
         if isinstance(groups, bytes) and self._count <= _MASKED_TARGETS_MAX:
-            # hot path: 25 ns a record and target; above a few targets one pass over the records is
-            # faster.
+            # hot path: 25 ns a record and target; beyond a few targets one pass is faster.
             for target, mask in enumerate(self._masks):
                 chosen = groups.translate(mask)
                 self.values[target] += compress(batch.values, chosen)
-                self.groups[target] += bytes(compress(groups, chosen))
+                self.groups[target].extend(bytes(compress(groups, chosen)))
             return
         put_value = [values.append for values in self.values]
         put_group = [column.append for column in self.groups]
@@ -224,7 +222,8 @@ class FeedbackRouter:
                 continue
             place = (self._route.edge, self._subtask, 0)
             data = encode_records(values, None, codec=self._codec, blob=place, origin="")
-            path = f"staged/$feedback-{self._route.edge}/{epoch:012}/{self._subtask}-{target}-{attempt}"
+            folder = f"staged/$feedback-{self._route.edge}/{epoch:012}"
+            path = f"{folder}/{self._subtask}-{target}-{attempt}"
             self._storage.write(path, data)
             yield StagedFile(
                 path=path, record_count=len(values), byte_count=len(data), crc32=crc32(data),

@@ -31,7 +31,7 @@ DEAD_LETTERS = "$dead_letters"
 
 
 class StateScope(Enum):
-    """How the state of an operator is divided: not at all, by key group, or one state per subtask."""
+    """How the state of an operator is divided: not at all, by key group, or by subtask."""
 
     NONE = "none"
     KEY_GROUPS = "key_groups"
@@ -99,7 +99,7 @@ class ChainSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """All chains in an order in which each stands behind its inputs, and the width of each level."""
+    """All chains, each behind its inputs, and the width of each level."""
 
     chains: tuple[ChainSpec, ...]
     level_parallelism: tuple[int, ...]

@@ -23,7 +23,7 @@ from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
 from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
-from bicycle_runtime.operators.operator import EpochTime
+from bicycle_runtime.operators.operator import EpochTime, Stateful
 from bicycle_runtime.operators.program import Program
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport, encode_report
 from bicycle_runtime.operators.routing import FeedbackRouter, Parcel, ParcelRouter, parse_origin
@@ -137,12 +137,14 @@ class _Task:
         for _, router in self._program.routers:
             router.begin_epoch(self._epoch.epoch)
         for operator in self._program.operators():
-            operator.begin_epoch(moment, self._order.states.get(operator.spec.uid))
+            operator.begin_epoch(moment)
+            if isinstance(operator, Stateful):
+                operator.restore(self._order.states[operator.spec.uid])
             if isinstance(operator, SinkOperator):
                 operator.task = self._writer_task(operator.spec.uid)
 
     def _process(self, mine: list[tuple[RecordBlob, memoryview]]) -> Iterator[None]:
-        """Feed everything that this task reads; stop after each batch, so that parcels can leave."""
+        """Feed everything that this task reads; pause after each batch, so parcels can leave."""
         for uid, slices in self._order.slices.items():
             for part in slices:
                 yield from self._read(uid, part)
@@ -209,11 +211,10 @@ class _Task:
         epoch, report = self._epoch.epoch, self._report
         for operator in self._program.operators():
             operator.policy.check_rate()
-            state = operator.commit(
-                epoch, self._attempt, is_interval_over=self._epoch.is_interval_over
-            )
-            if state is not None:
-                report.states[operator.spec.uid] = state
+            if isinstance(operator, Stateful):
+                report.states[operator.spec.uid] = operator.commit(
+                    epoch, self._attempt, is_interval_over=self._epoch.is_interval_over
+                )
             if isinstance(operator, SinkOperator):
                 report.staged[operator.spec.uid] = operator.finish()
             report.counts[operator.spec.uid] = OperatorCounts(
@@ -238,7 +239,8 @@ class _Task:
                 operator.abort()
 
     def _writer_task(self, uid: str) -> WriterTask:
-        prefix = f"staged/{uid}/{self._epoch.epoch:012}/{self._program.level}-{self._program.subtask}-{self._attempt}"
+        place = f"{self._program.level}-{self._program.subtask}-{self._attempt}"
+        prefix = f"staged/{uid}/{self._epoch.epoch:012}/{place}"
         return WriterTask(
             storage=self._image.storage,
             prefix=prefix,

@@ -98,7 +98,7 @@ class BatchOperator(_FunctionOperator):
 
 
 class KeyByOperator(_FunctionOperator):
-    """Gives each record the key group of its key; the edges behind it choose the subtask by that."""
+    """Gives each record the key group of its key; the edges behind choose the subtask by it."""
 
     method = "get_key"
 

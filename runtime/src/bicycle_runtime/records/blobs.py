@@ -45,9 +45,7 @@ class ParcelKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """For whom a parcel is: ``level`` counts stages from 0; reports go to the level after the
-    last.
-    """
+    """For whom a parcel is: levels count from 0; reports go to the level after the last."""
 
     kind: ParcelKind
     level: int

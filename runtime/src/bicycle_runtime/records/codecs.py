@@ -177,8 +177,8 @@ def _canonical_pickle(value: Any) -> bytes:
     pickler.fast = True  # without the memo, bytes do not depend on which parts are the same object
     try:
         pickler.dump(value)
-    except Exception:
-        return pickle_any(value)  # recursive or local objects: exact, though not canonical
+    except Exception:  # noqa: BLE001  # recursive or local objects: exact, though not canonical
+        return pickle_any(value)
     return buffer.getvalue()
 
 
@@ -236,6 +236,6 @@ def _exact_types(declared: Any) -> frozenset[type] | None:
 def _can_pickle(value: Any) -> bool:
     try:
         pickle_any(value)
-    except Exception:
+    except Exception:  # noqa: BLE001  # __reduce__ of user classes may raise anything
         return False
     return True

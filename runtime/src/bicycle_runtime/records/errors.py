@@ -12,7 +12,10 @@ class KeyEncodingError(BicycleError):
 
     code = "BIC-1201"
     message = "a key of type {type_name} can not be encoded: {reason}"
-    fix = "let the key selector return str, int, bytes, bool, float, None, an Enum, a date, a UUID, a frozen dataclass or a tuple of these"
+    fix = (
+        "let the key selector return str, int, bytes, bool, float, None, an Enum, a date, a "
+        "UUID, a frozen dataclass or a tuple of these"
+    )
 
 
 class RecordEncodingError(BicycleError):

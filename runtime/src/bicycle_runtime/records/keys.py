@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import math
 import struct
 import uuid
 from collections.abc import Callable
@@ -88,7 +89,7 @@ def _encode_int(value: int) -> bytes:
 def _encode_float(value: float) -> bytes:
     if value.is_integer():
         return _encode_int(int(value))
-    if value != value:
+    if math.isnan(value):
         raise KeyEncodingError(type_name="float", reason="NaN does not equal itself")
     (bits,) = struct.unpack(">Q", struct.pack(">d", value))
     ordered = bits ^ ((1 << 64) - 1) if bits & _FLOAT_SIGN else bits | _FLOAT_SIGN
@@ -96,29 +97,30 @@ def _encode_float(value: float) -> bytes:
 
 
 def _object_parts(key: Any) -> tuple[Any, ...] | None:
-    match key:
-        case Enum():
-            return ("enum", type(key).__qualname__, key.name)
-        case datetime.datetime():
-            moment = key.astimezone(datetime.UTC) if key.tzinfo else key
-            return (
-                "datetime",
-                key.tzinfo is not None,
-                moment.replace(tzinfo=None).isoformat(timespec="microseconds"),
-            )
-        case datetime.date():
-            return ("date", key.isoformat())
-        case uuid.UUID():
-            return ("uuid", key.bytes)
-        case Decimal():
-            return ("decimal", str(key.normalize()))
-        case frozenset():
-            return ("frozenset", *sorted(map(encode_key, key)))
-        case _ if dataclasses.is_dataclass(key):
-            values = (getattr(key, field.name) for field in dataclasses.fields(key))
-            return ("dataclass", type(key).__qualname__, *values)
-        case _:
-            return None
+    for kind, parts in _OBJECT_PARTS:
+        if isinstance(key, kind):
+            return parts(key)
+    if dataclasses.is_dataclass(key):
+        values = (getattr(key, field.name) for field in dataclasses.fields(key))
+        return ("dataclass", type(key).__qualname__, *values)
+    return None
+
+
+def _datetime_parts(key: datetime.datetime) -> tuple[Any, ...]:
+    moment = key.astimezone(datetime.UTC) if key.tzinfo else key
+    text = moment.replace(tzinfo=None).isoformat(timespec="microseconds")
+    return ("datetime", key.tzinfo is not None, text)
+
+
+# A datetime is a date too, so the order matters; words and order are part of the checkpoint format.
+_OBJECT_PARTS: tuple[tuple[type, Callable[[Any], tuple[Any, ...]]], ...] = (
+    (Enum, lambda key: ("enum", type(key).__qualname__, key.name)),
+    (datetime.datetime, _datetime_parts),
+    (datetime.date, lambda key: ("date", key.isoformat())),
+    (uuid.UUID, lambda key: ("uuid", key.bytes)),
+    (Decimal, lambda key: ("decimal", str(key.normalize()))),
+    (frozenset, lambda key: ("frozenset", *sorted(map(encode_key, key)))),
+)
 
 
 def key_group(key: bytes, *, group_count: int) -> int:
@@ -144,7 +146,7 @@ def key_group(key: bytes, *, group_count: int) -> int:
 
 
 def task_of(group: int, *, group_count: int, parallelism: int) -> int:
-    """Return the subtask that owns a key group: contiguous ranges, sizes differing by at most one."""
+    """Return the subtask that owns a key group: contiguous ranges, sizes at most one apart."""
     return group * parallelism // group_count
 
 
@@ -174,8 +176,3 @@ class GroupCache(dict[Any, int]):
             self.clear()
         self[key] = group
         return group
-
-
-def group_lookup(group_count: int) -> Callable[[Any], int]:
-    """Return the fastest function from key to key group."""
-    return GroupCache(group_count).__getitem__

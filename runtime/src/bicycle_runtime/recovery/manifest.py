@@ -1,9 +1,9 @@
-"""What an epoch was: the one object whose creation makes it final, with all that a restart needs.
+r"""What an epoch was: the one object whose creation makes it final, with all that a restart needs.
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, memos of connectors, the plan) are operator-state entries,
 told apart by a prefix: ``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
-``plan``. Offsets of a shard are source entries ``<uid>\\x1f<shard>``.
+``plan``. Offsets of a shard are source entries ``<uid>\x1f<shard>``.
 """
 
 from __future__ import annotations

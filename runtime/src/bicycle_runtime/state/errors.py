@@ -11,7 +11,10 @@ class StateTypeError(BicycleError):
     """A state attribute that was a dict holds something else."""
 
     code = "BIC-1301"
-    message = "state attribute {attribute!r} of {function} was a dict and now holds {found}; the epoch is not sealed"
+    message = (
+        "state attribute {attribute!r} of {function} was a dict and now holds {found}; the "
+        "epoch is not sealed"
+    )
     fix = "keep a dict there (clear() empties it); earlier epochs are intact"
 
 
@@ -24,11 +27,15 @@ class StateFileError(BicycleError):
 
 
 class StateMergeError(BicycleError):
-    """A function without keys has state, and its parallelism changes, but it can not merge states."""
+    """A function without keys has state and can not merge it when its parallelism changes."""
 
     code = "BIC-1303"
     message = (
-        "operator {operator!r} keeps state per subtask and was checkpointed at parallelism {old}, this run asks "
+        "operator {operator!r} keeps state per subtask and was checkpointed at "
+        "parallelism {old}, this run asks "
         "for {new}, and {function} has no merge_state(); nothing was changed"
     )
-    fix = "define merge_state(states) in the function, keep the parallelism, or put the state behind key_by"
+    fix = (
+        "define merge_state(states) in the function, keep the parallelism, or put the state "
+        "behind key_by"
+    )

@@ -87,7 +87,8 @@ class StateStore(Generic[Table]):
         folded = state.files[start:]
         data = encode_sections(changes)
         kind = "base" if is_base else "delta"
-        path = f"state/{self._operator}/{state.first_group:05}-{state.end_group:05}/{epoch:012}-{attempt}.{kind}"
+        folder = f"state/{self._operator}/{state.first_group:05}-{state.end_group:05}"
+        path = f"{folder}/{epoch:012}-{attempt}.{kind}"
         self._storage.write(path, data)
         ref = StateRef(
             path=path,

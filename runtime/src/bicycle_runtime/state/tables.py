@@ -8,6 +8,7 @@ no user function but the state hooks of rich functions.
 from __future__ import annotations
 
 import copy
+import inspect
 import typing
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -112,7 +113,7 @@ def _is_users(cls: type, name: str) -> bool:
     Not one of the SDK's.
     """
     for owner in cls.__mro__:
-        declared = owner.__dict__.get("__annotations__", {}).get(name)
+        declared = inspect.get_annotations(owner).get(name)
         if declared is not None:
             return not owner.__module__.startswith("bicycle_sdk") and "ClassVar" not in str(
                 declared

@@ -9,8 +9,11 @@ handing one out counts as a change too: that is ``TouchTrackedDict``.
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterable, ValuesView
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items, dict_values
 
 __all__ = ["TouchTrackedDict", "TrackedDict"]
 
@@ -37,7 +40,7 @@ class TrackedDict(dict[Any, Any]):
         dict.__delitem__(self, key)
         self.touched[key] = None
 
-    def __ior__(self, other: Any) -> TrackedDict:  # type: ignore[override,misc]  # dict's overloads say Self
+    def __ior__(self, other: Any) -> TrackedDict:  # type: ignore[misc]  # dict's overloads say Self
         self.update(other)
         return self
 
@@ -104,12 +107,12 @@ class TouchTrackedDict(TrackedDict):
         self.touched[key] = None
         return super().get(key)
 
-    def values(self) -> ValuesView[Any]:
+    def values(self) -> dict_values[Any, Any]:
         """Return all values."""
         self.touched.update(dict.fromkeys(self))
         return super().values()
 
-    def items(self) -> ItemsView[Any, Any]:
+    def items(self) -> dict_items[Any, Any]:
         """Return all entries."""
         self.touched.update(dict.fromkeys(self))
         return super().items()

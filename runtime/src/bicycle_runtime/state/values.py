@@ -22,10 +22,7 @@ _FLAT = frozenset({str, int, float, bool, bytes})
 
 
 class ValueCodec:
-    """Encodes lists of values of one declared type (None.
-
-    Not declared). The two methods are inverse.
-    """
+    """Encodes lists of values of one declared type, or of any; the two methods are inverse."""
 
     __slots__ = ("_any", "_is_flat", "_typed")
 
@@ -51,7 +48,7 @@ class ValueCodec:
 
     def decode_list(self, data: bytes | memoryview | msgspec.Raw) -> list[Any]:
         """Return the values."""
-        raw = data if isinstance(data, bytes | memoryview) else bytes(data)
+        raw = bytes(data)
         if not self.is_typed:
             return self._any.decode_list(raw)
         try:
@@ -67,7 +64,7 @@ class ValueCodec:
             return self._any.decode_list(array)[0]
 
     def _reads_back(self, data: bytes, values: list[Any]) -> bool:
-        """Tell whether nested parts survive too; an annotation that lies must not cost the state."""
+        """Tell whether nested parts survive; an annotation that lies must not cost the state."""
         try:
             decoded = self._typed.decode("typed", data)
         except Exception:  # noqa: BLE001  # any failure means: not of the declared type

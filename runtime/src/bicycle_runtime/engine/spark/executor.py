@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from typing import Any
 
 import cloudpickle
 
+from bicycle_runtime.base.environment import chosen_variables, environment_set
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
 from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, remove_work_dir, start_java
 from bicycle_runtime.engine.spark.worker import LevelTask, encode_order
@@ -158,12 +158,14 @@ class SparkExecutor:
         from pyspark import SparkConf, SparkContext  # slow: imported while Java comes up
         from pyspark.java_gateway import launch_gateway
 
-        os.environ["PYSPARK_GATEWAY_PORT"] = str(java.port)
-        os.environ["PYSPARK_GATEWAY_SECRET"] = java.secret
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT,)}
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        gateway_place = {
+            "PYSPARK_GATEWAY_PORT": str(java.port),
+            "PYSPARK_GATEWAY_SECRET": java.secret,
+        }
         try:
-            gateway = launch_gateway()
+            with environment_set(gateway_place):
+                gateway = launch_gateway()  # type: ignore[no-untyped-call]  # Spark's own
             conf = SparkConf(loadDefaults=True, _jvm=gateway.jvm).setAppName(f"bicycle-{self._job}")
             conf.setMaster(self._master)
             for name, value in {**self._settings, **self._worker_environment()}.items():
@@ -172,13 +174,11 @@ class SparkExecutor:
         except Exception as error:
             raise SparkStartError(master=self._master, reason=_root_reason(error)) from error
         finally:
-            del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
             if threading.current_thread() is threading.main_thread():
-                for number, handler in before.items():
-                    signal.signal(number, handler)
+                signal.signal(signal.SIGINT, on_interrupt)  # Spark put its own there
 
     def _worker_environment(self) -> dict[str, str]:
-        passed = {name: os.environ[name] for name in _PASSED_TO_WORKERS if name in os.environ}
+        passed = chosen_variables(_PASSED_TO_WORKERS)
         return {
             f"spark.executorEnv.{name}": value
             for name, value in {**passed, "PYTHONHASHSEED": "0"}.items()
@@ -192,7 +192,7 @@ class SparkExecutor:
             return
         process = self._starting.process
         if process.stdin is not None:
-            process.stdin.close()  # the gateway ends at end of input, and then writes the class archive
+            process.stdin.close()  # the gateway ends at end of input, and writes the class archive
         if self._context is None:
             process.terminate()
 

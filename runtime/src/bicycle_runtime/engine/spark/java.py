@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from bicycle_runtime.base.environment import environment_for_child
 from bicycle_runtime.base.java import find_java
 from bicycle_runtime.engine.errors import SparkStartError
 
@@ -132,12 +133,12 @@ def start_java(
         _SUBMIT, "--master", master, *submit, "pyspark-shell",
     ]  # fmt: skip
     environment = {
-        **os.environ, "SPARK_HOME": _spark_home(), "PYTHONHASHSEED": "0", "SPARK_CONNECT_MODE": "0",
+        "SPARK_HOME": _spark_home(), "PYTHONHASHSEED": "0", "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info_path), "PYSPARK_PYTHON": sys.executable,
     }  # fmt: skip
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        env=environment, start_new_session=True,
+        env=environment_for_child(environment), start_new_session=True,
     )  # fmt: skip
     threading.Thread(
         target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True
@@ -174,11 +175,9 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
             "pyspark-shell",
         ],
         capture_output=True,
-        env={
-            **os.environ,
-            "SPARK_HOME": _spark_home(),
-            "SPARK_SCALA_VERSION": _scala_version(jars),
-        },
+        env=environment_for_child(
+            {"SPARK_HOME": _spark_home(), "SPARK_SCALA_VERSION": _scala_version(jars)}
+        ),
         check=False,
     )
     words = [word for word in result.stdout.decode().split("\0") if word.strip()]

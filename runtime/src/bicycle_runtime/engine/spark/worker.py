@@ -62,7 +62,7 @@ class LevelTask:
         self._order = order
 
     def __call__(self, subtask: int, parcels: Iterable[Any]) -> Iterator[Parcel]:
-        """Run the task of one partition. ``parcels`` are pairs of partition and bytes (ignored on level 0)."""
+        """Run the task of one partition; ``parcels`` are pairs of partition and bytes."""
         worker = self._worker()
         inbox = (parcel for _, parcel in parcels) if self._level else ()
         yield from worker.run(self._level, subtask, _ORDER_DECODER.decode(self._order), inbox)
@@ -86,7 +86,7 @@ def close_workers() -> None:
     _workers.clear()
 
 
-def _close_and_exit(signum: int, frame: FrameType | None) -> None:
+def _close_and_exit(_signum: int, _frame: FrameType | None) -> None:
     """Spark's daemon ends its workers with SIGHUP: let user functions close what they opened."""
     close_workers()
     os._exit(0)

@@ -1,0 +1,34 @@
+"""Environment variables of this process: the one place beside the doors that touches them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+__all__ = ["chosen_variables", "environment_for_child", "environment_set"]
+
+
+def environment_for_child(extra: Mapping[str, str]) -> dict[str, str]:
+    """Return this process's variables with some added or replaced."""
+    return {**os.environ, **extra}
+
+
+def chosen_variables(names: Iterable[str]) -> dict[str, str]:
+    """Return those of the named variables that are set."""
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+@contextmanager
+def environment_set(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables while the block runs, for a library that takes its settings from there."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
