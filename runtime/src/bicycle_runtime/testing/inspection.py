@@ -1,0 +1,118 @@
+"""Looking into sealed state: by operator, and by key.
+
+State is read from the sealed files as a restart would read them, so what a test sees is what
+survives. Functions are loaded but opened only when they restore their state themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.operators.calling import resolve
+from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.spec import OperatorSpec, StateScope
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.state.store import StateStore
+from bicycle_runtime.state.tables import (
+    AccumulatorTable,
+    FunctionTable,
+    GroupState,
+    describe_attributes,
+)
+from bicycle_sdk.contexts import TaskInfo
+from bicycle_sdk.functions import RichAsyncFunction
+from bicycle_sdk.graph import OperatorKind
+
+__all__ = ["MISSING", "entries_of", "value_of"]
+
+MISSING = object()
+
+
+def value_of(setup: JobSetup, manifest: Manifest, spec: OperatorSpec, key: Any) -> Any:
+    """Return the state of one key; ``MISSING`` when it has none.
+
+    It is the accumulator of a reduce; for a function a mapping: named values by name, the entry of
+    this key from each ``dict`` attribute, other attributes as the key group has them.
+    """
+    found = entries_of(setup, manifest, spec)
+    return found.get(key, MISSING)
+
+
+def entries_of(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[Any, Any]:
+    """Return the state of all keys; of all subtasks, by index, where there are no keys."""
+    if spec.vertex.kind is OperatorKind.REDUCE:
+        return _accumulators(setup, manifest, spec)
+    states = _function_states(setup, manifest, spec)
+    if spec.scope is StateScope.SUBTASK:
+        return {group: _whole(state, names) for group, (state, names) in states.items()}
+    found: dict[Any, dict[str, Any]] = {}
+    for state, names in states.values():
+        for (name, key), value in state.named.items():
+            found.setdefault(key, {})[name] = value
+        for name in names:
+            value = getattr(state.instance, name)
+            for key in value if isinstance(value, dict) else ():
+                found.setdefault(key, {})[name] = dict.__getitem__(value, key)
+    for state, names in states.values():
+        plain = {
+            name: value
+            for name in names
+            if not isinstance(value := getattr(state.instance, name), dict)
+        }
+        for key in _keys_in(state, names):
+            found[key].update(plain)
+    return found
+
+
+def _keys_in(state: GroupState, names: list[str]) -> list[Any]:
+    keys = {key: None for _, key in state.named}
+    for name in names:
+        value = getattr(state.instance, name)
+        keys |= dict.fromkeys(value) if isinstance(value, dict) else {}
+    return list(keys)
+
+
+def _whole(state: GroupState, names: list[str]) -> dict[str, Any]:
+    values = {name: getattr(state.instance, name) for name in names}
+    plain = {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
+    return {**plain, **dict(state.named)}
+
+
+def _accumulators(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[Any, Any]:
+    entries: dict[Any, Any] = {}
+    for table in _tables(setup, manifest, spec, AccumulatorTable):
+        for group in table.groups.values():
+            entries |= group
+    return entries
+
+
+def _function_states(
+    setup: JobSetup, manifest: Manifest, spec: OperatorSpec
+) -> dict[int, tuple[GroupState, list[str]]]:
+    function = cloudpickle.loads(setup.bundle.payloads[spec.vertex.payload_id("function")])
+    is_rich = isinstance(function, RichAsyncFunction)
+    attributes = describe_attributes(function) if is_rich else []
+    if is_rich and type(function).restore_state is not RichAsyncFunction.restore_state:
+        info = TaskInfo(job_id=setup.job_id, operator_name=spec.vertex.label)
+        resolve(function.open, WorkerContext(info, processing_time=0))
+    names = [attribute.name for attribute in attributes]
+    return {
+        group: (state, names)
+        for table in _tables(
+            setup, manifest, spec, lambda: FunctionTable(function, attributes, resolve)
+        )
+        for group, state in table.groups.items()
+    }
+
+
+def _tables(
+    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, new_table: Callable[[], Any]
+) -> list[Any]:
+    sealed = manifest.states.get(spec.uid)
+    if sealed is None:
+        return []
+    return [StateStore(spec.uid, setup.storage, new_table).at(part) for part in sealed.ranges]

@@ -1,0 +1,118 @@
+"""Changing a job graph for a test: scripts for sources, captured sinks, taps, the part before one.
+
+Pure functions from graph to graph. They change ends only: what lies between stays as it is, except
+that a tap makes its vertex end a chain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from bicycle_runtime.testing.script import SCRIPT_TYPE
+from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
+
+__all__ = ["captured", "part_before", "scripted", "tap_name", "tapped", "used_payloads"]
+
+COLLECT_TYPE = "collect"
+Tap = str | tuple[str, str]
+
+
+def scripted(graph: JobGraph, uids: Iterable[str]) -> JobGraph:
+    """Return the graph with scripts in place of these sources."""
+    wanted = set(uids)
+    vertices = tuple(
+        dataclasses.replace(
+            vertex,
+            details={"connector": {"connector_type": SCRIPT_TYPE, "properties": {}}},
+            payloads=tuple(role for role in vertex.payloads if role == "output_type"),
+        )
+        if vertex.id in wanted
+        else vertex
+        for vertex in graph.vertices
+    )
+    return dataclasses.replace(graph, vertices=vertices)
+
+
+def captured(graph: JobGraph, kept: Iterable[str]) -> JobGraph:
+    """Return the graph with sinks that collect under their ids, except those in ``kept``."""
+    real = set(kept)
+    vertices = tuple(
+        dataclasses.replace(vertex, details=_collect(vertex.id), payloads=())
+        if vertex.kind is OperatorKind.SINK
+        and vertex.id not in real
+        and _connector_type(vertex) != COLLECT_TYPE
+        else vertex
+        for vertex in graph.vertices
+    )
+    return dataclasses.replace(graph, vertices=vertices)
+
+
+def tapped(graph: JobGraph, taps: Iterable[Tap]) -> JobGraph:
+    """Return the graph with one more collect sink at each of these vertices or side outputs."""
+    vertices, edges = list(graph.vertices), list(graph.edges)
+    for tap in taps:
+        uid, tag = (tap, None) if isinstance(tap, str) else tap
+        width = graph.vertex(uid).parallelism
+        sink = f"$tap-{tap_name(tap)}"
+        vertices.append(
+            Vertex(
+                id=sink,
+                kind=OperatorKind.SINK,
+                name=sink,
+                parallelism=width,
+                details=_collect(tap_name(tap)),
+            )
+        )
+        edges.append(
+            Edge(source_id=uid, target_id=sink, partitioning=Partitioning.FORWARD, output_tag=tag)
+        )
+    return dataclasses.replace(graph, vertices=tuple(vertices), edges=tuple(edges))
+
+
+def tap_name(tap: Tap) -> str:
+    """Return the name under which a tap collects: the uid, or ``uid.tag``."""
+    return tap if isinstance(tap, str) else ".".join(tap)
+
+
+def part_before(graph: JobGraph, uid: str) -> JobGraph:
+    """Return the part of a graph that a vertex's records come from, with that vertex."""
+    wanted, waiting = {uid}, [uid]
+    while waiting:
+        here = waiting.pop()
+        for edge in graph.inputs_of(here):
+            if edge.source_id not in wanted:
+                wanted.add(edge.source_id)
+                waiting.append(edge.source_id)
+    return dataclasses.replace(
+        graph,
+        vertices=tuple(vertex for vertex in graph.vertices if vertex.id in wanted),
+        edges=tuple(e for e in graph.edges if {e.source_id, e.target_id} <= wanted),
+    )
+
+
+def used_payloads(graph: JobGraph, payloads: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payloads that the graph still names."""
+    names = {vertex.payload_id(role) for vertex in graph.vertices for role in vertex.payloads}
+    return {name: value for name, value in payloads.items() if name in names}
+
+
+def sink_names(graph: JobGraph) -> list[str]:
+    """Return the names under which the collect sinks of a graph collect, taps excluded."""
+    names = [
+        vertex.details["connector"]["properties"].get("name", "collected")
+        for vertex in graph.vertices
+        if vertex.kind is OperatorKind.SINK
+        and _connector_type(vertex) == COLLECT_TYPE
+        and not vertex.id.startswith("$tap-")
+    ]
+    return list(dict.fromkeys(names))
+
+
+def _connector_type(vertex: Vertex) -> str:
+    return str(vertex.details["connector"]["connector_type"])
+
+
+def _collect(name: str) -> dict[str, Any]:
+    return {"connector": {"connector_type": COLLECT_TYPE, "properties": {"name": name}}}

@@ -1,0 +1,174 @@
+"""The scripted source: records that a test pushes, read like those of any other source.
+
+The script is the outside world: what was pushed stays there, whatever happens to the job, and is
+read again from the sealed offset after a crash. Records travel to workers inside slices, so that
+the same source serves the harness and Spark.
+"""
+
+from __future__ import annotations
+
+import base64
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import cloudpickle
+
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.contract import (
+    Budget,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    Lag,
+    Source,
+    SourceStatus,
+)
+from bicycle_runtime.connectors.hooks import connector_hook
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.operators.io import Slice, SourceBatch
+from bicycle_sdk.connectors import SourceDescriptor
+
+__all__ = ["CRASH", "END", "EPOCH", "Mark", "Script", "ScriptSource", "script_source"]
+
+SHARD = "script"
+SCRIPT_TYPE = "script"
+T = TypeVar("T")
+
+
+class Mark(Enum):
+    """A word of a script that is no record."""
+
+    EPOCH = "epoch"
+    CRASH = "crash"
+    END = "end"
+
+
+EPOCH = Mark.EPOCH  # Run an epoch over what was pushed since the last one.
+CRASH = Mark.CRASH  # Run that epoch, but die before it is sealed, and start again.
+END = Mark.END  # No more input will come: run to the end.
+
+
+def script_source(record_type: type[T] | None = None) -> SourceDescriptor[T]:
+    """Return a source whose records a test pushes with ``Harness.push``.
+
+    Args:
+        record_type: Type of the records; None when unknown.
+    """
+    return SourceDescriptor(connector_type=SCRIPT_TYPE, output_type=record_type)
+
+
+@dataclass(slots=True)
+class Script:
+    """What was pushed to one source so far, and whether more may come."""
+
+    values: list[Any] = field(default_factory=list)
+    is_ended: bool = False
+    read_count: int = 0  # Records handed to tasks, each attempt counted.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScriptOptions:
+    """A scripted source has one option that nobody sets: its readers may run anywhere."""
+
+    batch_records: int = option(
+        1_024, low=1, high=1_000_000, doc="Records that a task gets at one time."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptReader:
+    """Unpacks the records of a slice."""
+
+    batch_records: int
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the records of the slice."""
+        values = pickle.loads(base64.b64decode(part.details["values"]))
+        if not values:
+            yield SourceBatch(values=[], offsets=(), next_offset=part.start)
+        for start in range(0, len(values), self.batch_records):
+            some = values[start : start + self.batch_records]
+            first = part.start + start
+            offsets = range(first, first + len(some))
+            yield SourceBatch(values=some, offsets=offsets, next_offset=offsets.stop)
+
+    def close(self) -> None:
+        """Nothing was opened."""
+
+
+class ScriptSource(Source):
+    """Reads a ``Script``, which ``attach`` gives it before it is started."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class = ScriptOptions
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = read_options(ScriptOptions, spec)
+        self._script = Script()
+        self._next = 0
+
+    def attach(self, script: Script) -> None:
+        """Read this script from now on."""
+        self._script = script
+
+    def start(
+        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+    ) -> None:
+        """Continue at the sealed index."""
+        self._next = offsets.get(SHARD, 0)
+
+    def poll(self) -> SourceStatus:
+        """Everything pushed and not sealed lies ready."""
+        left = len(self._script.values) - self._next
+        return SourceStatus(
+            has_input=left > 0,
+            is_finished=left <= 0 and self._script.is_ended,
+            lag=Lag(record_count=max(left, 0)),
+        )
+
+    def plan(self, budget: Budget) -> list[Slice]:
+        """Split the next records evenly into contiguous slices, one per subtask."""
+        script = self._script
+        count = min(len(script.values) - self._next, budget.record_count)
+        slots = budget.parallelism
+        bounds = [self._next + count * i // slots for i in range(slots + 1)]
+        script.read_count += count
+        return [
+            Slice(shard=SHARD, start=start, end=end, details={"values": self._packed(start, end)})
+            for start, end in pairwise(bounds)
+            if start < end
+        ]
+
+    def sealed(self, ends: Mapping[str, int]) -> None:
+        """Move on."""
+        self._next = ends.get(SHARD, self._next)
+
+    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+        """The offset says it all."""
+        return {}
+
+    def reader(self) -> ScriptReader:
+        """Return a reader; the records come with the slices."""
+        return ScriptReader(self._options.batch_records)
+
+    def stop(self) -> None:
+        """Nothing was opened."""
+
+    def describe(self, shard: str, offset: int) -> str:
+        """Name the index."""
+        return f"record {offset} of the script"
+
+    def _packed(self, start: int, end: int) -> str:
+        data: bytes = cloudpickle.dumps(self._script.values[start:end])
+        return base64.b64encode(data).decode("ascii")
+
+
+@connector_hook
+def bicycle_sources() -> dict[str, str]:
+    """Name the source, as any extension does."""
+    return {SCRIPT_TYPE: f"{__name__}:ScriptSource"}
