@@ -168,7 +168,7 @@ def as_sequences(results: list[Any], *, function: str, policy: RecordPolicy) -> 
 
 def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Sequence[Any]:
     if result is DROPPED:
-        return DROPPED
+        return ()
     if isinstance(result, str | bytes | dict) or not (
         hasattr(result, "__iter__") or hasattr(result, "__aiter__")
     ):

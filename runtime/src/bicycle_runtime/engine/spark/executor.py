@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import tempfile
@@ -24,6 +25,8 @@ __all__ = ["SparkExecutor", "default_master"]
 
 _TASK_ATTEMPTS = 4
 _REASON_LINES = 6
+_REASON_CHARACTERS = 2_000
+_PYTHON_ERROR = re.compile(r"(?!org\.|java\.|scala\.)[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
 _STOP_SECONDS_MAX = 20
 # Settings that matter for short jobs with Python tasks; each was measured (docs/architecture.md).
 _SETTINGS = {
@@ -170,7 +173,9 @@ class SparkExecutor:
             conf.setMaster(self._master)
             for name, value in {**self._settings, **self._worker_environment()}.items():
                 conf.set(name, value)
-            return SparkContext(conf=conf, gateway=gateway)
+            context = SparkContext(conf=conf, gateway=gateway)
+            context.pythonExec = sys.executable  # else the first python3 on the workers' PATH
+            return context
         except Exception as error:
             raise SparkStartError(master=self._master, reason=_root_reason(error)) from error
         finally:
@@ -202,8 +207,11 @@ def _same(target: int) -> int:
 
 
 def _root_reason(error: BaseException) -> str:
-    """Return the cause that Spark wraps: the lines around the last Python or Java exception."""
+    """Return the cause that Spark wraps: the worker's Python error if there is one, else Java's."""
     text = str(getattr(error, "java_exception", None) or error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = [line for line in lines if _PYTHON_ERROR.match(line)]
+    if raised:
+        return raised[-1][:_REASON_CHARACTERS]
     interesting = [line for line in lines if not line.startswith(("at ", "..."))]
-    return " | ".join(interesting[:_REASON_LINES])[:2_000]
+    return " | ".join(interesting[:_REASON_LINES])[:_REASON_CHARACTERS]
