@@ -1,0 +1,75 @@
+"""What the exit code of a command means, and which error gives which: one table.
+
+Errors are told apart by code. Ranges are read from top to bottom, and the first one that holds a
+code counts; the docs and the help show ``MEANINGS``.
+"""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["CODE_RANGES", "MEANINGS", "exit_code_of"]
+
+OK, FAILED, USAGE, PLUGIN, CONFIG, STATE, ENVIRONMENT = range(7)
+
+MEANINGS: dict[int, str] = {
+    OK: "done",
+    FAILED: "the job, or what was asked for, failed",
+    USAGE: "the command line is wrong, or names a job that does not exist",
+    PLUGIN: "the plugin can not be found, loaded or turned into a graph",
+    CONFIG: "a parameter, an option, an input or an output is wrong",
+    STATE: "the checkpoint or state can not be used, or another process uses it",
+    ENVIRONMENT: "Java, Spark or this machine lacks something",
+    130: "ended at once by a second Ctrl-C",
+    143: "ended at once by a second SIGTERM",
+}
+
+# First code, last code (numbers behind "BIC-"), exit code.
+CODE_RANGES: tuple[tuple[int, int, int], ...] = (
+    (1001, 1002, PLUGIN),
+    (1003, 1003, CONFIG),
+    (1004, 1004, PLUGIN),
+    (1006, 1006, PLUGIN),
+    (1100, 1119, CONFIG),
+    (1130, 1139, STATE),
+    (1302, 1399, STATE),
+    (1500, 1599, STATE),
+    (1600, 1699, PLUGIN),
+    (1700, 1710, CONFIG),
+    (1720, 1720, CONFIG),
+    (1721, 1722, STATE),
+    (1730, 1730, CONFIG),
+    (1740, 1749, STATE),
+    (1802, 1803, ENVIRONMENT),
+    (1804, 1804, PLUGIN),
+    (1901, 1901, STATE),
+    (1902, 1902, USAGE),
+    (1903, 1903, STATE),
+    (1905, 1905, CONFIG),
+    (1908, 1908, ENVIRONMENT),
+    (1909, 1909, CONFIG),
+    (1910, 1910, PLUGIN),
+    (1911, 1911, CONFIG),
+    (1912, 1912, ENVIRONMENT),
+    (1916, 1916, ENVIRONMENT),
+    (2000, 2098, USAGE),
+)
+
+
+def exit_code_of(error: BicycleError) -> int:
+    """Return the exit code that an error gives; 1 when no range holds its code.
+
+    An error of another version counts by the code that it had there.
+
+    Example:
+        >>> from bicycle_sdk.errors import ParameterError
+        >>> exit_code_of(ParameterError(name="a", plugin="p", problem="missing", hint="give it"))
+        4
+    """
+    code = str(error.facts.get("original_code", error.code))
+    digits = code.removeprefix("BIC-")
+    number = int(digits) if digits.isdigit() else 0
+    for first, last, exit_code in CODE_RANGES:
+        if first <= number <= last:
+            return exit_code
+    return FAILED

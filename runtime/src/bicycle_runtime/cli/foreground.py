@@ -1,0 +1,90 @@
+"""A job in the foreground: signals, log lines or a status line, console sinks, the summary."""
+
+from __future__ import annotations
+
+import sys
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import click
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.logging import configure
+from bicycle_runtime.cli.live import LiveLine, status_line
+from bicycle_runtime.cli.rendering import answer_json, byte_text, count_text, duration_text
+from bicycle_runtime.jobs.driver import DriverServices, run_job
+from bicycle_runtime.jobs.stopping import StopRequest
+
+if TYPE_CHECKING:
+    from bicycle_runtime.jobs.home import Home
+    from bicycle_runtime.jobs.options import JobRequest
+    from bicycle_runtime.jobs.status import JobStatus
+    from bicycle_runtime.jobs.summary import JobSummary
+
+__all__ = ["run_in_foreground", "summary_lines"]
+
+
+def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None:
+    """Run a job until it ends. Records and the answer go to stdout, all else to stderr."""
+    is_live = sys.stderr.isatty() and not as_json
+    live = LiveLine(sys.stderr, is_shown=is_live)
+    configure(cast(IO[str], live), as_json=as_json, level="WARNING" if is_live else "INFO")
+    records = sys.stderr if as_json else sys.stdout
+
+    def show(status: JobStatus) -> None:
+        live.show(status_line(status))
+
+    with StopRequest().on_signals() as stop, live:
+        services = DriverServices(
+            clock=SystemClock(),
+            source=system_random(),
+            console=lambda line: live.above(records, line),
+            listener=show,
+            stop=stop,
+        )
+        summary = run_job(request, home, services)
+    if as_json:
+        answer_json(summary.to_json())
+    else:
+        click.echo("\n".join(summary_lines(summary)))
+
+
+def summary_lines(summary: JobSummary) -> list[str]:
+    """Return the summary of a run for people."""
+    name = f"{summary.plugin} {summary.plugin_version}"
+    lines = [f"job {summary.job} ({name}): {summary.state}"]
+    if summary.has_read:
+        lines.append(
+            f"  read      {count_text(summary.record_count)} records in "
+            f"{count_text(summary.epoch_count)} epochs, {duration_text(summary.duration_ms)}, "
+            f"{count_text(summary.records_per_second)} records/s"
+        )
+    elif summary.epoch:
+        lines.append(
+            f"  read      nothing new to read; {count_text(summary.event_count)} records were read "
+            f"up to epoch {summary.epoch}"
+        )
+    else:
+        lines.append("  read      nothing: the input is empty")
+    lines += [_output_line(output) for output in summary.outputs]
+    lines += _loss_lines(summary)
+    if summary.was_aborted:
+        lines.append("  aborted   the last epoch took too long; its input will be read again")
+    state = f", {byte_text(summary.state_bytes)} of state" if summary.state_bytes else ""
+    lines.append(f"  state     epoch {summary.epoch} in {summary.checkpoint}{state}")
+    lines.append(f"  resume    {summary.resume_command}")
+    return lines
+
+
+def _output_line(output: Any) -> str:
+    place = f" {output.place}" if output.place else ""
+    return f"  wrote     {count_text(output.record_count)} records to {output.connector}{place}"
+
+
+def _loss_lines(summary: JobSummary) -> list[str]:
+    counts = (
+        (summary.skipped_count, "skipped   {} records whose function failed"),
+        (summary.dead_letter_count, f"letters   {{}} dead letters in {summary.dead_letters}"),
+        (summary.dropped_count, "dropped   {} records that no client was there to take"),
+    )
+    return [f"  {text.format(count_text(count))}" for count, text in counts if count]

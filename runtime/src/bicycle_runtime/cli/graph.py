@@ -1,0 +1,43 @@
+"""``bicycle graph``: a plugin's job as it will run."""
+
+from __future__ import annotations
+
+import click
+
+from bicycle_runtime.cli.parameters import answers, plugin_option, set_option
+from bicycle_runtime.cli.rendering import answer_json
+
+__all__ = ["graph_command"]
+
+
+@click.command("graph")
+@plugin_option
+@set_option
+@click.option(
+    "--parallelism",
+    type=click.IntRange(min=1),
+    help="Show the job as if it ran with this parallelism.",
+)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "mermaid"]),
+    default="text",
+    help="Text for reading, JSON for programs, Mermaid for drawings. --json stands for json.",
+)
+@answers
+def graph_command(
+    *, plugin: str, params: dict[str, str], parallelism: int | None, form: str, as_json: bool
+) -> None:
+    """Show the chains, stages and parallelism of a plugin's job. Nothing is started."""
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.extraction.discovery import discover
+    from bicycle_runtime.extraction.extract import extract
+    from bicycle_runtime.jobs.graph_view import graph_view
+
+    bundle = extract(discover().find(plugin), params)
+    view = graph_view(bundle.graph, parallelism=parallelism)
+    if as_json or form == "json":
+        answer_json(view.to_json())
+    else:
+        click.echo(view.to_mermaid() if form == "mermaid" else view.to_text())

@@ -1,0 +1,150 @@
+"""``bicycle list``, ``status``, ``stop`` and ``cancel``: jobs that run, or did, on this machine."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.rendering import (
+    answer_json,
+    byte_text,
+    count_text,
+    duration_text,
+    show_table,
+)
+from bicycle_runtime.jobs.control import cancel_job, job_status, list_jobs, stop_job
+from bicycle_runtime.jobs.status import JobState, JobStatus
+
+__all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
+
+_STATES = [state.value.lower() for state in JobState]
+
+
+@click.command("list")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(_STATES, case_sensitive=False),
+    help="Only jobs in this state. May be given several times.",
+)
+@answers
+def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
+    """List the jobs of this machine, the newest first."""
+    wanted = {state.lower() for state in states or _STATES}
+    found = [status for status in list_jobs(home()) if status.state.value.lower() in wanted]
+    if as_json:
+        answer_json([status.to_json() for status in found])
+    elif not found:
+        click.echo("no jobs")
+    else:
+        headings = ("job", "state", "plugin", "epoch", "records", "records/s", "started", "pid")
+        show_table(headings, map(_row, found))
+
+
+@click.command("status")
+@click.argument("job")
+@answers
+def status_command(*, job: str, as_json: bool) -> None:
+    """Show how a job is doing. JOB is the id that `bicycle submit` printed."""
+    status = job_status(home(), job)
+    if as_json:
+        answer_json(status.to_json())
+    else:
+        click.echo("\n".join(_details(status)))
+
+
+@click.command("stop")
+@click.argument("job")
+@answers
+def stop_command(*, job: str, as_json: bool) -> None:
+    """Stop a job cleanly: it finishes its epoch, publishes it and ends. Waits until it has ended.
+
+    Submitted or run again under its name, the job goes on without reading a record twice.
+    """
+    _tell(stop_job(home(), job), as_json=as_json)
+
+
+@click.command("cancel")
+@click.argument("job")
+@answers
+def cancel_command(*, job: str, as_json: bool) -> None:
+    """End a job at once, with all its processes, in the middle of whatever it does.
+
+    The last sealed epoch stays; what ran behind it is read again when the job is started again.
+    """
+    _tell(cancel_job(home(), job, clock=SystemClock()), as_json=as_json)
+
+
+def _tell(status: JobStatus, *, as_json: bool) -> None:
+    if as_json:
+        answer_json(status.to_json())
+    else:
+        click.echo(f"{status.id}: {status.state.value}, epoch {status.epoch}")
+
+
+def _row(status: JobStatus) -> tuple[str, ...]:
+    is_running = not status.state.is_final
+    return (
+        status.id,
+        status.state.value,
+        f"{status.plugin} {status.plugin_version}".strip(),
+        str(status.epoch),
+        count_text(status.record_count),
+        count_text(status.records_per_second) if is_running else "",
+        _time(status.started_ms),
+        str(status.pid) if is_running else "",
+    )
+
+
+def _details(status: JobStatus) -> list[str]:
+    rows = [
+        ("state", status.state.value),
+        ("plugin", f"{status.plugin} {status.plugin_version}".strip()),
+        ("process", f"{status.pid}{' (detached)' if status.is_detached else ''}"),
+        ("started", _time(status.started_ms)),
+        ("ran", duration_text(_ran_ms(status))),
+        ("epoch", f"{status.epoch} ({status.epoch_count} in this run)"),
+        ("records", _records(status)),
+        ("lag", _lag(status)),
+        ("state size", byte_text(status.state_bytes)),
+        ("watermark", "none" if status.watermark_ms is None else _time(status.watermark_ms)),
+        ("dropped", count_text(status.dropped_count) if status.dropped_count else ""),
+        ("checkpoint", status.checkpoint),
+    ]
+    lines = [f"job {status.id}", *(f"  {name:<11}{text}" for name, text in rows if text)]
+    for uid, operator in status.operators.items():
+        failed = f", {count_text(operator.failed)} failed" if operator.failed else ""
+        lines.append(
+            f"  operator   {uid}: {count_text(operator.records_in)} in, "
+            f"{count_text(operator.records_out)} out{failed}"
+        )
+    if status.error is not None:
+        lines.append(f"error: {status.error['code']} {status.error['message']}")
+        lines.append(f"  fix: {status.error['fix']}")
+    return lines
+
+
+def _records(status: JobStatus) -> str:
+    rate = "" if status.state.is_final else f", {count_text(status.records_per_second)}/s"
+    return (
+        f"{count_text(status.record_count)} in this run{rate}, "
+        f"{count_text(status.event_count)} since the beginning"
+    )
+
+
+def _lag(status: JobStatus) -> str:
+    if status.lag_records is not None:
+        return f"{count_text(status.lag_records)} records"
+    return byte_text(status.lag_bytes) if status.lag_bytes is not None else ""
+
+
+def _ran_ms(status: JobStatus) -> int:
+    return max(0, (status.ended_ms or status.updated_ms) - status.started_ms)
+
+
+def _time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}Z"

@@ -1,0 +1,113 @@
+"""One line at the bottom of a terminal that tells how the job is doing.
+
+Everything else that goes to the terminal meanwhile is written above it. On anything but a terminal
+the line is not shown, and writing is passed through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from io import TextIOBase
+from types import TracebackType
+from typing import IO, TYPE_CHECKING
+
+from bicycle_runtime.cli.rendering import byte_text, count_text
+
+if TYPE_CHECKING:
+    from bicycle_runtime.jobs.status import JobStatus
+
+__all__ = ["LiveLine", "status_line"]
+
+_CLEAR = "\r\x1b[2K"
+
+
+def status_line(status: JobStatus) -> str:
+    """Return how a job is doing, in one line."""
+    parts = [status.job, status.state.value.lower()]
+    if status.running_ms is not None:
+        parts += [
+            f"epoch {status.epoch}",
+            f"{count_text(status.records_per_second)} records/s",
+            f"{count_text(status.record_count)} read",
+            f"lag {_lag(status)}",
+            f"state {byte_text(status.state_bytes)}",
+            f"watermark {_watermark(status)}",
+        ]
+    return "  ".join(parts)
+
+
+def _lag(status: JobStatus) -> str:
+    if status.lag_records is not None:
+        return f"{count_text(status.lag_records)} records"
+    return byte_text(status.lag_bytes) if status.lag_bytes is not None else "unknown"
+
+
+def _watermark(status: JobStatus) -> str:
+    if status.watermark_ms is None:
+        return "none"
+    # Slow to import, and needed with event time only.
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(status.watermark_ms / 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+class LiveLine(TextIOBase):
+    """A text stream that keeps its line below what is written to it.
+
+    Args:
+        stream: The terminal.
+        is_shown: False passes writes through and shows no line.
+    """
+
+    def __init__(self, stream: IO[str], *, is_shown: bool) -> None:
+        super().__init__()
+        self._stream = stream
+        self._is_shown = is_shown
+        self._line = ""
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> LiveLine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.show("")
+
+    def show(self, line: str) -> None:
+        """Replace the line; an empty one takes it away."""
+        if not self._is_shown:
+            return
+        with self._lock:
+            self._line = line[: shutil.get_terminal_size().columns - 1]
+            self._stream.write(_CLEAR + self._line)
+            self._stream.flush()
+
+    def above(self, stream: IO[str], line: str) -> None:
+        """Write a whole line to a stream, maybe the same terminal. A closed pipe is no error."""
+        with self._lock, contextlib.suppress(BrokenPipeError):
+            if self._is_shown:
+                self._stream.write(_CLEAR)
+                self._stream.flush()
+            stream.write(line + "\n")
+            stream.flush()
+            if self._is_shown:
+                self._stream.write(self._line)
+                self._stream.flush()
+
+    def write(self, text: str) -> int:
+        """Write log lines above the line."""
+        with self._lock:
+            if not self._is_shown:
+                return self._stream.write(text)
+            self._stream.write(f"{_CLEAR}{text}{self._line if text.endswith(chr(10)) else ''}")
+            return len(text)
+
+    def flush(self) -> None:
+        """Flush the terminal."""
+        self._stream.flush()

@@ -1,0 +1,74 @@
+"""``bicycle logs``: what a submitted job wrote."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from typing import BinaryIO
+
+import click
+
+from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.jobs.control import job_status
+from bicycle_runtime.jobs.home import Home
+
+__all__ = ["logs_command"]
+
+_POLL_S = 0.2
+_CHUNK_BYTES = 1 << 16
+
+
+@click.command("logs")
+@click.argument("job")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option(
+    "-n", "--lines", "line_count", type=click.IntRange(min=0), help="Only so many lines of the end."
+)
+@answers
+def logs_command(*, job: str, follow: bool, line_count: int | None, as_json: bool) -> None:
+    """Show the log of a submitted job, with what its console sinks print.
+
+    A job in the foreground has no log here: it writes to its terminal. With --json each line
+    becomes a JSON text of the list `lines`, and --follow waits for the end of the job first.
+    """
+    place = home()
+    path = place.find(job).log_path
+    path.touch()
+    with path.open("rb") as stream:
+        if as_json:
+            if follow:
+                _wait_for_end(place, job)
+            lines = [
+                line.decode(errors="replace").rstrip("\n") for line in _last(stream, line_count)
+            ]
+            answer_json({"job": job, "lines": lines})
+            return
+        for line in _last(stream, line_count):
+            _write(line)
+        while follow:
+            is_ended = job_status(place, job).state.is_final
+            _copy(stream)
+            if is_ended:
+                break
+            threading.Event().wait(_POLL_S)
+
+
+def _last(stream: BinaryIO, count: int | None) -> list[bytes]:
+    return list(deque(stream, maxlen=count))
+
+
+def _copy(stream: BinaryIO) -> None:
+    while chunk := stream.read(_CHUNK_BYTES):
+        _write(chunk)
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.write(data.decode(errors="replace"))
+    sys.stdout.flush()
+
+
+def _wait_for_end(place: Home, job: str) -> None:
+    while not job_status(place, job).state.is_final:
+        threading.Event().wait(_POLL_S)

@@ -1,0 +1,42 @@
+"""``bicycle new``: a plugin project to begin with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bicycle_runtime.cli.parameters import answers
+from bicycle_runtime.cli.rendering import answer_json
+
+__all__ = ["new_command"]
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "--dir",
+    "parent",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(),
+    show_default="the current directory",
+    help="Folder in which the project's folder is made.",
+)
+@answers
+def new_command(*, name: str, parent: Path, as_json: bool) -> None:
+    """Make a plugin project: a wheel with one job, its parameters, and tests that pass.
+
+    NAME becomes the name of plugin, distribution and folder: lower-case words with dashes.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.scaffold import write_project
+
+    folder = write_project(name, parent)
+    if as_json:
+        files = sorted(
+            str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()
+        )
+        answer_json({"name": name, "folder": str(folder), "files": files})
+        return
+    click.echo(f"made {folder}")
+    click.echo(f'next: cd {folder} && pip install --editable ".[test]" && pytest')

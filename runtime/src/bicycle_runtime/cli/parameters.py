@@ -1,0 +1,109 @@
+"""What commands share on their command line: ``--json``, ``--debug``, ``--set``, declared options.
+
+Options are declared where they belong (``base.options``) and only get a flag here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from bicycle_runtime.base.options import OptionInfo
+    from bicycle_runtime.jobs.home import Home
+
+__all__ = ["answers", "declared_options", "home", "pairs", "plugin_option", "set_option"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_HOME_VARIABLE = "BICYCLE_HOME"
+_HOME_DEFAULT = "~/.bicycle"
+
+
+def home() -> Home:
+    """Return the home that the environment names."""
+    # Needed by commands about jobs only; listing plugins must start fast.
+    from bicycle_runtime.jobs.home import Home
+
+    return Home(Path(os.environ.get(_HOME_VARIABLE) or _HOME_DEFAULT).expanduser().absolute())
+
+
+def answers(command: F) -> F:
+    """Give a command the flags that every command has. The function gets ``as_json``."""
+    command = click.option(
+        "--json", "as_json", is_flag=True, help="Write one JSON document instead of text."
+    )(command)
+    return click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        help="Show Bicycle's own traceback of an error, too.",
+    )(command)
+
+
+def plugin_option(command: F) -> F:
+    """Add ``--plugin``."""
+    return click.option(
+        "--plugin", required=True, metavar="NAME", help="Name of the plugin to look at."
+    )(command)
+
+
+def set_option(command: F) -> F:
+    """Add ``--set``; the function gets ``params``, a dict of texts."""
+    return click.option(
+        "--set",
+        "params",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=lambda _context, _option, values: pairs(values, "--set"),
+        help="A parameter of the plugin. May be given several times.",
+    )(command)
+
+
+def pairs(values: Sequence[str], flag: str, *, prefix: str = "") -> dict[str, str]:
+    """Return ``name=value`` texts as a dict.
+
+    Raises:
+        click.BadParameter: one is not of that form, lacks the prefix, or names what came before.
+    """
+    found: dict[str, str] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip() or not name.startswith(prefix):
+            wanted = f"{prefix}NAME=VALUE"
+            raise click.BadParameter(f"{text!r} is not of the form {wanted}", param_hint=flag)
+        if name in found:
+            raise click.BadParameter(f"{name!r} is given twice", param_hint=flag)
+        found[name] = value
+    return found
+
+
+def declared_options(infos: Sequence[OptionInfo]) -> Callable[[F], F]:
+    """Give a command a flag for each option; the function gets texts, None for absent ones."""
+
+    def add(command: F) -> F:
+        for info in reversed(infos):
+            command = _flag(info)(command)
+        return command
+
+    return add
+
+
+def _flag(info: OptionInfo) -> Callable[[F], F]:
+    if info.type_name == "true or false":
+        return click.option(info.flag, info.name, is_flag=True, default=None, help=info.doc)
+    text = info.doc if info.is_required else f"{info.doc} Accepts: {info.expected}."
+    if info.default is not None:
+        text += f" Default: {info.default}."
+    return click.option(
+        info.flag, info.name, required=info.is_required, metavar=_metavar(info), help=text
+    )
+
+
+def _metavar(info: OptionInfo) -> str:
+    if info.unit:
+        return {"ms": "DURATION", "bytes": "SIZE"}[info.unit]
+    return "NUMBER" if "number" in info.type_name else "TEXT"

@@ -1,0 +1,108 @@
+"""``bicycle plugins``: what is installed, by metadata; ``check`` tries it in child processes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bicycle_runtime.cli.parameters import answers
+from bicycle_runtime.cli.rendering import answer_json, error_text, show_table
+from bicycle_runtime.extraction.discovery import discover
+
+if TYPE_CHECKING:
+    from bicycle_runtime.extraction.check import CheckResult
+
+__all__ = ["plugins_command"]
+
+
+@click.group("plugins", invoke_without_command=True)
+@answers
+@click.pass_context
+def plugins_command(context: click.Context, *, as_json: bool) -> None:
+    """List the installed plugins, and those that can not be used, with the reason.
+
+    Only metadata is read and nothing is imported, so a broken plugin harms nobody here.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    found = discover()
+    if as_json:
+        answer_json(
+            {
+                "plugins": [_plugin_data(ref) for ref in found.found],
+                "refused": [
+                    {"name": refusal.name, "reason": refusal.reason, "sources": refusal.sources}
+                    for refusal in found.refused
+                ],
+            }
+        )
+        return
+    if not found.found and not found.refused:
+        click.echo("no plugins are installed; `bicycle new NAME` makes one")
+        return
+    rows = [(ref.name, "found", ref.dist, ref.target) for ref in found.found]
+    rows += [(item.name, "refused", ", ".join(item.sources), item.reason) for item in found.refused]
+    show_table(("plugin", "state", "distribution", "entry point or reason"), sorted(rows))
+
+
+@plugins_command.command("check")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@answers
+@click.pass_context
+def check_command(context: click.Context, *, names: tuple[str, ...], as_json: bool) -> None:
+    """Load plugins, each in a process of its own, and say what is wrong with those that fail.
+
+    Without names all installed plugins are checked. The exit code is 3 when one fails.
+    """
+    # Slow to import, and needed for this command only.
+    from bicycle_runtime.extraction.check import check_all
+
+    discovery = discover()
+    refs = [discovery.find(name) for name in names] or list(discovery.found)
+    results = check_all(refs)
+    refused = [] if names else list(discovery.refused)
+    if as_json:
+        answer_json(
+            {
+                "ok": [result.ref.name for result in results if result.ok],
+                "failed": [_failure(result) for result in results if not result.ok],
+                "refused": [{"name": item.name, "reason": item.reason} for item in refused],
+            }
+        )
+    else:
+        for result in results:
+            click.echo(_verdict(result))
+        for item in refused:
+            click.echo(f"refused  {item.name}: {item.reason}")
+    if refused or not all(result.ok for result in results):
+        # Slow to import, and needed for the bad case only.
+        from bicycle_runtime.cli.exit_codes import PLUGIN
+
+        context.exit(PLUGIN)
+
+
+def _verdict(result: CheckResult) -> str:
+    if result.error is None:
+        return f"ok       {result.ref.name} ({result.ref.dist})"
+    lines = [f"failed   {result.ref.name} ({result.ref.dist})", error_text(result.error)]
+    trace = result.error.facts.get("traceback")
+    if isinstance(trace, list):
+        lines += trace
+    return "\n".join(lines)
+
+
+def _failure(result: CheckResult) -> dict[str, Any]:
+    assert result.error is not None
+    return {"name": result.ref.name, "error": result.error.to_json()}
+
+
+def _plugin_data(ref: Any) -> dict[str, Any]:
+    return {
+        "name": ref.name,
+        "target": ref.target,
+        "dist": ref.dist_name,
+        "version": ref.dist_version,
+        "location": ref.location,
+        "sdk_requirement": ref.sdk_requirement,
+    }

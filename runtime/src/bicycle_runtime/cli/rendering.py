@@ -1,0 +1,105 @@
+"""How answers look: errors, numbers, durations, tables. Nothing here decides anything."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "answer_json",
+    "byte_text",
+    "count_text",
+    "duration_text",
+    "error_text",
+    "show_table",
+]
+
+_KIB = 1024
+_SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
+
+
+def error_text(error: BicycleError) -> str:
+    """Return an error for people: code and what happened first, what to do last.
+
+    An error that came up in several tasks is shown once, with their number.
+    """
+    text = f"error: {error.code} {error.summary.rstrip()}"
+    task_count = error.facts.get("task_count", 1)
+    if isinstance(task_count, int) and task_count > 1:
+        text += f"\n  the same in {task_count} tasks"
+    return f"{text}\n  fix: {error.remedy}"
+
+
+def answer_json(data: Any) -> None:
+    """Write the one JSON document of a command."""
+    click.echo(json.dumps(data, default=str))
+
+
+def count_text(count: float) -> str:
+    """Return a number with separators, without a fraction from 10 on.
+
+    Example:
+        >>> count_text(1234567), count_text(2.5)
+        ('1,234,567', '2.5')
+    """
+    return f"{count:,.1f}" if count < 10 and count != int(count) else f"{count:,.0f}"
+
+
+def byte_text(size: float) -> str:
+    """Return a size in a unit that fits.
+
+    Example:
+        >>> byte_text(512), byte_text(3 << 20)
+        ('512 B', '3.0 MiB')
+    """
+    if size < _KIB:
+        return f"{size:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= _KIB
+        if size < _KIB:
+            return f"{size:.1f} {unit}"
+    return f"{size / _KIB:.1f} TiB"
+
+
+def duration_text(duration_ms: float) -> str:
+    """Return a duration in the two largest units that fit.
+
+    Example:
+        >>> [duration_text(ms) for ms in (850, 4_200, 65_000, 3_700_000)]
+        ['850 ms', '4.2 s', '1 min 5 s', '1 h 1 min']
+    """
+    if duration_ms < _SECOND_MS:
+        return f"{duration_ms:.0f} ms"
+    if duration_ms < _MINUTE_MS:
+        return f"{duration_ms / _SECOND_MS:.1f} s"
+    if duration_ms < _HOUR_MS:
+        minutes, rest = divmod(int(duration_ms), _MINUTE_MS)
+        return f"{minutes} min {rest // _SECOND_MS} s"
+    hours, rest = divmod(int(duration_ms), _HOUR_MS)
+    return f"{hours} h {rest // _MINUTE_MS} min"
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a table: drawn on a terminal, plain columns with two blanks between them otherwise."""
+    if sys.stdout.isatty():
+        # Slow to import, and needed for people only.
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(*headings, box=None, header_style="bold", pad_edge=False)
+        for row in rows:
+            table.add_row(*(Text(cell, overflow="fold") for cell in row))
+        Console(soft_wrap=False).print(table)
+        return
+    lines = [tuple(heading.upper() for heading in headings), *map(tuple, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())

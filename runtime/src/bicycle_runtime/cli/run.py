@@ -1,0 +1,81 @@
+"""``bicycle run`` and ``bicycle submit``: a job in the foreground, or in a process of its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs, set_option
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+
+__all__ = ["run_command", "submit_command"]
+
+_JOB_OPTIONS = describe(JobOptions)
+_ENGINE_OPTIONS = describe(EngineOptions)
+
+
+def _job_flags(command: Any) -> Any:
+    """Add the flags that say which job is meant; both commands have the same."""
+    spark = click.option(
+        "--conf",
+        "spark",
+        multiple=True,
+        metavar="SPARK.NAME=VALUE",
+        callback=lambda _context, _option, values: pairs(values, "--conf", prefix="spark."),
+        help="A setting of Spark, such as spark.driver.memory=4g. May be given several times.",
+    )
+    command = declared_options(_ENGINE_OPTIONS)(spark(command))
+    return declared_options(_JOB_OPTIONS)(set_option(command))
+
+
+def _request(params: dict[str, str], spark: dict[str, str], given: dict[str, Any]) -> JobRequest:
+    present = {name: value for name, value in given.items() if value is not None}
+    job = {info.name: present[info.name] for info in _JOB_OPTIONS if info.name in present}
+    engine = {info.name: present[info.name] for info in _ENGINE_OPTIONS if info.name in present}
+    return JobRequest(
+        options=from_mapping(JobOptions, job), params=params, engine=engine, spark=spark
+    )
+
+
+@click.command("run")
+@_job_flags
+@answers
+def run_command(
+    *, params: dict[str, str], spark: dict[str, str], as_json: bool, **given: Any
+) -> None:
+    """Run a job in the foreground, on embedded Spark unless --master says otherwise.
+
+    Bounded input ends the job with exit code 0 and a summary. SIGTERM or Ctrl-C finishes the epoch,
+    publishes it and ends with exit code 0 as well; a second one ends at once. After any end, also
+    after a crash, the same command goes on where the last sealed epoch stopped.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.cli.foreground import run_in_foreground
+
+    run_in_foreground(_request(params, spark, given), home(), as_json=as_json)
+
+
+@click.command("submit")
+@_job_flags
+@answers
+def submit_command(
+    *, params: dict[str, str], spark: dict[str, str], as_json: bool, **given: Any
+) -> None:
+    """Run a job in a process of its own, and print its id once it runs.
+
+    The id is what list, status, logs, stop and cancel take. A job that fails while it starts is an
+    error of this command.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.cli.rendering import answer_json
+    from bicycle_runtime.jobs.submission import submit
+
+    status = submit(_request(params, spark, given), home(), python=sys.executable)
+    if as_json:
+        answer_json(status.to_json())
+    else:
+        click.echo(status.id)

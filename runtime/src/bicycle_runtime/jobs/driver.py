@@ -1,0 +1,287 @@
+"""The driver of one job: from the request to the summary, in one process.
+
+It holds the job's locks, writes its status, and leaves the work to the engine. Bounded input ends
+it, a stop request ends it cleanly, an error ends it with the status FAILED; whatever happens, the
+last sealed epoch is intact and the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import random
+import signal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.ids import attempt_id
+from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
+from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
+from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.extraction.discovery import discover
+from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.jobs.errors import JavaTooOldError
+from bicycle_runtime.jobs.graph_changes import with_follow
+from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
+from bicycle_runtime.jobs.job_file import note_run
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.processes import start_ticks
+from bicycle_runtime.jobs.progress import Progress
+from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.stopping import StopRequest
+from bicycle_runtime.jobs.summary import JobSummary, summarize
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["DriverServices", "run_job"]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverServices:
+    """What a door lends the driver.
+
+    ``console`` writes a line for people (console sinks use it), ``listener`` gets the status after
+    each epoch and while idle, ``stop`` is asked between epochs.
+    """
+
+    clock: Clock
+    source: random.Random
+    console: Callable[[str], None]
+    listener: Callable[[JobStatus], None]
+    stop: StopRequest
+    is_detached: bool = False
+
+
+def run_job(
+    request: JobRequest,
+    home: Home,
+    services: DriverServices,
+    *,
+    folder: JobFolder | None = None,
+) -> JobSummary:
+    """Run a job until its input ends or somebody stops it.
+
+    Args:
+        request: The job.
+        home: Where its folder is.
+        services: Clock, output, stop request.
+        folder: The job's folder when that was settled before.
+
+    Raises:
+        JobRunningError: another process of this machine runs it.
+        BicycleError: the plugin, its parameters, its input or a function is wrong, or Spark failed.
+    """
+    home.prepare()
+    place = place_job(request.options, home, clock=services.clock, source=services.source)
+    if folder is not None:
+        place = dataclasses.replace(place, folder=folder)
+    with contextlib.ExitStack() as locks:
+        locks.enter_context(
+            FileLock(place.folder.lock_path, job=place.job, place=str(place.folder.path))
+        )
+        if place.lock_path is not None:
+            locks.enter_context(FileLock(place.lock_path, job=place.job, place=place.storage.url))
+        place.folder.write_request(request)
+        return _Driver(request, home, place, services).run()
+
+
+class _Driver:
+    """One run of one job; used once."""
+
+    def __init__(
+        self, request: JobRequest, home: Home, place: JobPlace, services: DriverServices
+    ) -> None:
+        self._request = request
+        self._home = home
+        self._place = place
+        self._services = services
+        status = JobStatus(
+            id=place.folder.id,
+            job=place.job,
+            plugin=request.options.plugin,
+            pid=os.getpid(),
+            pid_started=start_ticks(os.getpid()),
+            is_detached=services.is_detached,
+            checkpoint=place.storage.url,
+            started_ms=services.clock.now_ms(),
+        )
+        self._progress = Progress(
+            status, folder=place.folder, clock=services.clock, listener=services.listener
+        )
+        self._executor = SparkExecutor(
+            request.options.master or default_master(),
+            settings=request.spark,
+            cache_dir=home.cache_dir,
+            job=place.job,
+        )
+
+    def run(self) -> JobSummary:
+        self._progress.enter(JobState.CREATED)
+        try:
+            return self._run()
+        except SparkStartError as error:
+            raise self._failed(_java_error() or error) from error
+        except BicycleError as error:
+            raise self._failed(error) from error.__cause__
+        except BaseException as error:
+            self._progress.status.error = _foreign_error(error)
+            self._progress.enter(JobState.FAILED)
+            raise
+
+    def _run(self) -> JobSummary:
+        """Run the job.
+
+        1. Find the plugin; a wrong name costs no Java process.
+        2. Start Java and extract the plugin's graph at the same time.
+        3. Plan the job and create its connectors.
+        4. Run epochs until the input ends or a stop is requested.
+        5. Close what is open, publish everything.
+        """
+        # 1. Find the plugin; a wrong name costs no Java process.
+        ref = discover().find(self._request.options.plugin)
+        with contextlib.ExitStack() as cleanup:
+            # The loop stops the executor too; a second time is harmless, and before there is none.
+            cleanup.callback(self._executor.stop)
+            # 2. Start Java and extract the plugin's graph at the same time.
+            with ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool:
+                booting = pool.submit(self._executor.boot)
+                bundle = extract(ref, self._request.params)
+            booting.result()
+            # 3. Plan the job and create its connectors.
+            setup = self._prepare(bundle)
+            # 4. Run epochs until the input ends or a stop is requested.
+            # 5. Close what is open, publish everything.
+            final = self._run_epochs(setup)
+        return self._summary(setup, final)
+
+    def _prepare(self, bundle: JobBundle) -> JobSetup:
+        options = self._request.options
+        if options.follow:
+            bundle = with_follow(bundle)
+        setup = prepare_job(
+            bundle,
+            job_id=self._place.job,
+            storage=self._place.storage,
+            parallelism=options.parallelism,
+        )
+        note_run(setup, now_ms=self._services.clock.now_ms())
+        status = self._progress.status
+        status.plugin_version = bundle.plugin_version
+        status.bundle_digest = bundle.digest
+        status.java_pid = self._executor.java_pid
+        return setup
+
+    def _run_epochs(self, setup: JobSetup) -> JobState:
+        stop, progress = self._services.stop, self._progress
+        stop.arm(
+            timeout_s=self._request.options.stop_timeout_ms / 1_000,
+            on_request=self._note_stop,
+            abort=self._kill_java,
+        )
+        try:
+            with self._loop(setup) as loop:
+                progress.resume_from(loop.manifest)
+                progress.enter(JobState.RUNNING)
+                self._log("job_started", epoch=loop.epoch, operators=len(setup.graph.vertices))
+                is_finished = self._step_until_done(loop, setup)
+                loop.finish(is_finished=is_finished)
+                progress.status.dropped_count = loop.dropped_count()
+                return JobState.FINISHED if is_finished else JobState.STOPPED
+        except (SparkLostError, EpochFailedError):
+            if not stop.was_aborted:
+                raise
+            self._log("epoch_aborted", epoch=progress.status.epoch + 1)
+            return JobState.STOPPED
+
+    def _loop(self, setup: JobSetup) -> EpochLoop:
+        services = self._services
+        return EpochLoop(
+            setup,
+            self._executor,
+            options=self._request.engine_options(setup.graph),
+            run_id=attempt_id(source=services.source),
+            services=LoopServices(
+                clock=services.clock,
+                console=services.console,
+                on_epoch=self._progress.take_epoch,
+            ),
+        )
+
+    def _step_until_done(self, loop: EpochLoop, setup: JobSetup) -> bool:
+        """Return whether all input is finished; False when a stop was requested."""
+        stop = self._services.stop
+        # Without such an interval a step that runs nothing has found nothing.
+        is_caught_up = not self._request.engine_options(setup.graph).epoch_interval_ms
+        while not stop.is_set:
+            step = loop.step()
+            if step.is_finished:
+                return True
+            if not step.has_run:
+                self._progress.take_idle(is_caught_up=is_caught_up)
+                stop.wait(step.wait_ms)
+        return False
+
+    def _summary(self, setup: JobSetup, final: JobState) -> JobSummary:
+        self._progress.enter(final)
+        summary = summarize(
+            self._progress.status,
+            setup,
+            place=self._place,
+            request=self._request,
+            was_aborted=self._services.stop.was_aborted,
+        )
+        self._log(
+            f"job_{final.value.lower()}",
+            epoch=summary.epoch,
+            record_count=summary.record_count,
+            duration_ms=summary.duration_ms,
+        )
+        return summary
+
+    def _note_stop(self) -> None:
+        self._progress.enter_stopping()
+        self._log("stop_requested")
+
+    def _kill_java(self) -> None:
+        pid = self._executor.java_pid
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _failed(self, error: BicycleError) -> BicycleError:
+        self._progress.status.error = json.loads(json.dumps(error.to_json(), default=str))
+        self._progress.enter(JobState.FAILED)
+        return error
+
+    def _log(self, event: str, **fields: Any) -> None:
+        log_event(_LOG, event, job=self._place.job, **fields)
+
+
+def _java_error() -> BicycleError | None:
+    """Return what is wrong with Java when it is its age: Spark's own words do not say so."""
+    java = find_java()
+    version = java_version(java) if java is not None else None
+    if java is None or version is None or java_major(version) >= JAVA_MAJOR_MIN:
+        return None
+    return JavaTooOldError(found=version, path=str(java.path), expected=JAVA_MAJOR_MIN)
+
+
+def _foreign_error(error: BaseException) -> dict[str, object]:
+    return {
+        "code": BicycleError.code,
+        "message": f"{type(error).__name__}: {error}",
+        "fix": BicycleError.fix,
+        "facts": {},
+    }

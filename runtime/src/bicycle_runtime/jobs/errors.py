@@ -1,0 +1,136 @@
+"""Errors in the life of a job: names, locks, processes, what a job promises."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "CheckpointVersionError",
+    "DoctorError",
+    "DriverEndedError",
+    "GuaranteeError",
+    "HomeError",
+    "InspectionError",
+    "JavaTooOldError",
+    "JobLostError",
+    "JobNotFoundError",
+    "JobRunningError",
+    "NothingToFollowError",
+    "ScaffoldError",
+    "StatusFormatError",
+    "StopTimeoutError",
+]
+
+
+class JobRunningError(BicycleError):
+    """Another process of this machine runs the job."""
+
+    code = "BIC-1901"
+    message = "job {job!r} runs already, as process {pid} ({place}); nothing was started"
+    fix = "stop that process (`bicycle stop {job}`), or give another --name or --checkpoint-dir"
+
+
+class JobNotFoundError(BicycleError):
+    """No job of this name was ever started with this home."""
+
+    code = "BIC-1902"
+    message = "no job is called {job!r}{suggestion}; known: {known_text}"
+    fix = "see `bicycle list`; BICYCLE_HOME says where jobs are kept ({home})"
+
+
+class CheckpointVersionError(BicycleError):
+    """The checkpoint was written by a newer version."""
+
+    code = "BIC-1903"
+    message = "the checkpoint in {url} has format version {found}, this runtime reads {expected}"
+    fix = "use the version of bicycle-runtime that wrote it, or another checkpoint directory"
+
+
+class NothingToFollowError(BicycleError):
+    """``--follow`` was given for a job that reads no files."""
+
+    code = "BIC-1905"
+    message = "plugin {plugin!r} reads no files that could be followed; its sources are {sources}"
+    fix = "leave --follow out; sockets and generators never end by themselves"
+
+
+class JobLostError(BicycleError):
+    """The process of a job is gone and left no last word: it, or the machine, was killed."""
+
+    code = "BIC-1906"
+    message = "the process of job {job!r} ({pid}) is gone without a result; it was last seen {seen}"
+    fix = "run or submit it again with the same name: it goes on after the last sealed epoch"
+
+
+class StopTimeoutError(BicycleError):
+    """A job did not end in time after it was asked to."""
+
+    code = "BIC-1907"
+    message = "job {job!r} (process {pid}) has not ended {waited_ms} ms after it was asked to stop"
+    fix = "wait and look at `bicycle status {job}`, or end it at once with `bicycle cancel {job}`"
+
+
+class JavaTooOldError(BicycleError):
+    """The Java that was found can not run Spark."""
+
+    code = "BIC-1908"
+    message = "Java {found} ({path}) is too old for Spark; {expected} or newer is needed"
+    fix = "install a newer Java and let JAVA_HOME or PATH lead to it"
+
+
+class GuaranteeError(BicycleError):
+    """The job promises less than was asked for."""
+
+    code = "BIC-1909"
+    message = (
+        "plugin {plugin!r} is {found} end to end, asked was {wanted}; the weakest link: {link}"
+    )
+    fix = "use another connector there (file sinks are exactly-once), or ask for less"
+
+
+class InspectionError(BicycleError):
+    """The process that looks at a plugin's functions gave no answer."""
+
+    code = "BIC-1910"
+    message = "the functions of plugin {plugin!r} can not be inspected: {detail}"
+    fix = "run `bicycle plugins check {plugin}`; the functions must be loadable in a new process"
+
+
+class ScaffoldError(BicycleError):
+    """A plugin project can not be made under this name or at this place."""
+
+    code = "BIC-1911"
+    message = "can not make a plugin project {name!r}: {problem}"
+    fix = "{hint}"
+
+
+class HomeError(BicycleError):
+    """The home directory can not be used."""
+
+    code = "BIC-1912"
+    message = "the home {path} can not be used: {reason}"
+    fix = "set BICYCLE_HOME to a directory that this user may write"
+
+
+class DriverEndedError(BicycleError):
+    """The process of a submitted job ended before it said anything."""
+
+    code = "BIC-1914"
+    message = "the process of job {job!r} ended with {how} before the job began:\n{log_tail}"
+    fix = "see the whole log with `bicycle logs {job}`"
+
+
+class StatusFormatError(BicycleError):
+    """The status file of a job can not be read."""
+
+    code = "BIC-1915"
+    message = "status file {path!r} is not readable: {reason}"
+    fix = "remove the file; the checkpoint of the job is not affected"
+
+
+class DoctorError(BicycleError):
+    """Something that running a job needs is missing."""
+
+    code = "BIC-1916"
+    message = "{count} of {total} checks failed: {names}"
+    fix = "do what the line below each failed check says, then run `bicycle doctor` again"

@@ -1,0 +1,191 @@
+"""A job's graph as it will run: chains, stages, exchanges; as data, as text, as a Mermaid drawing.
+
+Everything here follows from the graph alone, so no function of the plugin is loaded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bicycle_runtime.connectors.registry import default_registry
+from bicycle_runtime.engine.stages import plan_stages, with_parallelism
+from bicycle_runtime.operators.spec import ChainSpec, RouteSpec
+from bicycle_sdk.chaining import optimize
+from bicycle_sdk.graph import JobGraph, OperatorKind
+
+__all__ = ["ChainView", "ExchangeView", "GraphView", "OperatorView", "graph_view"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorView:
+    """One operator of a chain."""
+
+    id: str
+    uid: str | None
+    name: str
+    kind: str
+    parallelism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainView:
+    """Operators that run in one task; ``stage`` is the Spark stage that hosts the chain."""
+
+    index: int
+    name: str
+    stage: int
+    parallelism: int
+    operators: tuple[OperatorView, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeView:
+    """Records that go from one chain to another. ``link`` is direct, parcel or feedback."""
+
+    source_chain: int
+    target_chain: int
+    source: str
+    target: str
+    partitioning: str
+    link: str
+    tag: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphView:
+    """A whole job as it will run."""
+
+    job: str
+    stages: tuple[int, ...]
+    chains: tuple[ChainView, ...]
+    exchanges: tuple[ExchangeView, ...]
+    operator_count: int
+    tasks_without_chaining: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data; ``stages`` holds the number of tasks of each."""
+        return asdict(self)
+
+    def to_text(self) -> str:
+        """Return the stages with their chains, one below the other."""
+        lines = [
+            f"job {self.job}: {self.operator_count} operators in {len(self.chains)} chains, "
+            f"{len(self.stages)} stages, {sum(self.stages)} tasks "
+            f"({self.tasks_without_chaining} without chaining)"
+        ]
+        for stage, task_count in enumerate(self.stages):
+            lines.append(f"stage {stage} ({task_count} tasks)")
+            for chain in (chain for chain in self.chains if chain.stage == stage):
+                lines.append(f"  [{chain.index}] {chain.name} (p={chain.parallelism})")
+                lines += [
+                    f"      --{_label(exchange)}--> [{exchange.target_chain}]"
+                    for exchange in self.exchanges
+                    if exchange.source_chain == chain.index
+                ]
+        return "\n".join(lines)
+
+    def to_mermaid(self) -> str:
+        """Return the drawing in Mermaid's language, one box for each stage."""
+        lines = ["flowchart LR"]
+        for stage, task_count in enumerate(self.stages):
+            lines.append(f'  subgraph stage{stage}["stage {stage}, {task_count} tasks"]')
+            lines += [
+                f'    c{chain.index}["{_quoted(chain.name)}<br/>p={chain.parallelism}"]'
+                for chain in self.chains
+                if chain.stage == stage
+            ]
+            lines.append("  end")
+        lines += [
+            f'  c{each.source_chain} {_arrow(each)}|"{_quoted(_label(each))}"| c{each.target_chain}'
+            for each in self.exchanges
+        ]
+        return "\n".join(lines)
+
+
+def graph_view(graph: JobGraph, *, parallelism: int | None = None) -> GraphView:
+    """Return a valid graph as it will run.
+
+    Args:
+        graph: A valid graph.
+        parallelism: Takes the place of every operator's, as ``bicycle run --parallelism`` does.
+
+    Raises:
+        GraphError: the graph is not valid at this parallelism.
+        UnknownConnectorError: a source is of a kind that is not installed.
+    """
+    if parallelism is not None:
+        graph = with_parallelism(graph, parallelism, _limits(graph))
+    plan = plan_stages(graph)
+    return GraphView(
+        job=graph.name,
+        stages=plan.level_parallelism,
+        chains=tuple(map(_chain_view, plan.chains)),
+        exchanges=tuple(
+            _exchange_view(graph, chain, route) for chain in plan.chains for route in chain.routes
+        ),
+        operator_count=len(graph.vertices),
+        tasks_without_chaining=optimize(graph).stats.tasks_before,
+    )
+
+
+def _limits(graph: JobGraph) -> dict[str, int]:
+    """Return how parallel sources may be, for those that can not be divided at will."""
+    registry = default_registry()
+    found = {}
+    for vertex in graph.vertices:
+        if vertex.kind is OperatorKind.SOURCE:
+            word = vertex.details["connector"]["connector_type"]
+            limit = registry.source_class(word, vertex.id).default_parallelism_max
+            if limit is not None:
+                found[vertex.id] = limit
+    return found
+
+
+def _chain_view(chain: ChainSpec) -> ChainView:
+    return ChainView(
+        index=chain.index,
+        name=chain.name,
+        stage=chain.level,
+        parallelism=chain.parallelism,
+        operators=tuple(
+            OperatorView(
+                id=spec.vertex.id,
+                uid=spec.vertex.uid,
+                name=spec.vertex.label,
+                kind=spec.vertex.kind.value,
+                parallelism=spec.vertex.parallelism,
+            )
+            for spec in chain.operators
+        ),
+    )
+
+
+def _exchange_view(graph: JobGraph, chain: ChainSpec, route: RouteSpec) -> ExchangeView:
+    edge = graph.edges[route.edge]
+    return ExchangeView(
+        source_chain=chain.index,
+        target_chain=route.target_chain,
+        source=edge.source_id,
+        target=edge.target_id,
+        partitioning=edge.partitioning.value,
+        link=route.link.value,
+        tag=edge.output_tag,
+    )
+
+
+def _label(exchange: ExchangeView) -> str:
+    words = [exchange.partitioning.lower()]
+    if exchange.tag is not None:
+        words.append(f"tag {exchange.tag}")
+    if exchange.link == "feedback":
+        words.append("feedback")
+    return ", ".join(words)
+
+
+def _arrow(exchange: ExchangeView) -> str:
+    return {"parcel": "==>", "feedback": "-.->"}.get(exchange.link, "-->")
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,196 @@
+"""The home of the runtime on this machine: what makes starts faster, and a folder for each job.
+
+``<home>/cache`` may be removed at any time. ``<home>/jobs/<id>/`` holds ``status.json`` (the driver
+writes it), ``request.json`` (what was asked for), ``log`` and ``lock``. ``<home>/checkpoints`` is
+for jobs that name no checkpoint directory. This module reads no environment: a door says where it
+is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import random
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.base.ids import job_id, slug
+from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
+from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.processes import is_alive
+from bicycle_runtime.jobs.status import JobStatus, read_status
+
+__all__ = ["Home", "JobFolder", "JobPlace", "place_job"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://")
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """What is kept of one job on this machine."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The name of the folder, which commands take."""
+        return self.path.name
+
+    @property
+    def status_path(self) -> Path:
+        """Written by the driver only."""
+        return self.path / "status.json"
+
+    @property
+    def request_path(self) -> Path:
+        """What was asked for."""
+        return self.path / "request.json"
+
+    @property
+    def log_path(self) -> Path:
+        """What the driver logged."""
+        return self.path / "log"
+
+    @property
+    def lock_path(self) -> Path:
+        """Held by whoever writes the status."""
+        return self.path / "lock"
+
+    def status(self) -> JobStatus | None:
+        """Return the status as it was last written."""
+        return read_status(self.status_path)
+
+    def write_request(self, request: JobRequest) -> None:
+        """Keep what was asked for."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.request_path.write_text(json.dumps(request.to_json(), indent=2), encoding="utf-8")
+
+    def read_request(self) -> JobRequest:
+        """Return what was asked for."""
+        return JobRequest.from_json(json.loads(self.request_path.read_text(encoding="utf-8")))
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The directory, which need not exist yet."""
+
+    path: Path
+
+    @property
+    def cache_dir(self) -> Path:
+        """Files that only make starts faster."""
+        return self.path / "cache"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        """For jobs that name no checkpoint directory."""
+        return self.path / "checkpoints"
+
+    def prepare(self) -> None:
+        """Make the directory.
+
+        Raises:
+            HomeError: it can not be made.
+        """
+        try:
+            (self.path / "jobs").mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise HomeError(path=str(self.path), reason=reason) from error
+
+    def folder(self, name: str) -> JobFolder:
+        """Return the folder of a job, which need not exist."""
+        return JobFolder(self.path / "jobs" / name)
+
+    def folders(self) -> list[JobFolder]:
+        """Return the folders of all jobs that have a status, by name."""
+        found = sorted((self.path / "jobs").glob("*/status.json"))
+        return [JobFolder(path.parent) for path in found]
+
+    def find(self, name: str) -> JobFolder:
+        """Return the folder of a known job.
+
+        Raises:
+            JobNotFoundError: there is none; with close names.
+        """
+        known = [folder.id for folder in self.folders()]
+        if name in known:
+            return self.folder(name)
+        close = difflib.get_close_matches(name, known, n=1)
+        raise JobNotFoundError(
+            job=name,
+            known=known,
+            known_text=", ".join(known) or "none",
+            suggestion=f" (did you mean {close[0]!r}?)" if close else "",
+            home=str(self.path),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlace:
+    """Where a job lives: its name, its checkpoint storage, its folder in the home."""
+
+    job: str
+    checkpoint_dir: str
+    storage: Storage
+    folder: JobFolder
+
+    @property
+    def lock_path(self) -> Path | None:
+        """The lock file in the checkpoint storage; None when that is no local directory."""
+        storage = self.storage
+        return storage.local_path("lock") if isinstance(storage, LocalStorage) else None
+
+
+def place_job(options: JobOptions, home: Home, *, clock: Clock, source: random.Random) -> JobPlace:
+    """Decide where a job lives.
+
+    With a checkpoint directory the job is named after its plugin, so that the same command finds it
+    again; without one every run is a new job.
+
+    Raises:
+        OptionError: the name can not be a folder.
+    """
+    checkpoint_dir = options.checkpoint_dir or str(home.checkpoints_dir)
+    name = options.name
+    if name is None and options.checkpoint_dir is not None:
+        name = options.plugin if _NAME.fullmatch(options.plugin) else slug(options.plugin)
+    if name is None:
+
+        def is_taken(taken: str) -> bool:
+            return home.folder(taken).path.exists() or (home.checkpoints_dir / taken).exists()
+
+        name = job_id(options.plugin, clock=clock, source=source, is_taken=is_taken)
+    if not _NAME.fullmatch(name):
+        expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
+        raise OptionError(group="JobOptions", name="name", found=name, expected=expected)
+    storage = open_storage(_below(checkpoint_dir, name))
+    return JobPlace(
+        job=name,
+        checkpoint_dir=checkpoint_dir,
+        storage=storage,
+        folder=_free_folder(home, name, storage),
+    )
+
+
+def _below(checkpoint_dir: str, name: str) -> str:
+    if _URL.match(checkpoint_dir):
+        return f"{checkpoint_dir.rstrip('/')}/{name}"
+    return str(Path(checkpoint_dir).expanduser() / name)
+
+
+def _free_folder(home: Home, name: str, storage: Storage) -> JobFolder:
+    """Return the folder of this name, or another one while a job of another checkpoint uses it."""
+    folder = home.folder(name)
+    status = folder.status()
+    if status is None or status.checkpoint == storage.url:
+        return folder
+    if not is_alive(status.pid, status.pid_started):
+        return folder
+    return home.folder(f"{name}-{hashlib.sha256(storage.url.encode()).hexdigest()[:6]}")

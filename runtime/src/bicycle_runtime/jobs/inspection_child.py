@@ -1,0 +1,152 @@
+"""The child process of ``inspection``: loads a bundle's functions and types, and describes them.
+
+Run as ``python -m bicycle_runtime.jobs.inspection_child PARALLELISM`` with the bundle on standard
+input; 0 keeps the graph's parallelism. One JSON object goes to what was standard output at the
+start; whatever user code prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
+from bicycle_runtime.records.codecs import codec_name_of, type_name_of
+from bicycle_runtime.state.tables import describe_attributes
+from bicycle_runtime.state.values import ValueCodec
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.functions import RichAsyncFunction
+from bicycle_sdk.graph import OperatorKind
+
+__all__ = ["describe_job", "main"]
+
+
+def main(arguments: list[str]) -> int:
+    """Answer one request.
+
+    Args:
+        arguments: The parallelism, 0 for the graph's.
+
+    Returns:
+        0; a job that can not run is an answer too.
+    """
+    answer_descriptor = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        bundle = JobBundle.from_bytes(sys.stdin.buffer.read())
+        answer = describe_job(bundle, parallelism=int(arguments[0]) or None)
+    except BicycleError as error:
+        answer = {"error": error.to_json()}
+    with os.fdopen(answer_descriptor, "wb") as stream:
+        stream.write(json.dumps(answer, default=str).encode())
+    return 0
+
+
+def describe_job(bundle: JobBundle, *, parallelism: int | None) -> dict[str, Any]:
+    """Return connectors, states and exchanges as plain data. Loads the plugin's code.
+
+    Raises:
+        BicycleError: the job can not be prepared.
+    """
+    with tempfile.TemporaryDirectory(prefix="bicycle-plan-") as folder:
+        setup = prepare_job(
+            bundle, job_id="plan", storage=LocalStorage(folder), parallelism=parallelism
+        )
+    return {
+        "connectors": _connectors(setup),
+        "states": [
+            _state(bundle, spec)
+            for spec in setup.plan.operators()
+            if spec.scope is not StateScope.NONE
+        ],
+        "exchanges": [
+            _exchange(setup, route)
+            for chain in setup.plan.chains
+            for route in chain.routes
+            if route.link is not Link.DIRECT
+        ],
+    }
+
+
+def _connectors(setup: JobSetup) -> list[dict[str, Any]]:
+    found: dict[str, Any] = {**setup.sources, **setup.sinks}
+    return [
+        {
+            "operator": vertex.id,
+            "role": "source" if vertex.kind is OperatorKind.SOURCE else "sink",
+            "connector": vertex.details["connector"]["connector_type"],
+            "guarantee": found[vertex.id].guarantee.value,
+            "has_uid": vertex.uid is not None,
+        }
+        for vertex in setup.graph.vertices
+        if vertex.id in found
+    ]
+
+
+def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
+    is_reduce = spec.vertex.kind is OperatorKind.REDUCE
+    function = cloudpickle.loads(bundle.payloads[spec.vertex.payload_id("function")])
+    return {
+        "operator": spec.uid,
+        "scope": spec.scope.value,
+        "group_count": spec.group_count,
+        "attributes": [_accumulator(bundle, spec)] if is_reduce else _attributes(function),
+        "has_uid": spec.vertex.uid is not None,
+        "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
+        "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),
+    }
+
+
+def _accumulator(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
+    # An initial accumulator may be of another type than the records, so nothing is known of it.
+    is_known = spec.input_type is not None and "initial" not in spec.vertex.payloads
+    declared = cloudpickle.loads(bundle.payloads[spec.input_type or ""]) if is_known else None
+    return _attribute("accumulator", declared, ValueCodec(declared), is_per_entry=True)
+
+
+def _attributes(function: Any) -> list[dict[str, Any]]:
+    return [
+        _attribute(part.name, part.declared, part.codec, is_per_entry=part.tracked is not None)
+        for part in describe_attributes(function)
+    ]
+
+
+def _attribute(
+    name: str, declared: Any, codec: ValueCodec, *, is_per_entry: bool
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": type_name_of(declared),
+        "codec": "typed" if codec.is_typed else "untyped",
+        "is_per_entry": is_per_entry,
+    }
+
+
+def _has_own(function: Any, method: str) -> bool:
+    own = getattr(type(function), method, None)
+    return own is not None and own is not getattr(RichAsyncFunction, method, None)
+
+
+def _exchange(setup: JobSetup, route: RouteSpec) -> dict[str, Any]:
+    edge = setup.graph.edges[route.edge]
+    data = setup.bundle.payloads[route.type_payload] if route.type_payload else None
+    declared = cloudpickle.loads(data) if data is not None else None
+    return {
+        "source": edge.source_id,
+        "target": edge.target_id,
+        "partitioning": edge.partitioning.value,
+        "codec": codec_name_of(declared),
+        "type": type_name_of(declared),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,82 @@
+"""``job.json`` in the checkpoint storage: what runs here, for people and for later versions.
+
+It names the plugin, the bundle's digest and the key groups as of the last start. A changed digest
+is logged and allowed: whether state fits the new graph is the engine's to say.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.jobs.errors import CheckpointVersionError
+from bicycle_runtime.operators.spec import StateScope
+
+__all__ = ["CHECKPOINT_FORMAT_VERSION", "note_run"]
+
+CHECKPOINT_FORMAT_VERSION = 1
+_LOG = logging.getLogger(__name__)
+_PATH = "job.json"
+
+
+def note_run(setup: JobSetup, *, now_ms: int) -> None:
+    """Write the file anew at the start of a run.
+
+    Raises:
+        CheckpointVersionError: a newer version wrote the checkpoint; nothing was changed.
+        StorageError: the storage can not be written.
+    """
+    former = _read(setup.storage)
+    if former:
+        _compare(former, setup)
+    data = {
+        "format_version": CHECKPOINT_FORMAT_VERSION,
+        "job": setup.job_id,
+        "plugin": setup.bundle.plugin,
+        "plugin_version": setup.bundle.plugin_version,
+        "dist": setup.bundle.dist,
+        "sdk_version": setup.bundle.sdk_version,
+        "python_version": setup.bundle.python_version,
+        "bundle_digest": setup.bundle.digest,
+        "key_groups": {
+            spec.uid: spec.group_count
+            for spec in setup.plan.operators()
+            if spec.scope is StateScope.KEY_GROUPS
+        },
+        "created_ms": former.get("created_ms", now_ms),
+        "started_ms": now_ms,
+    }
+    setup.storage.write(_PATH, json.dumps(data, indent=2).encode() + b"\n")
+
+
+def _read(storage: Storage) -> dict[str, Any]:
+    try:
+        data = json.loads(storage.read(_PATH))
+    except ObjectMissingError:
+        return {}
+    except ValueError as error:
+        log_event(_LOG, "job_file_damaged", level=logging.WARNING, error=error, url=storage.url)
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _compare(former: dict[str, Any], setup: JobSetup) -> None:
+    version = former.get("format_version", CHECKPOINT_FORMAT_VERSION)
+    if version != CHECKPOINT_FORMAT_VERSION:
+        raise CheckpointVersionError(
+            url=setup.storage.url, found=version, expected=CHECKPOINT_FORMAT_VERSION
+        )
+    if former.get("bundle_digest") != setup.bundle.digest:
+        log_event(
+            _LOG,
+            "job_changed",
+            job=setup.job_id,
+            former_plugin=former.get("plugin"),
+            former_version=former.get("plugin_version"),
+            plugin=setup.bundle.plugin,
+            plugin_version=setup.bundle.plugin_version,
+        )

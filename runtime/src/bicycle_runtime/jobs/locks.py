@@ -1,0 +1,56 @@
+"""A lock file: at most one process holds it, and it is free again however that process ends.
+
+The lock is the kernel's (``flock``), not the file's existence, so a crash leaves nothing behind.
+Children do not inherit it: a Java process that outlives its driver must not hold the job.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+
+from bicycle_runtime.jobs.errors import JobRunningError
+
+__all__ = ["FileLock"]
+
+
+class FileLock:
+    """Held from entering to leaving; the file holds the process id of the last holder.
+
+    Args:
+        path: The lock file; it and its folder are made when missing, and never removed.
+        job: Job id, for the error.
+        place: What is locked, for the error.
+    """
+
+    def __init__(self, path: Path, *, job: str, place: str) -> None:
+        self._path = path
+        self._job = job
+        self._place = place
+        self._descriptor: int | None = None
+
+    def __enter__(self) -> FileLock:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+            os.close(descriptor)
+            raise JobRunningError(job=self._job, pid=holder, place=self._place) from None
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        self._descriptor = descriptor
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

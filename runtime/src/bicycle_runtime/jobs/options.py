@@ -1,0 +1,113 @@
+"""What somebody asks for when they run or submit a job, declared once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from bicycle_runtime.base.options import check, describe, from_mapping, option
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_sdk.graph import JobGraph
+
+__all__ = ["JobOptions", "JobRequest"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """Which job to run, where, and how it ends."""
+
+    plugin: str = option(doc="Name of the plugin, as `bicycle plugins` lists it.")
+    name: str | None = option(
+        None,
+        doc="Name of the job. Default: the plugin's name, or without a checkpoint directory a new "
+        "name for each run.",
+    )
+    checkpoint_dir: str | None = option(
+        None,
+        doc="Directory or URL for checkpoints; the job's are below it, under its name. The same "
+        "command goes on where the job stopped. Default: a folder of the home.",
+    )
+    parallelism: int | None = option(
+        None,
+        low=1,
+        high=32_768,
+        doc="Parallelism of every operator. Default: what the plugin says.",
+    )
+    master: str | None = option(
+        None, doc="Spark master URL. Default: embedded Spark on all cores of this machine."
+    )
+    follow: bool = option(
+        default=False,
+        doc="Wait for appended lines and new files; the job then never ends by itself.",
+    )
+    stop_timeout_ms: int = option(
+        30_000,
+        low=1_000,
+        high=3_600_000,
+        doc="A stopped job has ended after this time: an epoch that takes longer is aborted.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRequest:
+    """Options with the plugin's parameters and settings of engine and Spark.
+
+    ``engine`` holds only what was asked for, as texts or plain values: what is absent comes from
+    the plugin's graph, else from the defaults.
+    """
+
+    options: JobOptions
+    params: Mapping[str, str] = field(default_factory=dict)
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        from_mapping(EngineOptions, self.engine)
+
+    def engine_options(self, graph: JobGraph) -> EngineOptions:
+        """Return the engine's options for a plugin's graph."""
+        from_graph = {"checkpoint_interval_ms": graph.config.checkpoint_interval_ms}
+        return from_mapping(EngineOptions, {**from_graph, **self.engine})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data; ``from_json`` is the inverse."""
+        return {
+            "options": dataclasses.asdict(self.options),
+            "params": dict(self.params),
+            "engine": dict(self.engine),
+            "spark": dict(self.spark),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> JobRequest:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            ConfigError: an option is unknown or not accepted.
+        """
+        options = from_mapping(JobOptions, data["options"])
+        others = {name: data[name] for name in ("params", "engine", "spark")}
+        return cls(options=options, **others)
+
+    def command_words(self, command: str, **changes: str) -> list[str]:
+        """Return the command line that asks for the same.
+
+        Args:
+            command: ``"run"`` or ``"submit"``.
+            changes: Options that take the place of those that were given.
+        """
+        options = {**dataclasses.asdict(self.options), **changes}
+        defaults = {info.name: info.default for info in describe(JobOptions)}
+        given = {name: value for name, value in options.items() if value != defaults[name]}
+        words = ["bicycle", command]
+        for name, value in {**given, **self.engine}.items():
+            flag = "--" + name.replace("_", "-")
+            words += [flag] if value is True else [flag, str(value)]
+        for flag, pairs in (("--set", self.params), ("--conf", self.spark)):
+            words += [word for name, value in pairs.items() for word in (flag, f"{name}={value}")]
+        return words

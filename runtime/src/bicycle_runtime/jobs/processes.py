@@ -1,0 +1,132 @@
+"""Processes of this machine: is one still the one we knew, what did it start, wait for it, end it.
+
+A process id alone may have been given to somebody else; together with the start time it names one
+process. Both come from ``/proc``; where there is none, the id has to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import threading
+from pathlib import Path
+
+__all__ = ["descendants", "is_alive", "kill_all", "start_ticks", "wait_for_end"]
+
+_POLL_S = 0.05
+_PASS_COUNT_MAX = 20
+_FIELD_STATE, _FIELD_PARENT, _FIELD_START = 0, 1, 19  # behind the name, which may hold blanks
+
+
+def start_ticks(pid: int) -> int:
+    """Return when a process started, in ticks of the kernel; 0 where that is not known."""
+    fields = _stat(pid)
+    return int(fields[_FIELD_START]) if fields else 0
+
+
+def is_alive(pid: int, started: int) -> bool:
+    """Tell whether the process that had this id and start time still runs (a zombie does not)."""
+    if pid <= 0:
+        return False
+    if not Path("/proc/self/stat").exists():
+        return _answers(pid)
+    fields = _stat(pid)
+    if not fields or fields[_FIELD_STATE] in "ZX":
+        return False
+    return started in (0, int(fields[_FIELD_START]))
+
+
+def descendants(pid: int) -> list[int]:
+    """Return all processes that a process started, directly or not, parents first."""
+    children: dict[int, list[int]] = {}
+    for entry in _entries():
+        fields = _stat(entry)
+        if fields:
+            children.setdefault(int(fields[_FIELD_PARENT]), []).append(entry)
+    found: list[int] = []
+    waiting = [pid]
+    while waiting:
+        following = children.get(waiting.pop(0), [])
+        found += following
+        waiting += following
+    return found
+
+
+def kill_all(pid: int) -> list[int]:
+    """Kill a process and all that it started, by SIGKILL; return the ids that were killed.
+
+    The family is stopped before it is killed, so that nothing new can be started meanwhile and no
+    child is lost from sight when its parent is gone.
+    """
+    known: list[int] = []
+    for _ in range(_PASS_COUNT_MAX):
+        fresh = [member for member in [pid, *descendants(pid)] if member not in known]
+        if not fresh:
+            break
+        known += fresh
+        for member in fresh:
+            _signal(member, signal.SIGSTOP)
+    for member in known:
+        _signal(member, signal.SIGKILL)
+    return known
+
+
+def wait_for_end(pid: int, started: int, *, timeout_s: float) -> bool:
+    """Wait for the end of a process that need not be our child; return whether it came."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    except (AttributeError, OSError):  # not to be had on this system
+        return _poll_for_end(pid, started, timeout_s=timeout_s)
+    try:
+        if not is_alive(pid, started):
+            return True
+        readable, _, _ = select.select([handle], [], [], timeout_s)
+        return bool(readable)
+    finally:
+        os.close(handle)
+
+
+def _poll_for_end(pid: int, started: int, *, timeout_s: float) -> bool:
+    pause = threading.Event()
+    waited_s = 0.0
+    while is_alive(pid, started):
+        if waited_s >= timeout_s:
+            return False
+        pause.wait(_POLL_S)
+        waited_s += _POLL_S
+    return True
+
+
+def _answers(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _entries() -> list[int]:
+    try:
+        return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+    except FileNotFoundError:
+        return []
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of ``/proc/<pid>/stat`` behind the name; empty when the process is gone."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return []
+    return text.rpartition(")")[2].split()

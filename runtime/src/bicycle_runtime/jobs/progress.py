@@ -1,0 +1,170 @@
+"""Adding up epochs: totals of this run, a rate for people, and the status that shows both.
+
+The driver calls in from its one thread, a stop request from another. The status file is written at
+most twice a second, a change of state at once; epochs are logged at most every five seconds, so
+that a fast job does not drown its own log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.engine.stats import EpochStats
+from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, write_status
+from bicycle_runtime.recovery.manifest import Manifest
+
+__all__ = ["Progress", "Rate"]
+
+_LOG = logging.getLogger(__name__)
+_WRITE_INTERVAL_S = 0.5
+_LOG_INTERVAL_S = 5.0
+_RATE_WINDOW_S = 5.0
+
+
+class Rate:
+    """Records per second over the last few seconds."""
+
+    def __init__(self, clock: Clock, window_s: float = _RATE_WINDOW_S) -> None:
+        self._clock = clock
+        self._window_s = window_s
+        self._started = clock.monotonic()
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, record_count: int) -> None:
+        """Take note of records that were just processed."""
+        self._seen.append((self._clock.monotonic(), record_count))
+
+    def per_second(self) -> float:
+        """Return the rate, 0 when nothing came within the window."""
+        now = self._clock.monotonic()
+        while self._seen and now - self._seen[0][0] > self._window_s:
+            self._seen.popleft()
+        span = min(self._window_s, now - self._started)
+        return sum(count for _, count in self._seen) / span if span > 0 else 0.0
+
+
+class Progress:
+    """The status of a running job, its file, and whoever wants to see it.
+
+    Args:
+        status: As of the start.
+        folder: Where the status file is; it exists.
+        clock: For times and intervals.
+        listener: Gets the status after each epoch and while idle; must be quick.
+    """
+
+    def __init__(
+        self,
+        status: JobStatus,
+        *,
+        folder: JobFolder,
+        clock: Clock,
+        listener: Callable[[JobStatus], None],
+    ) -> None:
+        self.status = status
+        self._folder = folder
+        self._clock = clock
+        self._listener = listener
+        self._rate = Rate(clock)
+        self._lock = threading.Lock()
+        self._written = -_WRITE_INTERVAL_S
+        self._logged = -_LOG_INTERVAL_S
+
+    def enter(self, state: JobState) -> None:
+        """Take note of a new state; written at once."""
+        now_ms = self._clock.now_ms()
+        self.status.state = state
+        if state is JobState.RUNNING and self.status.running_ms is None:
+            self.status.running_ms = now_ms
+            self._rate = Rate(self._clock)
+        if state is JobState.FINISHED:
+            self._catch_up()
+        if state.is_final:
+            self.status.ended_ms = now_ms
+        self._write()
+        self._listener(self.status)
+
+    def resume_from(self, manifest: Manifest) -> None:
+        """Take over what the last sealed epoch says."""
+        self.status.epoch = manifest.epoch
+        self.status.event_count = manifest.event_count
+        self.status.state_bytes = sum(
+            part.byte_count for state in manifest.states.values() for part in state.ranges
+        )
+
+    def enter_stopping(self) -> None:
+        """Take note of a stop request, unless the job has ended meanwhile."""
+        if not self.status.state.is_final:
+            self.enter(JobState.STOPPING)
+
+    def take_epoch(self, stats: EpochStats) -> None:
+        """Add an epoch."""
+        status = self.status
+        self._rate.add(stats.record_count)
+        status.epoch = stats.epoch
+        status.epoch_count += 1
+        status.record_count += stats.record_count
+        status.event_count = stats.event_count
+        status.lag_records, status.lag_bytes = stats.lag.record_count, stats.lag.byte_count
+        status.state_bytes = stats.state_bytes
+        status.watermark_ms = stats.watermark_ms
+        status.dropped_count = stats.dropped_count
+        for uid, counts in stats.counts.items():
+            total = status.operators.setdefault(uid, OperatorStatus())
+            total.records_in += counts.records_in
+            total.records_out += counts.records_out
+            total.failed += counts.failed
+            total.retried += counts.retried
+        self._log_epoch(stats)
+        self._show()
+
+    def take_idle(self, *, is_caught_up: bool) -> None:
+        """Show that the job is alive though nothing happened.
+
+        Args:
+            is_caught_up: Whether all input that there is was read.
+        """
+        if is_caught_up:
+            self._catch_up()
+        self._show()
+
+    def _catch_up(self) -> None:
+        status = self.status
+        status.lag_records = None if status.lag_records is None else 0
+        status.lag_bytes = None if status.lag_bytes is None else 0
+
+    def _show(self) -> None:
+        self.status.records_per_second = round(self._rate.per_second(), 1)
+        if self._clock.monotonic() - self._written >= _WRITE_INTERVAL_S:
+            self._write()
+        self._listener(self.status)
+
+    def _write(self) -> None:
+        with self._lock:
+            self._written = self._clock.monotonic()
+            self.status.updated_ms = self._clock.now_ms()
+            write_status(self._folder.status_path, self.status)
+
+    def _log_epoch(self, stats: EpochStats) -> None:
+        now = self._clock.monotonic()
+        if now - self._logged < _LOG_INTERVAL_S:
+            return
+        self._logged = now
+        log_event(
+            _LOG,
+            "epoch_sealed",
+            job=self.status.job,
+            epoch=stats.epoch,
+            record_count=stats.record_count,
+            duration_ms=round(stats.duration_ms),
+            records_per_second=round(self._rate.per_second()),
+            lag_bytes=stats.lag.byte_count,
+            state_bytes=stats.state_bytes,
+            event_count=stats.event_count,
+        )

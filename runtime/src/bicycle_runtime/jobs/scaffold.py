@@ -1,0 +1,174 @@
+"""A new plugin project: a wheel with one job, its parameters, and tests that pass as they are."""
+
+from __future__ import annotations
+
+import keyword
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from string import Template
+
+from bicycle_runtime import __version__
+from bicycle_runtime.jobs.errors import ScaffoldError
+
+__all__ = ["project_files", "write_project"]
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(?:[-_][a-z0-9]+)*")
+_NAME_LENGTH_MAX = 40
+_RESERVED = frozenset({"test", "tests", "src", "bicycle", "bicycle_sdk", "bicycle_runtime"})
+_SDK_SERIES = ".".join(__version__.split(".")[:2])
+
+_PYPROJECT = Template("""\
+[build-system]
+requires = ["setuptools>=80"]
+build-backend = "setuptools.build_meta"
+
+[project]
+name = "$name"
+version = "0.1.0"
+description = "A Bicycle plugin."
+requires-python = ">=3.11"
+dependencies = ["bicycle-sdk==$series.*"]
+
+[project.optional-dependencies]
+test = ["pytest"]
+
+[project.entry-points."bicycle.plugins"]
+$name = "$module:$module"
+
+[tool.setuptools.packages.find]
+where = ["src"]
+
+[tool.pytest.ini_options]
+pythonpath = ["src"]
+""")
+
+_MODULE = Template('''\
+"""Counts the words of a text."""
+
+from dataclasses import dataclass
+
+from bicycle_sdk import StreamEnvironment, bicycle_plugin, file_sink
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    """Set on the command line: --set input=… --set output=…
+
+    Attributes:
+        input: Text file, glob or directory to read.
+        output: Directory for the results.
+    """
+
+    input: str
+    output: str
+
+
+def words(line: str) -> list[str]:
+    return line.lower().split()
+
+
+@bicycle_plugin(name="$name", version="0.1.0")
+def $module(env: StreamEnvironment, params: Params) -> None:
+    """Count words."""
+    found = env.read_text(params.input).uid("lines").flat_map(words).uid("words")
+    found.key_by(str).count().uid("counts").sink_to(file_sink(params.output)).uid("out")
+''')
+
+_TEST = Template('''\
+"""Functions are tested as they are; the job is tested by building its graph, which runs nothing."""
+
+from $module import $module, words
+
+from bicycle_sdk import FlatMapFunction
+from bicycle_sdk.plugin import build
+from bicycle_sdk.testing import FunctionHarness
+
+
+class Words(FlatMapFunction[str, str]):
+    def flat_map(self, value: str) -> list[str]:
+        return words(value)
+
+
+def test_words_are_lower_case_and_split_at_blanks():
+    with FunctionHarness(Words()) as harness:
+        assert harness.process("To be", "or  not") == ["to", "be", "or", "not"]
+
+
+def test_the_job_can_be_built_and_its_operators_have_stable_names():
+    job = build($module, {"input": "in.txt", "output": "out"})
+
+    assert {"lines", "words", "counts", "out"} <= {vertex.uid for vertex in job.graph.vertices}
+''')
+
+_README = Template("""\
+# $name
+
+A plugin for Bicycle: it counts the words of a text.
+
+```sh
+pip install --editable ".[test]"
+pytest
+bicycle run --plugin $name --set input=README.md --set output=out --checkpoint-dir checkpoints
+```
+
+The counts are JSON lines below `out`. Run the same command again after a crash, or with more input:
+it goes on where it stopped.
+""")
+
+_GITIGNORE = (
+    "__pycache__/\n*.egg-info/\nbuild/\ndist/\n.venv/\n.pytest_cache/\nout/\ncheckpoints/\n"
+)
+
+
+def project_files(name: str) -> Mapping[str, str]:
+    """Return the files of a new project by path, with forward slashes.
+
+    Raises:
+        ScaffoldError: the name can not be that of a plugin and a module.
+    """
+    module = name.replace("-", "_")
+    _check_name(name, module)
+    values = {"name": name, "module": module, "series": _SDK_SERIES}
+    return {
+        "pyproject.toml": _PYPROJECT.substitute(values),
+        "README.md": _README.substitute(values),
+        ".gitignore": _GITIGNORE,
+        f"src/{module}/__init__.py": _MODULE.substitute(values),
+        f"tests/test_{module}.py": _TEST.substitute(values),
+    }
+
+
+def write_project(name: str, parent: Path) -> Path:
+    """Write a new project into a folder of its name; return the folder.
+
+    Raises:
+        ScaffoldError: the name is not possible, or the folder holds something already.
+    """
+    files = project_files(name)
+    folder = parent / name
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ScaffoldError(
+            name=name, problem=f"{folder} exists already", hint="choose another name or --dir"
+        )
+    try:
+        for path, text in files.items():
+            target = folder / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        hint = "choose a --dir that this user may write"
+        raise ScaffoldError(name=name, problem=str(error), hint=hint) from error
+    return folder
+
+
+def _check_name(name: str, module: str) -> None:
+    problem = None
+    if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
+        problem = "a name is lower-case words with dashes between them, a letter first, 40 at most"
+    elif keyword.iskeyword(module) or module in sys.stdlib_module_names | _RESERVED:
+        problem = f"{module!r} is taken by Python or Bicycle"
+    if problem is not None:
+        hint = "choose a name such as clicks-per-user"
+        raise ScaffoldError(name=name, problem=problem, hint=hint)

@@ -1,0 +1,113 @@
+"""How a job is doing: one small file that its driver replaces and everybody else reads.
+
+The file is replaced as one step, so a reader never sees a part. States are the words that the
+shared job API uses; ``STOPPED`` is a clean end in the middle of the input.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.jobs.errors import StatusFormatError
+
+__all__ = ["JobState", "JobStatus", "OperatorStatus", "read_status", "write_status"]
+
+
+class JobState(Enum):
+    """Where a job is in its life."""
+
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
+    FINISHED = "FINISHED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+    CANCELED = "CANCELED"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run is over."""
+        return self in (
+            JobState.FINISHED,
+            JobState.STOPPED,
+            JobState.FAILED,
+            JobState.CANCELED,
+        )
+
+
+class OperatorStatus(msgspec.Struct, kw_only=True):
+    """Records of one operator in this run."""
+
+    records_in: int = 0
+    records_out: int = 0
+    failed: int = 0
+    retried: int = 0
+
+
+class JobStatus(msgspec.Struct, kw_only=True):
+    """One run of a job as last seen. Counts are of this run, ``event_count`` of all runs.
+
+    ``id`` names the run's folder and is what commands take; ``job`` is the name in the checkpoint
+    directory, and is the same but when two checkpoint directories hold jobs of one name at once.
+    """
+
+    id: str
+    job: str
+    plugin: str
+    plugin_version: str = ""
+    state: JobState = JobState.CREATED
+    pid: int = 0
+    pid_started: int = 0
+    java_pid: int | None = None
+    is_detached: bool = False
+    checkpoint: str = ""
+    bundle_digest: str = ""
+    started_ms: int = 0
+    running_ms: int | None = None
+    updated_ms: int = 0
+    ended_ms: int | None = None
+    epoch: int = 0
+    epoch_count: int = 0
+    record_count: int = 0
+    event_count: int = 0
+    records_per_second: float = 0.0
+    lag_records: int | None = None
+    lag_bytes: int | None = None
+    state_bytes: int = 0
+    watermark_ms: int | None = None
+    dropped_count: int = 0
+    operators: dict[str, OperatorStatus] = {}
+    error: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
+
+
+def write_status(path: Path, status: JobStatus) -> None:
+    """Replace the file as one step."""
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(status)) + b"\n")
+    temporary.replace(path)
+
+
+def read_status(path: Path) -> JobStatus | None:
+    """Return the status; None when there is no file.
+
+    Raises:
+        StatusFormatError: the file is damaged or of another version.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        return msgspec.json.decode(data, type=JobStatus)
+    except msgspec.MsgspecError as error:
+        raise StatusFormatError(path=str(path), reason=str(error)) from error

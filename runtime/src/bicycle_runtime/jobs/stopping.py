@@ -1,0 +1,146 @@
+"""Being asked to stop: the first signal ends the job after its epoch, the second one at once.
+
+Signals are taken by a thread, through a pipe that the interpreter writes to, so that they count
+even while the main thread waits inside a library, and no handler ever runs in the middle of our own
+code. An epoch that would keep a stopped job beyond its time is aborted: it is not sealed, so
+nothing of it ever happened, and the next start reads its input again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_runtime.jobs.processes import descendants
+
+__all__ = ["StopRequest"]
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_HARD_EXIT_BASE = 128
+_ABORT_RESERVE_S = 5.0
+_LATE_EXIT_CODE = 1
+_CLOSE = 0  # no signal has this number
+
+
+class StopRequest:
+    """Whether this process was asked to stop, and what happens when it takes too long.
+
+    Args:
+        end: Ends the process with an exit code, at once.
+        clock: Measures how long stopping takes.
+    """
+
+    def __init__(
+        self, *, end: Callable[[int], None] | None = None, clock: Clock | None = None
+    ) -> None:
+        self._end = end or _end_now
+        self._clock = clock or SystemClock()
+        self._event = threading.Event()
+        self._on_request: Callable[[], None] = _nothing
+        self._abort: Callable[[], None] = _nothing
+        self._timeout_s = 30.0
+        self.was_aborted = False
+
+    @property
+    def is_set(self) -> bool:
+        """Whether somebody asked."""
+        return self._event.is_set()
+
+    def arm(
+        self, *, timeout_s: float, on_request: Callable[[], None], abort: Callable[[], None]
+    ) -> None:
+        """Say how long stopping may take and what it does. Both are called in a thread.
+
+        Args:
+            timeout_s: After this time the process ends, whatever it does.
+            on_request: Called once when somebody asks.
+            abort: Called some time before the end; must make the running epoch fail.
+        """
+        self._timeout_s = timeout_s
+        self._on_request = on_request
+        self._abort = abort
+
+    def set(self) -> None:
+        """Ask for the stop. Asking again changes nothing."""
+        self._event.set()
+
+    def wait(self, timeout_ms: int) -> bool:
+        """Wait until somebody asks, at most so long; return whether somebody did."""
+        return self._event.wait(timeout_ms / 1_000)
+
+    @contextlib.contextmanager
+    def on_signals(self) -> Iterator[StopRequest]:
+        """Turn SIGTERM and SIGINT into requests while inside. Main thread only."""
+        reader, writer = socket.socketpair()
+        writer.setblocking(False)
+        former: dict[int, Any] = {number: signal.signal(number, _ignore) for number in _SIGNALS}
+        former_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        watcher = threading.Thread(
+            target=self._watch, args=(reader,), name="stop-signals", daemon=True
+        )
+        watcher.start()
+        try:
+            yield self
+        finally:
+            signal.set_wakeup_fd(former_descriptor)
+            for number, handler in former.items():
+                signal.signal(number, handler)
+            writer.send(bytes([_CLOSE]))
+            watcher.join()
+            reader.close()
+            writer.close()
+
+    def _watch(self, reader: socket.socket) -> None:
+        """Take signals until closed; from the first one on, watch the time as well."""
+        deadlines: list[tuple[float, Callable[[], None]]] = []
+        while True:
+            left = max(0.0, deadlines[0][0] - self._clock.monotonic()) if deadlines else None
+            if not select.select([reader], [], [], left)[0]:
+                deadlines.pop(0)[1]()
+                continue
+            number = reader.recv(1)[0]
+            if number == _CLOSE:
+                return
+            if number not in _SIGNALS:
+                continue
+            if self.is_set:
+                self._end(_HARD_EXIT_BASE + number)
+            self.set()
+            deadlines = self._deadlines()
+            self._on_request()
+
+    def _deadlines(self) -> list[tuple[float, Callable[[], None]]]:
+        now = self._clock.monotonic()
+        abort_s = max(self._timeout_s - _ABORT_RESERVE_S, self._timeout_s / 2)
+        return [
+            (now + abort_s, self._abort_epoch),
+            (now + self._timeout_s, lambda: self._end(_LATE_EXIT_CODE)),
+        ]
+
+    def _abort_epoch(self) -> None:
+        self.was_aborted = True
+        self._abort()
+
+
+def _nothing() -> None:
+    """Do nothing: nobody has armed the request yet."""
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing here: the watching thread takes the signal."""
+
+
+def _end_now(exit_code: int) -> None:
+    """End this process and all that it started, without another word."""
+    for member in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
+    os._exit(exit_code)

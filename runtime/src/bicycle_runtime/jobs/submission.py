@@ -1,0 +1,152 @@
+"""Jobs in processes of their own: start one, and be that process.
+
+The process is the leader of a session of its own, so it outlives the command and its terminal. It
+logs into the job's folder; all that the starter learns, it learns from the status file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.logging import configure
+from bicycle_runtime.jobs.driver import DriverServices, run_job
+from bicycle_runtime.jobs.errors import DriverEndedError
+from bicycle_runtime.jobs.home import Home, JobFolder, place_job
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.stopping import StopRequest
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["main", "submit"]
+
+_POLL_S = 0.05
+_WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
+_LOG_TAIL_LINES = 20
+_MODULE = "bicycle_runtime.jobs.submission"
+
+
+def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
+    """Start a job in a process of its own and wait until it runs.
+
+    Args:
+        request: The job.
+        home: Where its folder will be.
+        python: Interpreter of the process.
+
+    Returns:
+        The status: RUNNING, FINISHED when it is done already, or CREATED when it takes very long.
+
+    Raises:
+        JobRunningError: a process of this machine runs the job.
+        DriverEndedError: the process ended without a word.
+        BicycleError: whatever made the job fail while it started.
+    """
+    home.prepare()
+    place = place_job(request.options, home, clock=SystemClock(), source=system_random())
+    folder = place.folder
+    # Tried here already, as the error belongs to whoever asks; the process then holds it.
+    with FileLock(folder.lock_path, job=place.job, place=str(folder.path)):
+        folder.write_request(_with_name(request, place.job))
+        with contextlib.suppress(FileNotFoundError):
+            folder.status_path.unlink()
+    process = _start(folder, home, python)
+    return _wait_until_running(process, folder)
+
+
+def main(arguments: list[str]) -> int:
+    """Be the process of a job.
+
+    Args:
+        arguments: The home, the name of the job's folder.
+
+    Returns:
+        0 when the job ended well, 1 when it failed; the status file says why.
+    """
+    home = Home(Path(arguments[0]))
+    configure(sys.stderr)
+    folder = home.folder(arguments[1])
+    request = folder.read_request()
+    with StopRequest().on_signals() as stop:
+        services = DriverServices(
+            clock=SystemClock(),
+            source=system_random(),
+            console=_write_line,
+            listener=_ignore_status,
+            stop=stop,
+            is_detached=True,
+        )
+        try:
+            run_job(request, home, services, folder=folder)
+        except BicycleError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+    return 0
+
+
+def _with_name(request: JobRequest, job: str) -> JobRequest:
+    """Return the request with the name settled, so that the process does not choose another one."""
+    data = request.to_json()
+    return JobRequest.from_json({**data, "options": {**data["options"], "name": job}})
+
+
+def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes]:
+    with folder.log_path.open("ab") as log:
+        return subprocess.Popen(
+            [python, "-m", _MODULE, str(home.path), folder.id],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,
+        )
+
+
+def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus:
+    for _ in range(_WAIT_POLL_COUNT_MAX):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL_S)
+        status = folder.status()
+        if status is not None and status.state is not JobState.CREATED:
+            break
+        if process.returncode is not None:
+            raise DriverEndedError(
+                job=folder.id, how=_how(process.returncode), log_tail=_log_tail(folder)
+            )
+    else:
+        status = folder.status()
+    if status is None:
+        raise DriverEndedError(job=folder.id, how="no answer", log_tail=_log_tail(folder))
+    if status.error is not None:
+        process.wait()
+        raise error_from_json(status.error)
+    return status
+
+
+def _how(return_code: int) -> str:
+    return f"signal {-return_code}" if return_code < 0 else f"exit code {return_code}"
+
+
+def _log_tail(folder: JobFolder) -> str:
+    lines = folder.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(f"  {line}" for line in lines[-_LOG_TAIL_LINES:])
+
+
+def _write_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _ignore_status(_status: JobStatus) -> None:
+    """The status file is enough: nobody watches this process."""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,137 @@
+"""What a run came to, when it has ended: for people and as data."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.jobs.home import JobPlace
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
+from bicycle_runtime.operators.spec import DEAD_LETTERS
+from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
+
+__all__ = ["JobSummary", "OutputSummary", "summarize"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputSummary:
+    """One sink: what it is, where it writes, how many records it got in this run."""
+
+    operator: str
+    connector: str
+    place: str
+    record_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSummary:
+    """A run that ended without an error. Counts are of this run, ``event_count`` of all runs.
+
+    ``was_aborted`` says that a stop came in the middle of an epoch that took too long; its input is
+    read again by the next start.
+    """
+
+    id: str
+    job: str
+    plugin: str
+    plugin_version: str
+    state: str
+    epoch: int
+    epoch_count: int
+    record_count: int
+    event_count: int
+    duration_ms: int
+    records_per_second: float
+    outputs: tuple[OutputSummary, ...]
+    skipped_count: int
+    dead_letter_count: int
+    dead_letters: str | None
+    dropped_count: int
+    state_bytes: int
+    was_aborted: bool
+    checkpoint: str
+    resume_command: str
+
+    @property
+    def has_read(self) -> bool:
+        """Whether anything was read in this run."""
+        return self.record_count > 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def summarize(
+    status: JobStatus,
+    setup: JobSetup,
+    *,
+    place: JobPlace,
+    request: JobRequest,
+    was_aborted: bool,
+) -> JobSummary:
+    """Return the summary of a run that has just ended."""
+    duration_ms = (status.ended_ms or 0) - (status.running_ms or status.ended_ms or 0)
+    failed = _failed_by_action(setup, status)
+    dead_letter_count = failed[ErrorAction.DEAD_LETTER]
+    command = request.command_words("run", name=place.job, checkpoint_dir=place.checkpoint_dir)
+    if request.options.checkpoint_dir is not None and request.options.name is None:
+        command = request.command_words("run")
+    return JobSummary(
+        id=status.id,
+        job=status.job,
+        plugin=status.plugin,
+        plugin_version=status.plugin_version,
+        state=status.state.value,
+        epoch=status.epoch,
+        epoch_count=status.epoch_count,
+        record_count=status.record_count,
+        event_count=status.event_count,
+        duration_ms=duration_ms,
+        records_per_second=round(status.record_count * 1_000 / max(duration_ms, 1), 1),
+        outputs=tuple(_outputs(setup, status)),
+        skipped_count=failed[ErrorAction.SKIP],
+        dead_letter_count=dead_letter_count,
+        dead_letters=f"{setup.storage.url}/{_DEAD_LETTERS_FOLDER}" if dead_letter_count else None,
+        dropped_count=status.dropped_count,
+        state_bytes=status.state_bytes,
+        was_aborted=was_aborted,
+        checkpoint=setup.storage.url,
+        resume_command=shlex.join(command),
+    )
+
+
+_DEAD_LETTERS_FOLDER = DEAD_LETTERS.removeprefix("$")
+_NOTHING = OperatorStatus()
+
+
+def _failed_by_action(setup: JobSetup, status: JobStatus) -> dict[ErrorAction, int]:
+    totals = dict.fromkeys(ErrorAction, 0)
+    for vertex in setup.graph.vertices:
+        totals[vertex.on_error.action] += status.operators.get(vertex.id, _NOTHING).failed
+    return totals
+
+
+def _outputs(setup: JobSetup, status: JobStatus) -> list[OutputSummary]:
+    return [
+        OutputSummary(
+            operator=vertex.id,
+            connector=vertex.details["connector"]["connector_type"],
+            place=_place(vertex),
+            record_count=status.operators.get(vertex.id, _NOTHING).records_in,
+        )
+        for vertex in setup.graph.vertices
+        if vertex.kind is OperatorKind.SINK
+    ]
+
+
+def _place(vertex: Vertex) -> str:
+    properties = vertex.details["connector"].get("properties", {})
+    if "path" in properties:
+        return str(properties["path"])
+    if "port" in properties:
+        return f"{properties.get('host', '')}:{properties['port']}"
+    return str(properties.get("name", ""))
