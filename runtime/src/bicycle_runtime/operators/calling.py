@@ -10,9 +10,11 @@ returns, nothing is in flight. What to do with a call that failed is not decided
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Protocol, TypeVar
@@ -25,7 +27,9 @@ __all__ = [
     "Outcome",
     "Settle",
     "call_all",
+    "eager",
     "is_async",
+    "refuse_stop",
     "resolve",
     "run",
 ]
@@ -63,11 +67,15 @@ class CallContext(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings:
-    """How calls run. ``capacity`` 1 is one after another; ``timeout_ms`` None is no limit."""
+    """How calls run. ``capacity`` 1 is one after another; ``timeout_ms`` None is no limit.
+
+    The limit holds for each attempt of a call, or for all of them and the pauses between.
+    """
 
     is_ordered: bool = True
     timeout_ms: int | None = None
     capacity: int = 1
+    limits_all_attempts: bool = False
 
 
 @dataclass(slots=True)
@@ -90,15 +98,53 @@ def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
 
 
 def is_async(function: Any) -> bool:
-    """Tell whether calling the function gives an awaitable."""
+    """Tell whether calling the function gives an awaitable, as far as it can be known before."""
+    while isinstance(function, functools.partial):
+        function = function.func
     target = function if inspect.isroutine(function) else type(function).__call__
     return inspect.iscoroutinefunction(inspect.unwrap(target))
 
 
+def eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, or when it is a generator one that runs it to its end at the call.
+
+    The body of a generator must run while its record is the one in hand: state and side outputs go
+    by that.
+    """
+    target: Any = inspect.unwrap(function)
+    if inspect.isasyncgenfunction(target):
+        return functools.partial(_collected, function)
+    if inspect.isgeneratorfunction(target):
+        return functools.partial(_listed, function)
+    return function
+
+
+async def _collected(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return [result async for result in function(*arguments)]
+
+
+def _listed(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return list(function(*arguments))
+
+
 def resolve(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a hook and wait for it when it is ``async``."""
+    """Call a hook or a key selector and wait for it when it is ``async``."""
     value = function(*arguments)
-    return run(_wait(value)) if inspect.isawaitable(value) else value
+    if not inspect.isawaitable(value):
+        return value
+    if not _is_in_loop():
+        return run(_wait(value))
+    # An ``async`` function asks for its key: the loop of this thread is busy with the function.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, _wait(value)).result()
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _wait(value: Awaitable[Any]) -> Any:
@@ -171,10 +217,21 @@ def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bo
                 _drive_plain(records, calls.context, results)
             else:
                 results.extend(map(calls.methods, records, repeat(calls.context)))  # type: ignore[arg-type]  # not keyed: a function
+                refuse_stop(results, calls.values)
             return outcome
         except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
             index = len(results)
             results.append(run(settle(error, index, calls.single(index, calls.context))))
+
+
+def refuse_stop(results: Sequence[Any], values: Sequence[Any]) -> None:
+    """Take a StopIteration out of a function for the error that it is, not for the end of input.
+
+    Raises:
+        RuntimeError: there are fewer results than values.
+    """
+    if len(results) < len(values):
+        raise RuntimeError("the function raised StopIteration")
 
 
 async def _drive(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
@@ -217,6 +274,7 @@ class _Flight:
         self.busy: dict[int, deque[int]] = {}
         self.in_flight: dict[asyncio.Task[None], int] = {}
         self.timed_out: set[int] = set()
+        self.settled: set[int] = set()
 
     async def run(self) -> Outcome:
         first = asyncio.create_task(self._run_alone())
@@ -251,10 +309,7 @@ class _Flight:
             except asyncio.CancelledError:
                 self.results.append(await self._timed_out(len(self.results), context))
             except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
-                index = len(self.results)
-                self.results.append(
-                    await self.settle(error, index, self.calls.single(index, context))
-                )
+                self.results.append(await self._settled(error, len(self.results), context))
         if self.is_shared:
             self.order.append(self.base)
             await self._run_shared(context)
@@ -271,7 +326,7 @@ class _Flight:
             except asyncio.CancelledError:
                 output = await self._timed_out(index, context)
             except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
-                output = await self.settle(error, index, self.calls.single(index, context))
+                output = await self._settled(error, index, context)
             self._finish(index, output)
 
     def _finish(self, index: int, output: Any) -> None:
@@ -310,8 +365,38 @@ class _Flight:
         if index not in self.timed_out or task is None:
             raise asyncio.CancelledError
         task.uncancel()
-        error = CallTimeout(f"no result within {self.settings.timeout_ms} ms")
-        return await self.settle(error, index, self.calls.single(index, context))
+        return await self.settle(self._timeout(), index, self._attempt(index, context))
+
+    async def _settled(self, error: Exception, index: int, context: Any) -> Any:
+        """Settle a call that failed; the time limit goes on when it holds for all attempts."""
+        if not self.settings.limits_all_attempts:
+            self.settled.add(index)
+        try:
+            return await self.settle(error, index, self._attempt(index, context))
+        except asyncio.CancelledError:
+            return await self._timed_out(index, context)
+
+    def _attempt(self, index: int, context: Any) -> Callable[[], Any]:
+        """Return one more attempt of a call, with a time limit of its own if each has one."""
+        call = self.calls.single(index, context)
+        if self.settings.timeout_ms is None or self.settings.limits_all_attempts:
+            return call
+        timeout_s = self.settings.timeout_ms / 1000
+
+        async def limited() -> Any:
+            try:
+                async with asyncio.timeout(timeout_s) as limit:
+                    output = call()
+                    return await output if inspect.isawaitable(output) else output
+            except TimeoutError:
+                if limit.expired():
+                    raise self._timeout() from None
+                raise
+
+        return limited
+
+    def _timeout(self) -> CallTimeout:
+        return CallTimeout(f"no result within {self.settings.timeout_ms} ms")
 
     async def _supervise(self, tasks: set[asyncio.Task[None]]) -> None:
         """Start more workers while input is left and room is free.
@@ -352,6 +437,7 @@ class _Flight:
                 if (
                     now - since[index] >= timeout_s
                     and index not in self.timed_out
+                    and index not in self.settled
                     and not task.done()
                 ):
                     self.timed_out.add(index)

@@ -5,15 +5,16 @@ And two or three methods.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail, SpreadTrail
-from bicycle_runtime.operators.calling import Outcome, resolve, run
+from bicycle_runtime.operators.calling import Outcome, refuse_stop, resolve, run
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
@@ -121,10 +122,30 @@ def each(
             else:
                 # hot path: extend(map(…)) runs at C speed and keeps what was done before a failure.
                 results.extend(map(function, records))
+                refuse_stop(results, values)
+            if any(hasattr(kind, "__await__") for kind in set(map(type, results))):
+                return _awaited(function, values, results, policy)
             return results
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
             again = partial(function, values[len(results)])
             results.append(run(policy.settle(error, len(results), again)))
+
+
+def _awaited(
+    function: Callable[[Any], Any], values: Sequence[Any], results: list[Any], policy: RecordPolicy
+) -> list[Any]:
+    """Wait for results of a plain function that turned out to be awaitable."""
+    finished = []
+    for index, result in enumerate(results):
+        try:
+            finished.append(run(_wait(result)) if inspect.isawaitable(result) else result)
+        except Exception as error:  # noqa: BLE001  # the boundary to user code
+            finished.append(run(policy.settle(error, index, partial(function, values[index]))))
+    return finished
+
+
+async def _wait(awaitable: Awaitable[Any]) -> Any:
+    return await awaitable
 
 
 async def _await_each(
@@ -168,6 +189,12 @@ def as_sequences(results: list[Any], *, function: str, policy: RecordPolicy) -> 
 
 def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Sequence[Any]:
     if result is DROPPED:
+        return ()
+    try:
+        if inspect.isawaitable(result):
+            result = run(_wait(result))
+    except Exception as error:  # noqa: BLE001  # what is awaited is user code too
+        policy.give_up(error, index)
         return ()
     if isinstance(result, str | bytes | dict) or not (
         hasattr(result, "__iter__") or hasattr(result, "__aiter__")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
@@ -17,6 +18,7 @@ from bicycle_runtime.operators.calling import (
     CallTimeout,
     Methods,
     call_all,
+    eager,
     is_async,
     resolve,
 )
@@ -65,19 +67,20 @@ class ProcessOperator(Operator):
         self.method = method
         self.settings = call_settings(spec.vertex.config)
         resolve(function.open, context)
-        self.awaits = is_async(getattr(function, method))
+        self.awaits = is_async(eager(getattr(function, method)))
         self._sides: list[SideBatch] = []
 
     def apply(self, batch: Batch) -> Batch:
         calls = Calls(self.methods(), batch.values, self.call_groups(batch), self.context)
         outcome = call_all(calls, self.settings, self.settle, awaits=self.awaits)
+        output = spread(batch, outcome, function=full_name(self.function), policy=self.policy)
         sent, self.context.sides[:] = list(self.context.sides), []
         self._sides = side_batches(batch, sent)
-        return spread(batch, outcome, function=full_name(self.function), policy=self.policy)
+        return output
 
     def methods(self) -> Callable[..., Any] | Methods:
         """Return what is called for each record, by key group where calls are told apart."""
-        return getattr(self.function, self.method)  # type: ignore[no-any-return]  # found by name
+        return eager(getattr(self.function, self.method))
 
     def call_groups(self, batch: Batch) -> Sequence[int] | None:  # noqa: ARG002  # for subclasses
         """Return the key groups by which calls are told apart; None when they are not."""
@@ -100,12 +103,12 @@ class AsyncIOOperator(ProcessOperator):
     ) -> None:
         super().__init__(spec, policy, context, function, method="async_invoke")
         details = spec.vertex.details
-        self.settings = call_settings(details)
+        self.settings = replace(call_settings(details), limits_all_attempts=True)
         self._retries = details.get("retries", 0)
         self._backoff_ms = details.get("backoff_ms", 100)
 
     def methods(self) -> Callable[..., Any]:
-        invoke = self.function.async_invoke
+        invoke = eager(self.function.async_invoke)
         return lambda value, _context: invoke(value)
 
     async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
@@ -173,7 +176,7 @@ class StatefulOperator(ProcessOperator, Stateful):
 
     def _method_of(self, group: int) -> Callable[..., Any]:
         instance = self._table.group(group).instance if self._is_rich else self.function
-        return getattr(instance, self.method)  # type: ignore[no-any-return]  # found by name
+        return eager(getattr(instance, self.method))
 
     def _new_table(self) -> FunctionTable:
         return FunctionTable(self.function, self._attributes, resolve)

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import cloudpickle
 
+from bicycle_runtime.operators.calling import is_async, resolve
 from bicycle_runtime.operators.chain import Chain
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.operator import Operator
@@ -213,7 +215,8 @@ class _Builder:
     def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:
         if spec.key_selector is None:
             return None
-        return as_callable(self._payload(spec.key_selector), "get_key")
+        selector = as_callable(self._payload(spec.key_selector), "get_key")
+        return partial(resolve, selector) if is_async(selector) else selector
 
     def _payload(self, payload_id: str | None) -> Any:
         assert payload_id is not None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -45,9 +46,9 @@ class ReduceOperator(Operator, Stateful):
     ) -> None:  # fmt: skip
         super().__init__(spec, policy, context)
         self.function = function
-        call = as_callable(function, "reduce")
+        self._call = as_callable(function, "reduce")
         self._reduce: Callable[[Any, Any], Any] = (
-            (lambda left, right: resolve(call, left, right)) if is_async(call) else call
+            partial(resolve, self._call) if is_async(self._call) else self._call
         )
         self._initial = initial
         self._key_of = key_selector
@@ -74,10 +75,10 @@ class ReduceOperator(Operator, Stateful):
                 break
             except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
                 index = len(results)
-                again = [(batch.values[index], batch.groups[index], keys[index])]
-                results.append(
-                    run(self.policy.settle(error, index, partial(self._fold_one, again)))
+                again = partial(
+                    self._fold_again, batch.values[index], batch.groups[index], keys[index]
                 )
+                results.append(run(self.policy.settle(error, index, again)))
         has_drops = self.policy.failed != failed
         touched = list(zip(batch.groups, keys, strict=True))
         if has_drops:
@@ -110,7 +111,19 @@ class ReduceOperator(Operator, Stateful):
             table[key] = accumulator
             results.append(accumulator)
 
-    def _fold_one(self, records: list[Any]) -> Any:
-        results: list[Any] = []
-        self._fold(records, results)
-        return results[0]
+    def _fold_again(self, value: Any, group: int, key: Any) -> Any:
+        """Fold one record whose first attempt failed; the result may have to be awaited."""
+        table = self._table.groups.setdefault(group, {})
+        if key in table:
+            accumulator = self._call(table[key], value)
+            if inspect.isawaitable(accumulator):
+                return _stored(accumulator, table, key)
+        else:
+            accumulator = value if self._initial is None else self._initial(value)
+        table[key] = accumulator
+        return accumulator
+
+
+async def _stored(accumulator: Awaitable[Any], table: dict[Any, Any], key: Any) -> Any:
+    table[key] = result = await accumulator
+    return result

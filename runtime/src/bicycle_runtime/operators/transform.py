@@ -6,12 +6,12 @@ And the ones that only pass on.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import compress
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail
-from bicycle_runtime.operators.calling import Outcome, is_async, resolve
+from bicycle_runtime.operators.calling import Outcome, eager, is_async, refuse_stop
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.operator import Operator, as_sequences, each, kept, spread
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
@@ -40,7 +40,7 @@ class _FunctionOperator(Operator):
     ) -> None:
         super().__init__(spec, policy, context)
         self.function = function
-        self.call = as_callable(function, self.method)
+        self.call = eager(as_callable(function, self.method))
         self.awaits = is_async(self.call)
 
     def results(self, batch: Batch) -> list[Any]:
@@ -113,29 +113,28 @@ class KeyByOperator(_FunctionOperator):
 
     def apply(self, batch: Batch) -> Batch:
         group_of = self._groups.__getitem__
-        with contextlib.suppress(
-            Exception
-        ):  # which record failed, and what to do, is found out below
+        # Which record failed, and what to do, is found out below.
+        with contextlib.suppress(Exception):
             # hot path: key and group in two C loops, 100 ns a record; the careful way follows a
             # failure.
             if not self.awaits:
-                return Batch(
-                    batch.values,
-                    batch.trail,
-                    self._column(map(group_of, map(self.call, batch.values))),
-                )
+                column = self._column(map(group_of, map(self.call, batch.values)))
+                refuse_stop(column, batch.values)
+                return Batch(batch.values, batch.trail, column)
         failed = self.policy.failed
-        groups = each(
-            lambda value: group_of(resolve(self.call, value)),
-            batch.values,
-            policy=self.policy,
-            awaits=False,
-        )
+        groups = each(self._group, batch.values, policy=self.policy, awaits=self.awaits)
         values = [
             value for value, group in zip(batch.values, groups, strict=True) if group is not DROPPED
         ]
         output = kept(batch, groups, has_drops=self.policy.failed != failed)
         return Batch(values, output.trail, self._column(output.values))
+
+    def _group(self, value: Any) -> Any:
+        key = self.call(value)
+        return self._later(key) if self.awaits else self._groups[key]
+
+    async def _later(self, key: Awaitable[Any]) -> int:
+        return self._groups[await key]
 
 
 class PassOperator(Operator):
