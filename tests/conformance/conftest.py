@@ -34,6 +34,7 @@ def spark():
     executor.boot()
     yield executor
     executor.stop()
+    executor.wait_ended()
 
 
 @pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])

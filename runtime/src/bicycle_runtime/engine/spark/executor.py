@@ -135,6 +135,11 @@ class SparkExecutor:
             self._end_java()
             remove_work_dir(self._work_dir)
 
+    def wait_ended(self) -> None:
+        """Wait, after ``stop``, until the Java process is gone too; a job that ends does not."""
+        if self._starting is not None:
+            self._starting.process.wait(_STOP_SECONDS_MAX)
+
     def _collect(self, orders: list[EpochOrder]) -> list[Any]:
         from py4j.protocol import Py4JError, Py4JJavaError  # Spark is imported when it is used
 
