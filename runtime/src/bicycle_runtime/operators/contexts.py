@@ -11,7 +11,6 @@ from typing import Any
 from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.tables import FunctionTable
-from bicycle_runtime.state.tracked import TrackedDict
 from bicycle_sdk.contexts import ProcessContext, TaskInfo
 
 __all__ = ["WorkerContext"]
@@ -96,9 +95,9 @@ class WorkerContext(ProcessContext):
     def _state_key(self, name: str) -> Any:
         return name if self._key_selector is None else (name, self.current_key())
 
-    def _named(self) -> TrackedDict:
+    def _named(self) -> dict[Any, Any]:
         if self.table is None:
             raise UnkeyedStateError(operator=self.task_info.operator_name, what="named state")
         if self._key_selector is None:
-            return self.table.group(self.task_info.subtask_index).named
-        return self.table.group(self._groups[self.current_key()]).named
+            return self.table.group(self.task_info.subtask_index).named.entries
+        return self.table.group(self._groups[self.current_key()]).named.entries

@@ -32,10 +32,11 @@ from bicycle_runtime.operators.operator import (
 )
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
+from bicycle_runtime.state.attributes import describe_attributes
 from bicycle_runtime.state.errors import StateMergeError
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import FunctionTable, describe_attributes
+from bicycle_runtime.state.tables import FunctionTable
 from bicycle_sdk.functions import full_name
 
 __all__ = ["AsyncIOOperator", "ProcessOperator", "StatefulOperator"]
@@ -170,9 +171,11 @@ class StatefulOperator(ProcessOperator, Stateful):
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
         assert self._state is not None
         with user_hook(self.spec.uid, "snapshot_state()"):
-            return self._store.commit(
+            state = self._store.commit(
                 self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
             )
+        self._table.expect(self.records_in)
+        return state
 
     def _method_of(self, group: int) -> Callable[..., Any]:
         instance = self._table.group(group).instance if self._is_rich else self.function

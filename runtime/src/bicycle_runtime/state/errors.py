@@ -12,8 +12,7 @@ class StateTypeError(BicycleError):
 
     code = "BIC-1301"
     message = (
-        "state attribute {attribute!r} of {function} was a dict and now holds {found}; the "
-        "epoch is not sealed"
+        "state attribute {attribute!r} was a dict and now holds {found}; the epoch is not sealed"
     )
     fix = "keep a dict there (clear() empties it); earlier epochs are intact"
 
