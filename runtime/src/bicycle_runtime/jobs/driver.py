@@ -28,7 +28,7 @@ from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, Spar
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.extraction.discovery import discover
+from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.errors import JavaTooOldError
 from bicycle_runtime.jobs.graph_changes import with_follow
@@ -83,6 +83,7 @@ def run_job(
         JobRunningError: another process of this machine runs it.
         BicycleError: the plugin, its parameters, its input or a function is wrong, or Spark failed.
     """
+    ref = discover().find(request.options.plugin)  # A wrong name leaves no trace of a job.
     home.prepare()
     place = place_job(request.options, home, clock=services.clock, source=services.source)
     if folder is not None:
@@ -94,7 +95,7 @@ def run_job(
         if place.lock_path is not None:
             locks.enter_context(FileLock(place.lock_path, job=place.job, place=place.storage.url))
         place.folder.write_request(request)
-        return _Driver(request, home, place, services).run()
+        return _Driver(request, home, place, services).run(ref)
 
 
 class _Driver:
@@ -127,10 +128,10 @@ class _Driver:
             job=place.job,
         )
 
-    def run(self) -> JobSummary:
+    def run(self, ref: PluginRef) -> JobSummary:
         self._progress.enter(JobState.CREATED)
         try:
-            return self._run()
+            return self._run(ref)
         except SparkStartError as error:
             raise self._failed(_java_error() or error) from error
         except BicycleError as error:
@@ -140,29 +141,24 @@ class _Driver:
             self._progress.enter(JobState.FAILED)
             raise
 
-    def _run(self) -> JobSummary:
+    def _run(self, ref: PluginRef) -> JobSummary:
         """Run the job.
 
-        1. Find the plugin; a wrong name costs no Java process.
-        2. Start Java and extract the plugin's graph at the same time.
-        3. Plan the job and create its connectors.
-        4. Run epochs until the input ends or a stop is requested.
-        5. Close what is open, publish everything.
+        1. Start Java and extract the plugin's graph at the same time.
+        2. Plan the job and create its connectors.
+        3. Run epochs until the input ends or a stop is requested, then publish everything.
         """
-        # 1. Find the plugin; a wrong name costs no Java process.
-        ref = discover().find(self._request.options.plugin)
         with contextlib.ExitStack() as cleanup:
             # The loop stops the executor too; a second time is harmless, and before there is none.
             cleanup.callback(self._executor.stop)
-            # 2. Start Java and extract the plugin's graph at the same time.
+            # 1. Start Java and extract the plugin's graph at the same time.
             with ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool:
                 booting = pool.submit(self._executor.boot)
                 bundle = extract(ref, self._request.params)
             booting.result()
-            # 3. Plan the job and create its connectors.
+            # 2. Plan the job and create its connectors.
             setup = self._prepare(bundle)
-            # 4. Run epochs until the input ends or a stop is requested.
-            # 5. Close what is open, publish everything.
+            # 3. Run epochs until the input ends or a stop is requested, then publish everything.
             final = self._run_epochs(setup)
         return self._summary(setup, final)
 

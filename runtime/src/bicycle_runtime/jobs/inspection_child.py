@@ -20,7 +20,7 @@ from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
-from bicycle_runtime.state.tables import describe_attributes
+from bicycle_runtime.state.attributes import describe_attributes
 from bicycle_runtime.state.values import ValueCodec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import RichAsyncFunction

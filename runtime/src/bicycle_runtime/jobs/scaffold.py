@@ -79,11 +79,11 @@ def $module(env: StreamEnvironment, params: Params) -> None:
 _TEST = Template('''\
 """Functions are tested as they are; the job is tested by building its graph, which runs nothing."""
 
-from $module import $module, words
-
 from bicycle_sdk import FlatMapFunction
 from bicycle_sdk.plugin import build
 from bicycle_sdk.testing import FunctionHarness
+
+from $module import $module, words
 
 
 class Words(FlatMapFunction[str, str]):

@@ -1,0 +1,105 @@
+"""The command ``bicycle`` as a process, and what its word count must come to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = [ROOT / "plugin_sdk/src", ROOT / "runtime/src", ROOT / "plugins/wordcount/src"]
+PATIENCE_S = 60
+PROGRAM = "from bicycle_runtime.cli import main; main()"
+
+
+@dataclass
+class Bicycle:
+    """Runs commands with a home of its own. ``site`` may hold more plugins."""
+
+    home: Path
+    site: Path
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
+        """Start a command; stdout and stderr are pipes."""
+        path = os.pathsep.join(map(str, [self.site, *SOURCES]))
+        return subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, *words],
+            env={
+                **os.environ,
+                **self.environment,
+                **environment,
+                "BICYCLE_HOME": str(self.home),
+                "PYTHONPATH": path,
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        process = self.start(*words, **environment)
+        stdout, stderr = process.communicate(timeout=PATIENCE_S)
+        return subprocess.CompletedProcess(words, process.returncode, stdout, stderr)
+
+    def answer(self, *words: str, **environment: str):
+        """Run a command that must do well, and return its JSON document."""
+        done = self.run(*words, "--json", **environment)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def status(self, job: str) -> dict:
+        """Return the status file of a job; empty when there is none yet."""
+        with contextlib.suppress(FileNotFoundError):
+            return json.loads((self.home / "jobs" / job / "status.json").read_text())
+        return {}
+
+    def wait_until(self, job: str, condition) -> dict:
+        """Wait until the status of a job is as it should be."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not ((status := self.status(job)) and condition(status)):
+            assert time.monotonic() < deadline, status
+            time.sleep(0.02)
+        return status
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Kill a process that a failed test left behind, and close its pipes."""
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def counts_in(folder: Path) -> dict[str, list[int]]:
+    """Return the published counts by word, in rising order."""
+    counts: dict[str, list[int]] = {}
+    for file in folder.glob("*.jsonl"):
+        for line in file.read_text().splitlines():
+            record = json.loads(line)
+            counts.setdefault(record["word"], []).append(record["count"])
+    return {word: sorted(found) for word, found in counts.items()}
+
+
+def expected_counts(text: str) -> dict[str, list[int]]:
+    """Return what an exact word count publishes: 1..n for every word."""
+    return {word: list(range(1, n + 1)) for word, n in Counter(text.lower().split()).items()}
+
+
+def java_children(pid: int) -> list[int]:
+    """Return the Java processes whose parent is ``pid``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError, ValueError):
+            fields = (entry / "stat").read_text().rpartition(")")
+            if int(fields[2].split()[1]) == pid and "(java" in fields[0]:
+                found.append(int(entry.name))
+    return found

@@ -1,0 +1,142 @@
+"""``bicycle run`` as a process: to the end, through a kill, a signal, and an error of a function."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.plugin_zoo.zoo import install, whole
+from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts
+
+pytestmark = pytest.mark.spark
+
+TEXT = "To be or not to be\nthat is the question\nto be is to do\n"
+FAILING = whole(
+    "failing",
+    """
+    from bicycle_sdk import bicycle_plugin
+
+
+    def parse(line: str) -> int:
+        return int(line)
+
+
+    @bicycle_plugin(name="failing", version="3.1.4")
+    def job(env, params: "Params") -> None:
+        numbers = env.read_text(params.input).uid("lines").map(parse).uid("parse")
+        numbers.print()
+
+
+    from dataclasses import dataclass
+
+
+    @dataclass
+    class Params:
+        input: str
+    """,
+)
+
+
+@pytest.fixture(scope="module")
+def bicycle(tmp_path_factory):
+    place = tmp_path_factory.mktemp("cli-run")
+    return Bicycle(place / "home", place / "site")
+
+
+class Words:
+    """One word count with folders of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.input = folder / "in.txt"
+        self.output = folder / "out"
+        self.checkpoints = folder / "checkpoints"
+        self.input.write_text(TEXT)
+
+    def words(self, name: str, *more: str) -> list[str]:
+        settings = ("--set", f"input={self.input}", "--set", f"output={self.output}")
+        place = ("--checkpoint-dir", str(self.checkpoints), "--name", name)
+        return ["run", "--plugin", "wordcount", *settings, *place, *more]
+
+    def assert_exact(self) -> None:
+        assert counts_in(self.output) == expected_counts(self.input.read_text())
+
+
+@pytest.fixture
+def count(tmp_path):
+    return Words(tmp_path)
+
+
+def test_bounded_input_ends_with_exit_code_0_and_a_second_run_reads_nothing(bicycle, count):
+    first = bicycle.answer(*count.words("twice", "--parallelism", "2"))
+
+    count.assert_exact()
+    assert (first["state"], first["record_count"]) == ("FINISHED", 3)
+    assert first["outputs"][0]["record_count"] == len(TEXT.split())
+
+    second = bicycle.run(*count.words("twice"))
+
+    assert second.returncode == 0, second.stderr
+    assert "nothing new to read" in second.stdout
+    assert bicycle.status("twice")["event_count"] == 3
+    count.assert_exact()
+
+
+def test_the_same_command_continues_after_the_driver_was_killed(bicycle, count):
+    killed = bicycle.run(*count.words("killed"), BICYCLE_FAULTS="after_seal@1=kill")
+    lost = bicycle.answer("status", "killed")
+    again = bicycle.answer(*count.words("killed", "--parallelism", "3"))
+
+    assert killed.returncode == -signal.SIGKILL
+    assert (lost["state"], lost["error"]["code"]) == ("FAILED", "BIC-1906")
+    assert again["state"] == "FINISHED"
+    count.assert_exact()
+
+
+def test_sigterm_publishes_and_ends_with_0_and_the_next_start_reads_nothing_again(bicycle, count):
+    process = bicycle.start(*count.words("stopped", "--follow"))
+    try:
+        bicycle.wait_until("stopped", lambda status: status["event_count"] == 3)
+        second = bicycle.run(*count.words("stopped"), "--json")
+        process.send_signal(signal.SIGTERM)
+        started = time.monotonic()
+        _, stderr = process.communicate(timeout=30)
+    finally:
+        end(process)
+
+    assert process.returncode == 0, stderr
+    assert time.monotonic() - started < 30
+    assert bicycle.status("stopped")["state"] == "STOPPED"
+    count.assert_exact()
+    assert second.returncode == 5
+    assert json.loads(second.stdout)["code"] == "BIC-1901"
+
+    again = bicycle.answer(*count.words("stopped"))
+
+    assert again["record_count"] == 0
+    count.assert_exact()
+
+
+def test_an_error_of_a_function_names_all_that_matters_in_its_first_lines(bicycle, tmp_path):
+    module = install(bicycle.site, FAILING)
+    numbers = tmp_path / "numbers.txt"
+    numbers.write_text("1\n2\nthree\n")
+    words = ("run", "--plugin", "failing", "--set", f"input={numbers}")
+    place = ("--checkpoint-dir", str(tmp_path / "checkpoints"))
+
+    failed = bicycle.run(*words, *place)
+
+    assert failed.returncode == 1, failed.stderr
+    lines = failed.stderr.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("error: BIC-1401"))
+    head = "\n".join(lines[start : start + 15])
+    assert "ValueError" in head
+    assert f"{module}:{FAILING.line_of('return int(line)')}" in head
+    assert "'parse'" in head
+    assert "failing 3.1.4" in head
+    assert f"{numbers} line 3" in head
+    assert "key none" in head
+    assert "bicycle_runtime/" not in head
+    assert failed.stderr.count("BIC-1401") == 1
+    assert bicycle.status("failing")["error"]["code"] == "BIC-1401"

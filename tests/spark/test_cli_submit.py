@@ -1,0 +1,98 @@
+"""Jobs in processes of their own: submit, look at, stop, cancel."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from tests.spark.cli_process import (
+    PATIENCE_S,
+    Bicycle,
+    counts_in,
+    expected_counts,
+    java_children,
+)
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def bicycle(tmp_path_factory):
+    place = tmp_path_factory.mktemp("cli-submit")
+    bicycle = Bicycle(place / "home", place / "site")
+    yield bicycle
+    for path in (place / "home/jobs").glob("*/status.json"):
+        status = json.loads(path.read_text())
+        if status["state"] in ("CREATED", "RUNNING", "STOPPING"):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(status["pid"], signal.SIGKILL)
+
+
+def words(folder, name, *more):
+    settings = ("--set", f"input={folder / 'in.txt'}", "--set", f"output={folder / 'out'}")
+    place = ("--checkpoint-dir", str(folder / "checkpoints"), "--name", name)
+    return ["submit", "--plugin", "wordcount", *settings, *place, *more]
+
+
+def is_gone(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_a_submitted_job_can_be_listed_followed_and_stopped(bicycle, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("a b a\n")
+    submitted = bicycle.run(*words(tmp_path, "followed", "--follow"))
+    assert (submitted.returncode, submitted.stdout) == (0, "followed\n"), submitted.stderr
+
+    bicycle.wait_until("followed", lambda status: status["record_count"] == 1)
+    with source.open("a") as stream:
+        stream.write("b c\n")
+    bicycle.wait_until("followed", lambda status: status["record_count"] == 2)
+    listed = bicycle.answer("list", "--state", "running")
+    again = bicycle.run(*words(tmp_path, "followed"), "--json")
+    stopped = bicycle.answer("stop", "followed")
+    log = bicycle.answer("logs", "followed")
+
+    assert [job["id"] for job in listed] == ["followed"]
+    assert again.returncode == 5
+    assert json.loads(again.stdout)["facts"]["job"] == "followed"
+    assert stopped["state"] == "STOPPED"
+    assert any("job_started" in line for line in log["lines"])
+    assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
+    assert bicycle.answer("stop", "followed") == stopped
+
+
+def test_a_canceled_job_is_gone_with_its_java_and_continues_when_submitted_again(bicycle, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("x y x\n")
+    bicycle.answer(*words(tmp_path, "canceled", "--follow"))
+    status = bicycle.wait_until("canceled", lambda status: status["record_count"] == 1)
+    java = java_children(status["pid"])
+    canceled = bicycle.answer("cancel", "canceled")
+
+    assert java == [status["java_pid"]]
+    assert canceled["state"] == "CANCELED"
+    deadline = time.monotonic() + PATIENCE_S
+    while not all(map(is_gone, [status["pid"], *java])):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+    bicycle.answer(*words(tmp_path, "canceled"))
+    bicycle.wait_until("canceled", lambda status: status["state"] == "FINISHED")
+
+    assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
+
+
+def test_a_job_that_can_not_start_fails_at_once_with_its_own_error(bicycle, tmp_path):
+    failed = bicycle.run(*words(tmp_path, "missing"), "--json")
+
+    assert failed.returncode == 4
+    assert json.loads(failed.stdout)["code"] == "BIC-1710"
+    assert bicycle.answer("status", "missing")["state"] == "FAILED"
