@@ -1,6 +1,4 @@
-"""Named points at which a test may break the runtime. Without a plan.
-
-Passing one costs a dict look-up.
+"""Named points at which a test may break the runtime; without a plan they cost next to nothing.
 
 Crash tests set ``BICYCLE_FAULTS`` to ``point@n=action`` (comma separated): at the n-th passage of
 that point in a process, ``kill`` sends SIGKILL to it, ``raise`` raises, and ``hold`` stops there

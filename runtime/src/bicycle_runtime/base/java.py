@@ -1,7 +1,4 @@
-"""Finding Java: where it is and how new it is. Starts it once to ask for its version.
-
-Starts nothing else.
-"""
+"""Finding Java: where it is, and how new it is."""
 
 from __future__ import annotations
 

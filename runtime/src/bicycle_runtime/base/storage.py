@@ -30,6 +30,9 @@ __all__ = [
     "publish_file",
 ]
 
+_UNFINISHED = ".tmp-"
+_FOLDER_ATTEMPTS = 10
+
 
 class StorageError(BicycleError):
     """The storage refused an operation (permission, disk full, network)."""
@@ -56,10 +59,7 @@ class ObjectMissingError(BicycleError):
 
 
 class Storage(Protocol):
-    """What checkpoints.
-
-    Staged output and job files are kept in. Implementations are picklable values.
-    """
+    """What checkpoints, staged output and job files are kept in; implementations are picklable."""
 
     @property
     def url(self) -> str:
@@ -69,19 +69,13 @@ class Storage(Protocol):
         """Return the whole object; ObjectMissingError when there is none."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace an object as one step: a reader sees the old or the new bytes.
-
-        Never a part.
-        """
+        """Create or replace an object as one step: a reader sees old or new bytes, never a part."""
 
     def create(self, path: str, data: bytes) -> None:
         """Create an object as one step; ObjectExistsError when it is there already."""
 
     def open_write(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Stream a new object.
-
-        It appears whole when the context ends and not at all when it raises.
-        """
+        """Stream a new object; it appears whole when the context ends, and never when it raises."""
 
     def open_read(self, path: str) -> BinaryIO:
         """Open an object for reading from its start."""
@@ -93,16 +87,22 @@ class Storage(Protocol):
         """Return the size in bytes; ObjectMissingError when there is none."""
 
     def list(self, prefix: str) -> list[str]:
-        """Return the paths of all objects below the folder ``prefix``, sorted.
-
-        Empty when there is none.
-        """
+        """Return the sorted paths of all objects below the folder ``prefix``."""
 
     def delete(self, path: str) -> None:
         """Remove an object; missing is fine."""
 
     def delete_tree(self, prefix: str) -> None:
         """Remove all objects below the folder ``prefix``; missing is fine."""
+
+    def discard_unfinished(self, prefix: str) -> int:
+        """Remove what writers that were killed left behind below the folder ``prefix``.
+
+        No writer may be at work there.
+
+        Returns:
+            How many half-written objects there were.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,7 @@ class LocalStorage:
         target = self.local_path(path)
         temporary = self._temporary(target)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as stream:
+            with self._open_new(temporary) as stream:
                 stream.write(data)
                 self._sync(stream)
             os.link(temporary, target)
@@ -158,8 +157,7 @@ class LocalStorage:
         target = self.local_path(path)
         temporary = self._temporary(target)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as stream:
+            with self._open_new(temporary) as stream:
                 yield stream
                 self._sync(stream)
             temporary.replace(target)
@@ -191,7 +189,7 @@ class LocalStorage:
         found = []
         for folder, _, names in os.walk(top):
             relative = Path(folder).relative_to(self.root).as_posix()
-            found += [f"{relative}/{name}" for name in names if not name.startswith(".tmp-")]
+            found += [f"{relative}/{name}" for name in names if not name.startswith(_UNFINISHED)]
         return sorted(path.removeprefix("./") for path in found)
 
     def delete(self, path: str) -> None:
@@ -199,6 +197,7 @@ class LocalStorage:
             self.local_path(path).unlink(missing_ok=True)
         except OSError as error:
             raise self._error("delete", path, error) from error
+        self._remove_empty_folders(path)
 
     def delete_tree(self, prefix: str) -> None:
         try:
@@ -208,9 +207,32 @@ class LocalStorage:
         except OSError as error:
             raise self._error("delete", prefix, error) from error
 
+    def discard_unfinished(self, prefix: str) -> int:
+        found = list(self.local_path(prefix).rglob(f"{_UNFINISHED}*"))
+        for path in found:
+            self.delete(path.relative_to(self.root).as_posix())
+        return len(found)
+
+    def _open_new(self, path: Path) -> BinaryIO:
+        """Create a file in a folder that another process may be removing because it is empty."""
+        for _ in range(_FOLDER_ATTEMPTS):
+            with contextlib.suppress(FileNotFoundError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                return path.open("wb")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("wb")
+
+    def _remove_empty_folders(self, path: str) -> None:
+        """Remove the folders above a deleted object that nothing is in any more, up to the root."""
+        folder = self.local_path(path).parent
+        with contextlib.suppress(OSError):  # It is not empty, or somebody else removed it.
+            while folder != Path(self.root):
+                folder.rmdir()
+                folder = folder.parent
+
     def _temporary(self, target: Path) -> Path:
         return target.with_name(
-            f".tmp-{os.getpid()}-{id(self):x}-{os.urandom(4).hex()}-{target.name}"
+            f"{_UNFINISHED}{os.getpid()}-{id(self):x}-{os.urandom(4).hex()}-{target.name}"
         )
 
     def _sync(self, stream: BinaryIO) -> None:
@@ -234,10 +256,7 @@ class LocalStorage:
 
 @dataclass(frozen=True, slots=True)
 class FsspecStorage:
-    """Any file system that fsspec knows. Needs an exclusive create (mode ``xb``), as S3.
-
-    GCS and HDFS have.
-    """
+    """Any file system that fsspec knows and that has an exclusive create, as S3 and GCS do."""
 
     url: str
 
@@ -315,6 +334,9 @@ class FsspecStorage:
         with contextlib.suppress(FileNotFoundError):
             fs.rm(f"{root}/{prefix}", recursive=True)
 
+    def discard_unfinished(self, prefix: str) -> int:  # noqa: ARG002 - contract
+        return 0  # An upload that was not completed is no object.
+
 
 def open_storage(location: str) -> Storage:
     """Return the storage at a path or URL; ``file://`` and plain paths are local.
@@ -329,9 +351,7 @@ def open_storage(location: str) -> Storage:
 
 
 def publish_file(storage: Storage, path: str, target: Path) -> None:
-    """Give a finished object its place outside the storage.
-
-    As one step. Doing it again is harmless.
+    """Give a finished object its place outside the storage, as one step; again is harmless.
 
     A local object is renamed; across file systems or from a URL it is copied beside the target
     first.

@@ -47,10 +47,7 @@ _IDLE_MS_MAX = 1_000
 
 @dataclass(slots=True, kw_only=True)
 class LoopServices:
-    """What the loop is lent: clock, output line for people, a listener.
-
-    And where collect sinks put records.
-    """
+    """What the loop is lent: clock, output for people, a listener, a place for collect sinks."""
 
     clock: Clock
     console: Callable[[str], None]
@@ -60,10 +57,7 @@ class LoopServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What ``step`` did: ran an epoch or not, whether all input is finished.
-
-    And when to call again.
-    """
+    """What ``step`` did: whether an epoch ran, whether input is finished, when to call again."""
 
     has_run: bool
     is_finished: bool
@@ -161,9 +155,7 @@ class EpochLoop:
         return Step(has_run=False, is_finished=False, wait_ms=self._idle_ms(statuses))
 
     def finish(self, *, is_finished: bool) -> None:
-        """Run a last epoch without input, in which sinks close what is open.
-
-        And publish everything.
+        """Run a last epoch without input: sinks close what is open, and everything is published.
 
         Args:
             is_finished: Whether all bounded input was read; False at a stop in the middle.

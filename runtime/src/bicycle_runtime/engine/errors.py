@@ -1,7 +1,4 @@
-"""Errors of the engine: graphs that can not be planned, workers that are lost.
-
-Spark that does not start.
-"""
+"""Errors of the engine: graphs without a plan, lost workers, Spark that does not start."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""From failed task reports to one error: the first by place, with a count.
-
-Its position put into words.
-"""
+"""From failed task reports to one error: the first, with a count and its position in words."""
 
 from __future__ import annotations
 

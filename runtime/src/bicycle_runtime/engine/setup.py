@@ -1,7 +1,4 @@
-"""From a job bundle to what the epoch loop drives: stage plan, sources, sinks.
-
-And the image for workers.
-"""
+"""From a job bundle to what the epoch loop drives: plan, sources, sinks, image for workers."""
 
 from __future__ import annotations
 

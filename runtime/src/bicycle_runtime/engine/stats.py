@@ -1,7 +1,4 @@
-"""What an epoch was like, in numbers: for the status line, the log, the summary.
-
-And later the metrics.
-"""
+"""What an epoch was like, in numbers: for the status line, the log and the summary."""
 
 from __future__ import annotations
 

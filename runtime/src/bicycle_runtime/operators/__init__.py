@@ -1,6 +1,4 @@
-"""What runs on workers for each record: sources, chains of functions, exchange, state access.
-
-Sinks.
+"""What runs on workers for each record: reading, chains of functions, exchange, writing.
 
 The same code runs in a Spark task and in one process. Importing it opens no file, port or thread.
 """

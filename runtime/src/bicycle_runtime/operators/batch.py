@@ -1,6 +1,4 @@
-"""A batch of records on its way through a chain.
-
-And the trail that leads each record back to its source.
+"""A batch of records in a chain, and the trail that leads each back to its source.
 
 Operators do not carry positions with records. Each notes how many outputs every input had, and
 only when somebody asks (a record failed) is the path walked back. So lineage costs nothing per
@@ -20,10 +18,7 @@ __all__ = ["Batch", "ExchangeTrail", "Origin", "PickTrail", "SourceTrail", "Spre
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a record came from: exact.
-
-    Or (behind an exchange) the span of source positions of its batch.
-    """
+    """Where a record came from; behind an exchange the span of source positions of its batch."""
 
     source: str
     shard: str
@@ -104,10 +99,7 @@ class PickTrail:
 
 @dataclass(slots=True)
 class Batch:
-    """Records, their key groups (behind ``key_by`` only: bytes.
-
-    Or a list beyond 256 groups) and their trail.
-    """
+    """Records and their trail; behind ``key_by`` also key groups (a list beyond 256 of them)."""
 
     values: list[Any]
     trail: Trail

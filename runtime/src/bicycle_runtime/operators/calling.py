@@ -53,10 +53,7 @@ class Settle(Protocol):
 
 
 class CallContext(Protocol):
-    """What a context must allow.
-
-    To know the record and to be copied for calls in flight at one time.
-    """
+    """What a context must allow: to know its record, and to be copied for calls in flight."""
 
     record: Any
     index: int
@@ -87,10 +84,7 @@ class Outcome:
 
 
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
-    """Run a coroutine to its end on the worker's own event loop.
-
-    Which lives as long as the process.
-    """
+    """Run a coroutine on the worker's event loop, which lives as long as the process."""
     global _loop  # noqa: PLW0603  # clients that user code opens are bound to one loop for good
     if _loop is None or _loop.is_closed():
         _loop = asyncio.new_event_loop()
@@ -334,10 +328,7 @@ class _Flight:
         self.order.append(index)
 
     def _released(self, task: asyncio.Task[None]) -> int | None:
-        """Give up the key group of the call just finished.
-
-        Or return the next call that waited for it.
-        """
+        """Give up the key group of the call just finished, or return the next that waits for it."""
         index = self.in_flight.pop(task, None)
         if index is None or self.groups is None:
             return None
@@ -399,10 +390,7 @@ class _Flight:
         return CallTimeout(f"no result within {self.settings.timeout_ms} ms")
 
     async def _supervise(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Start more workers while input is left and room is free.
-
-        And cancel calls that take too long.
-        """
+        """Start workers while input is left and room is free; cancel calls that take too long."""
         try:
             while len(tasks) < self.settings.capacity:
                 before = len(self.order)

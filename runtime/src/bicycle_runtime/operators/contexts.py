@@ -1,7 +1,4 @@
-"""The context that a function gets on a worker: the SDK's, filled with the task's key.
-
-State and side outputs.
-"""
+"""The context that a function gets on a worker: with the task's key, state, side outputs."""
 
 from __future__ import annotations
 
@@ -47,10 +44,7 @@ class WorkerContext(ProcessContext):
         self.watermark = 0
 
     def clone(self) -> WorkerContext:
-        """Return a context for another call in flight: same task, table and side outputs.
-
-        Own record.
-        """
+        """Return a context for another call in flight: all the same, but a record of its own."""
         twin = WorkerContext(
             self.task_info,
             processing_time=self.processing_time,

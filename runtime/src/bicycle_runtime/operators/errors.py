@@ -14,10 +14,7 @@ __all__ = [
 
 
 class FunctionFailedError(BicycleError):
-    """A user function raised. The first lines name exception, place in the user's file.
-
-    Operator and record.
-    """
+    """A user function raised; the first lines name exception, user's line, operator, record."""
 
     code = "BIC-1401"
     message = (
@@ -35,10 +32,7 @@ class FunctionFailedError(BicycleError):
 
 
 class FunctionHookError(BicycleError):
-    """A hook of a function failed on a worker: loading, open, snapshot_state, restore_state.
-
-    Merge_state.
-    """
+    """A hook of a function failed on a worker: loading, open, or one of the state hooks."""
 
     code = "BIC-1402"
     message = (

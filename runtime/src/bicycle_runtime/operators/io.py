@@ -62,10 +62,7 @@ class SourceBatch:
 
 
 class SourceReader(Protocol):
-    """Reads slices. One instance lives in a worker process and serves many epochs.
-
-    It may keep clients open.
-    """
+    """Reads slices; one instance serves many epochs of a worker and may keep clients open."""
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
         """Yield the slice's records in batches of some thousand.

@@ -1,7 +1,4 @@
-"""What every operator has: its spec, its policy for failed records, its counters.
-
-And two or three methods.
-"""
+"""What every operator has: spec, policy for failed records, counters, a few methods."""
 
 from __future__ import annotations
 
@@ -26,10 +23,7 @@ __all__ = ["EpochTime", "Operator", "SideBatch", "Stateful"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTime:
-    """What an epoch tells each operator: its number, its recorded time.
-
-    The seed of its random numbers.
-    """
+    """What an epoch tells each operator: number, recorded time, seed of random numbers."""
 
     epoch: int
     now_ms: int
@@ -45,9 +39,7 @@ class SideBatch:
 
 
 class Operator(ABC):
-    """One instance of an operator in one subtask.
-
-    Lives as long as the worker process keeps the job.
+    """One operator in one subtask; lives as long as the worker process keeps the job.
 
     Args:
         spec: Which operator this is.
@@ -109,10 +101,7 @@ class Stateful(ABC):
 def each(
     function: Callable[[Any], Any], values: Sequence[Any], *, policy: RecordPolicy, awaits: bool
 ) -> list[Any]:
-    """Return ``function(value)`` for each value.
-
-    DROPPED stands for the ones that the policy left out.
-    """
+    """Return ``function(value)`` for each value, DROPPED where the policy left it out."""
     results: list[Any] = []
     records = iter(values)
     while True:

@@ -1,6 +1,4 @@
-"""What happens to a record whose function failed: retry, then fail the epoch, skip it.
-
-Or keep it as a dead letter.
+"""What happens to a record whose function failed: retry, then fail, skip or dead letter.
 
 One policy serves one operator in one task. It is the border to user code: what crosses it is
 either a plain result or one of our errors, with the user's file and line first and our own frames
@@ -101,10 +99,7 @@ class RecordPolicy:
         retries: int,
         backoff_ms: int,
     ) -> Sequence[Any]:
-        """Call again at most ``retries`` times, waiting twice as long each time.
-
-        Then apply the action.
-        """
+        """Call again ``retries`` times, waiting twice as long each time; then apply the action."""
         for attempt in range(retries):
             self.retried += 1
             await asyncio.sleep(backoff_ms * 2**attempt / 1000)
@@ -265,10 +260,7 @@ def user_frames(error: BaseException) -> tuple[str, str]:
 
 
 def _blamed(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
-    """Return the deepest frame in the folder of the outermost one: the user's line.
-
-    Not the library's below it.
-    """
+    """Return the user's line: the deepest frame in the folder of the outermost one."""
     folder = Path(frames[0].filename).parent
     return [frame for frame in frames if Path(frame.filename).parent == folder][-1]
 

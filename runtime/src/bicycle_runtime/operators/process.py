@@ -1,7 +1,4 @@
-"""Operators around function objects: ``AsyncFunction``, ``ProcessFunction``, ``AsyncIOFunction``.
-
-Rich functions.
-"""
+"""Operators around function objects: async, process, async I/O and rich functions."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Making operators from a stage plan: what one task of one level runs.
-
-Built once per worker process.
+"""Making operators from a stage plan: what one task of one level runs, built once.
 
 User functions are loaded here, each subtask its own copy, and opened. A program is kept between
 epochs, so that connections, models and state stay warm; nothing in it is trusted further than its
@@ -67,10 +65,7 @@ _PASSING = frozenset({OperatorKind.SOURCE, OperatorKind.UNION, OperatorKind.SIDE
 
 @dataclass(slots=True)
 class Program:
-    """What one task runs: chains by index in topological order, codecs by edge.
-
-    Collected parcels and letters.
-    """
+    """What one task runs: its chains in topological order, codecs by edge, routers, outbox."""
 
     subtask: int
     level: int

@@ -24,9 +24,7 @@ __all__ = ["ReduceOperator"]
 
 
 class ReduceOperator(Operator, Stateful):
-    """``accumulator = function(accumulator, value)`` per key; the first is the value itself.
-
-    Or ``initial(value)``.
+    """Keeps ``function(accumulator, value)`` per key, from the first value or ``initial(value)``.
 
     Args:
         spec: Which operator this is; ``details["emits_key"]`` makes it emit ``(key, accumulator)``.

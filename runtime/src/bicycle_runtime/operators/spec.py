@@ -48,10 +48,7 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSpec:
-    """One operator of a chain. ``key_selector`` is the payload id of the selector it is keyed by.
-
-    If any.
-    """
+    """One operator of a chain; ``key_selector`` is the payload id of what it is keyed by."""
 
     vertex: Vertex
     group_count: int

@@ -49,10 +49,7 @@ __all__ = ["EpochOrder", "TaskOrder", "report_parcel", "reports_in", "run_task"]
 
 
 class TaskOrder(msgspec.Struct, kw_only=True):
-    """What one task is to do: slices by source vertex, state by stateful operator.
-
-    Feedback files by edge.
-    """
+    """What one task is to do: slices by source, state by operator, feedback files by edge."""
 
     slices: dict[str, list[Slice]] = {}
     states: dict[str, RangeState] = {}

@@ -1,7 +1,4 @@
-"""Operators without state: map, filter, flat map, whole batches, keys.
-
-And the ones that only pass on.
-"""
+"""Operators without state: map, filter, flat map, batches, keys, and those that pass on."""
 
 from __future__ import annotations
 
@@ -82,10 +79,7 @@ class FlatMapOperator(_FunctionOperator):
 
 
 class BatchOperator(_FunctionOperator):
-    """A function over whole batches. A failure concerns the batch: it is retried.
-
-    Left out or kept as a whole.
-    """
+    """A function over whole batches; a failure concerns the batch as a whole."""
 
     method = "map_batches"
 

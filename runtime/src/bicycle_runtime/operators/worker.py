@@ -1,7 +1,4 @@
-"""What a worker process keeps of a job between tasks: its programs.
-
-With open functions and warm state.
-"""
+"""What a worker process keeps of a job between tasks: open functions and warm state."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ class Worker:
     def run(
         self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]
     ) -> Iterator[Parcel]:
-        """Run a task and yield its parcels. When its functions can not be loaded.
-
-        The report says so.
-        """
+        """Run a task and yield its parcels; functions that can not be loaded are reported."""
         try:
             program = self._program(level, subtask)
         except BicycleError as error:

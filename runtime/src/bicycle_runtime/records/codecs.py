@@ -132,9 +132,7 @@ def pickle_any(value: Any) -> bytes:
 
 
 class AnyCodec:
-    """Values of any type, one by one, where equal keys have equal bytes: scalars, tuples.
-
-    Else pickle.
+    """Values of any type, each by itself, where equal keys have equal bytes.
 
     State uses it for keys and values whose type is not declared. ``encode_list`` and
     ``decode_list`` are inverse.
@@ -198,10 +196,7 @@ def _typed_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[Any]] | None:
 
 
 def _is_open(declared: Any) -> bool:
-    """Tell whether some part of the type says nothing: Any, object, a bare container.
-
-    A type variable.
-    """
+    """Tell whether some part of the type says nothing: Any, a bare container, a variable."""
     if declared in (Any, object, list, dict, tuple, set, frozenset) or isinstance(
         declared, typing.TypeVar
     ):
@@ -215,10 +210,7 @@ def _is_open(declared: Any) -> bool:
 
 
 def _exact_types(declared: Any) -> frozenset[type] | None:
-    """Return the classes whose instances the typed codec keeps exactly.
-
-    None when they can not be listed.
-    """
+    """Return the classes that the typed codec keeps exactly; None when they can not be listed."""
     origin = typing.get_origin(declared)
     if origin in (typing.Union, types.UnionType):
         members = [_exact_types(argument) for argument in typing.get_args(declared)]

@@ -30,9 +30,7 @@ class Attribute:
 
 
 def describe_attributes(function: Any) -> list[Attribute]:
-    """Return the state attributes of a function instance: what it holds now.
-
-    In order of their names.
+    """Return the state attributes of a function, which are what it holds now, by name.
 
     A plain ``dict`` annotated ``dict[K, V]`` is stored entry by entry, anything else as one value.
     """
@@ -85,10 +83,7 @@ def _instance_values(function: Any) -> dict[str, Any]:
 
 
 def _is_users(cls: type, name: str) -> bool:
-    """Tell whether a class field is a default of the user's class: not a ClassVar.
-
-    Not one of the SDK's.
-    """
+    """Tell whether a class field is a default of the user's: no ClassVar, none of the SDK's."""
     for owner in cls.__mro__:
         declared = inspect.get_annotations(owner).get(name)
         if declared is not None:

@@ -49,10 +49,7 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """The path of the newest commit: the identity of this state.
-
-        Empty when nothing was ever written.
-        """
+        """The path of the newest commit, the identity of this state; empty without any."""
         return self.recent[-1][1] if self.recent else ""
 
     @property

@@ -103,10 +103,7 @@ class StateStore(Generic[Table]):
         return state.committed(ref, state.files[:start])
 
     def rewrite(self, table: Table) -> None:
-        """Put another table in place of the one that ``at`` returned.
-
-        Its changes go into the next commit.
-        """
+        """Put another table in place of what ``at`` returned; its changes are committed next."""
         self._table = table
 
     def _sections(self, ref: StateRef, groups: range) -> Sequence[Section]:

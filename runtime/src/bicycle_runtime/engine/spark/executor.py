@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
+import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,7 +16,8 @@ import cloudpickle
 
 from bicycle_runtime.base.environment import chosen_variables, environment_set
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
-from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, remove_work_dir, start_java
+from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, start_java
+from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker import LevelTask, encode_order
 from bicycle_runtime.operators.reports import TaskReport, decode_report
 from bicycle_runtime.operators.spec import JobImage
@@ -26,8 +28,10 @@ __all__ = ["SparkExecutor", "default_master"]
 _TASK_ATTEMPTS = 4
 _REASON_LINES = 6
 _REASON_CHARACTERS = 2_000
-_PYTHON_ERROR = re.compile(r"(?!org\.|java\.|scala\.)[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")
-_STOP_SECONDS_MAX = 20
+_PYTHON_ERROR = re.compile(
+    r"(?!org\.|java\.|scala\.)[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b"
+)
+_END_SECONDS_MAX = 5
 # Settings that matter for short jobs with Python tasks; each was measured (docs/architecture.md).
 _SETTINGS = {
     "spark.ui.enabled": "false",
@@ -71,7 +75,8 @@ class SparkExecutor:
         self._master = master
         self._cache_dir = cache_dir
         self._job = job
-        self._work_dir = Path(tempfile.mkdtemp(prefix="bicycle-spark-"))
+        self._folder = WorkFolder()
+        self._work_dir = self._folder.path
         local = _LOCAL_SETTINGS if master.startswith("local") else {}
         self._settings = {
             **_SETTINGS,
@@ -100,6 +105,7 @@ class SparkExecutor:
     def boot(self) -> None:
         """Start the Java process and return at once. Calling it again does nothing."""
         if self._starting is None:
+            remove_abandoned()
             start_settings = {
                 "spark.driver.memory": self._settings.get("spark.driver.memory", "1g")
             }
@@ -133,7 +139,7 @@ class SparkExecutor:
                 self._context.stop()
         finally:
             self._end_java()
-            remove_work_dir(self._work_dir)
+            self._folder.remove()
 
     def wait_ended(self) -> None:
         """Wait, after ``stop``, until the Java process is gone too; a job that ends does not."""
@@ -156,7 +162,7 @@ class SparkExecutor:
             reason = _root_reason(error)
             raise EpochFailedError(epoch=orders[0].epoch, job=self._job, reason=reason) from error
         except (Py4JError, ConnectionError, OSError, EOFError) as error:
-            if self._is_alive():
+            if not self._has_ended():
                 raise EpochFailedError(
                     epoch=orders[0].epoch, job=self._job, reason=str(error)
                 ) from error
@@ -196,6 +202,13 @@ class SparkExecutor:
 
     def _is_alive(self) -> bool:
         return self._starting is not None and self._starting.process.poll() is None
+
+    def _has_ended(self) -> bool:
+        """Tell whether Java is gone; a killed process closes its sockets before it is seen to end."""
+        if self._starting is not None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._starting.process.wait(_END_SECONDS_MAX)
+        return not self._is_alive()
 
     def _end_java(self) -> None:
         if self._starting is None:

@@ -1,6 +1,4 @@
-"""Starting Spark's Java process: directly, with a class-data archive.
-
-Without the launcher in between.
+"""Starting Spark's Java process directly, with a class-data archive and no launcher between.
 
 ``spark-submit`` starts a second Java process only to compute a command line. That line is computed
 once per Spark and Java and kept in the cache directory, beside an archive of loaded classes that
@@ -13,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import struct
 import subprocess
 import sys
@@ -46,10 +43,7 @@ appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaProcess:
-    """A running gateway.
-
-    Connect to ``port`` with ``secret``. It ends when its standard input closes.
-    """
+    """A running gateway at ``port``; it ends when its standard input closes."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -156,10 +150,7 @@ def _spark_home() -> str:
 
 
 def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
-    """Return java, its options and class path as Spark's own launcher computes them.
-
-    From the cache if there.
-    """
+    """Return java, its options and class path as Spark's launcher computes them, or the cache."""
     cached = cache_dir / f"spark-command-{_fingerprint(java)}"
     if cached.is_file():
         return cached.read_bytes().decode().split("\0")
@@ -240,8 +231,3 @@ def _forward(source: IO[bytes] | None, target: IO[bytes]) -> None:
             if not line.startswith(_NOISE):
                 target.write(line)
                 target.flush()
-
-
-def remove_work_dir(work_dir: Path) -> None:
-    """Remove the directory of a run."""
-    shutil.rmtree(work_dir, ignore_errors=True)

@@ -1,0 +1,55 @@
+"""The temporary folder of one run: Spark's local files and its log. Gone when the run is over.
+
+A driver that is killed can not remove its folder. It holds a lock in it, which the kernel lets go,
+so the next run on this machine knows what is abandoned; it never takes a folder without a lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+__all__ = ["WorkFolder", "remove_abandoned"]
+
+_PREFIX = "bicycle-spark-"
+_LOCK = "lock"
+
+
+class WorkFolder:
+    """A new folder among the temporary files, held until ``remove``."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        unlocked = self.path / f".{_LOCK}"
+        self._descriptor: int | None = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        unlocked.rename(self.path / _LOCK)  # Nobody ever sees it without its lock.
+
+    def remove(self) -> None:
+        """Remove the folder. Doing it again is harmless."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def remove_abandoned() -> int:
+    """Remove the folders of runs that were killed; return how many there were."""
+    locks = list(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/{_LOCK}"))
+    return sum(map(_remove_if_abandoned, locks))
+
+
+def _remove_if_abandoned(lock: Path) -> bool:
+    with contextlib.suppress(OSError):  # It is held, or somebody else's, or being removed.
+        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(lock.parent, ignore_errors=True)
+            return True
+        finally:
+            os.close(descriptor)
+    return False
