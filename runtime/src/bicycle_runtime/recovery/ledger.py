@@ -1,6 +1,4 @@
-"""The book of sealed epochs of one job: seal, find the last one, mark it published.
-
-Collect what is old.
+"""The book of sealed epochs of one job: seal, find the last, mark it published, collect.
 
 ``epochs/<epoch>.manifest`` is created once and never changed; its creation is the seal.
 ``<epoch>.published`` beside it says that all sinks made the epoch visible. A file that no retained
@@ -24,16 +22,14 @@ __all__ = ["EpochLedger", "LastEpoch"]
 
 _LOG = logging.getLogger(__name__)
 _NAME_DIGITS = 12
+_TASK_FOLDERS = ("state", "staged")
 
 PathsOf = Callable[[Manifest], set[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastEpoch:
-    """What a restart finds: the newest readable manifest, whether it was published.
-
-    What was passed over.
-    """
+    """What a restart finds: the newest readable manifest, published or not; what is damaged."""
 
     manifest: Manifest
     is_published: bool
@@ -118,23 +114,26 @@ class EpochLedger:
             self._storage.delete(_manifest_path(oldest.epoch))
 
     def sweep(self) -> int:
-        """Delete every state and staged file that no manifest names; return how many.
+        """Delete every state and staged file that no manifest names, half-written ones included.
 
         Called after ``last``, when no task of this job runs: what crashed attempts left behind
-        goes here.
+        goes here. Returns how many files there were.
         """
         needed: set[str] = set().union(*map(self._paths, self._retained))
         orphans = [
             path
-            for folder in ("state", "staged")
+            for folder in _TASK_FOLDERS
             for path in self._storage.list(folder)
             if path not in needed
         ]
         for path in orphans:
             self._storage.delete(path)
-        if orphans:
-            log_event(_LOG, "orphans_deleted", job=self._job, file_count=len(orphans))
-        return len(orphans)
+        folders = (*_TASK_FOLDERS, "epochs")
+        unfinished_count = sum(map(self._storage.discard_unfinished, folders))
+        file_count = len(orphans) + unfinished_count
+        if file_count:
+            log_event(_LOG, "orphans_deleted", job=self._job, file_count=file_count)
+        return file_count
 
     def _read(self, epoch: int, *, is_verified: bool) -> Manifest:
         """Return a manifest; with ``is_verified`` every state file that it names is checked too."""

@@ -32,6 +32,7 @@ _PYTHON_ERROR = re.compile(
     r"(?!org\.|java\.|scala\.)[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b"
 )
 _END_SECONDS_MAX = 5
+_STOP_SECONDS_MAX = 20
 # Settings that matter for short jobs with Python tasks; each was measured (docs/architecture.md).
 _SETTINGS = {
     "spark.ui.enabled": "false",
