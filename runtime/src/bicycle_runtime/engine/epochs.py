@@ -16,8 +16,9 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import Budget, Lag, SourceStatus
+from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.engine.executor import Executor
-from bicycle_runtime.engine.failures import raise_first_failure
+from bicycle_runtime.engine.failures import raise_first_failure, raise_if_mixed
 from bicycle_runtime.engine.merging import (
     merge_ends,
     merge_feedback,
@@ -43,6 +44,7 @@ __all__ = ["EpochLoop", "LoopServices", "Step"]
 
 _LOG = logging.getLogger(__name__)
 _IDLE_MS_MAX = 1_000
+_MIXED_RUNS_MAX = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -239,9 +241,18 @@ class EpochLoop:
             states=self._last.states,
             feedback=self._last.feedback,
         )
-        reports = self._executor.run(orders)
-        raise_first_failure(reports, self._setup.sources)
-        return reports
+        for _ in range(_MIXED_RUNS_MAX):
+            reports = self._executor.run(orders)
+            raise_first_failure(reports, self._setup.sources)
+            try:
+                raise_if_mixed(reports, epoch=epoch, job=self._setup.job_id)
+                return reports
+            except EpochMixedError as error:
+                mixed = error
+                log_event(
+                    _LOG, "epoch_mixed", level=logging.WARNING, job=self._setup.job_id, error=error
+                )
+        raise mixed
 
     def _manifest(
         self, epoch: int, slices: Mapping[str, list[Slice]], reports: list[TaskReport],

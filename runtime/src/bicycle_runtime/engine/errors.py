@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["EpochFailedError", "KeyGroupConflictError", "SparkLostError", "SparkStartError"]
+__all__ = [
+    "EpochFailedError",
+    "EpochMixedError",
+    "KeyGroupConflictError",
+    "SparkLostError",
+    "SparkStartError",
+]
 
 
 class EpochFailedError(BicycleError):
@@ -32,6 +38,17 @@ class SparkLostError(BicycleError):
     code = "BIC-1803"
     message = "the Java process of Spark ended during epoch {epoch} of job {job!r}"
     fix = "run the same command again: the job continues from the last sealed epoch"
+
+
+class EpochMixedError(BicycleError):
+    """Parts of a stage were computed twice, and the next stage read both."""
+
+    code = "BIC-1805"
+    message = (
+        "epoch {epoch} of job {job!r}: the output of task {subtask} of level {level} was lost and "
+        "computed again while others had read it already"
+    )
+    fix = "nothing to do: the epoch is run again as a whole; if it goes on, look for failing hosts"
 
 
 class KeyGroupConflictError(BicycleError):

@@ -6,9 +6,27 @@ from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.connectors.contract import Source
+from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.operators.reports import TaskReport
 
-__all__ = ["raise_first_failure"]
+__all__ = ["raise_first_failure", "raise_if_mixed"]
+
+
+def raise_if_mixed(reports: Sequence[TaskReport], *, epoch: int, job: str) -> None:
+    """Raise when the tasks of a level did not all read the same attempts of the level before.
+
+    That happens when output of a stage was lost and a part of it computed again: a function that is
+    not deterministic may then have sent a record elsewhere the second time, and it would be counted
+    twice, or never. Such an epoch must not be sealed.
+
+    Raises:
+        EpochMixedError: attempts differ; the epoch can simply be run again.
+    """
+    attempts = {(report.level, report.subtask): report.attempt for report in reports}
+    for report in reports:
+        for sender, attempt in report.senders.items():
+            if attempts.get((report.level - 1, sender)) != attempt:
+                raise EpochMixedError(epoch=epoch, job=job, level=report.level - 1, subtask=sender)
 
 
 def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Source]) -> None:

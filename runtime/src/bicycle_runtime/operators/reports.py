@@ -27,8 +27,9 @@ class TaskReport(msgspec.Struct, kw_only=True):
 
     ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each
     stateful operator including this epoch, ``staged`` the finished files of each sink,
-    ``feedback`` those of each feedback edge. With a ``failure`` (an error as JSON data) the rest
-    counts for nothing.
+    ``feedback`` those of each feedback edge, ``senders`` the attempt of each task of the level
+    before whose parcels were read. With a ``failure`` (an error as JSON data) the rest counts for
+    nothing.
     """
 
     level: int
@@ -39,6 +40,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     states: dict[str, RangeState] = {}
     staged: dict[str, list[StagedFile]] = {}
     feedback: dict[int, list[StagedFile]] = {}
+    senders: dict[int, str] = {}
     counts: dict[str, OperatorCounts] = {}
     busy_ms: float = 0.0
     failure: dict[str, Any] | None = None

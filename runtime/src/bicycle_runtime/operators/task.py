@@ -102,6 +102,7 @@ class _Task:
         self._program.dead_letters.clear()
         mine, carried = self._sort(parcels)
         yield from carried
+        yield from self._marks()
         try:
             self._begin()
             for _ in self._process(mine):
@@ -120,12 +121,22 @@ class _Task:
         mine, carried = [], []
         for parcel in parcels:
             envelope, body = open_parcel(parcel)
-            if envelope.level == self._program.level and envelope.kind is ParcelKind.RECORDS:
+            if envelope.kind is ParcelKind.MARK:
+                sender, _, attempt = bytes(body).decode("ascii").partition(":")
+                self._report.senders[int(sender)] = attempt
+            elif envelope.level == self._program.level and envelope.kind is ParcelKind.RECORDS:
                 mine.append((read_header(body), body))
             else:
                 carried.append((envelope.task % self._next_width, parcel))
         mine.sort(key=lambda item: (item[0].edge, item[0].sender, item[0].sequence))
         return mine, carried
+
+    def _marks(self) -> Iterator[Parcel]:
+        """Tell every task of the next level which attempt this is, with or without records."""
+        if self._next_level < self._image.plan.level_count:
+            body = f"{self._program.subtask}:{self._attempt}".encode("ascii")
+            for target in range(self._next_width):
+                yield target, seal_parcel(Envelope(ParcelKind.MARK, self._next_level, target), body)
 
     def _begin(self) -> None:
         moment = EpochTime(

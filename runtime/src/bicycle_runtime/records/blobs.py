@@ -41,6 +41,7 @@ class ParcelKind(IntEnum):
 
     RECORDS = 1
     REPORT = 2
+    MARK = 3  # which attempt of a task the others of its parcels come from
 
 
 @dataclass(frozen=True, slots=True)
