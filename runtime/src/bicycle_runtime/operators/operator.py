@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -112,24 +113,33 @@ def each(
                 # hot path: extend(map(…)) runs at C speed and keeps what was done before a failure.
                 results.extend(map(function, records))
                 refuse_stop(results, values)
-            if any(hasattr(kind, "__await__") for kind in set(map(type, results))):
-                return _awaited(function, values, results, policy)
-            return results
+            break
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
             again = partial(function, values[len(results)])
             results.append(run(policy.settle(error, len(results), again)))
+    if any(hasattr(kind, "__await__") for kind in set(map(type, results))):
+        return _awaited(function, values, results, policy)
+    return results
 
 
 def _awaited(
     function: Callable[[Any], Any], values: Sequence[Any], results: list[Any], policy: RecordPolicy
 ) -> list[Any]:
     """Wait for results of a plain function that turned out to be awaitable."""
-    finished = []
-    for index, result in enumerate(results):
-        try:
-            finished.append(run(_wait(result)) if inspect.isawaitable(result) else result)
-        except Exception as error:  # noqa: BLE001  # the boundary to user code
-            finished.append(run(policy.settle(error, index, partial(function, values[index]))))
+    waiting = deque(results)
+    finished: list[Any] = []
+    try:
+        while waiting:
+            result = waiting.popleft()
+            try:
+                finished.append(run(_wait(result)) if inspect.isawaitable(result) else result)
+            except Exception as error:  # noqa: BLE001  # the boundary to user code
+                index = len(finished)
+                finished.append(run(policy.settle(error, index, partial(function, values[index]))))
+    finally:
+        for result in waiting:
+            if inspect.iscoroutine(result):
+                result.close()
     return finished
 
 

@@ -13,6 +13,7 @@ import contextlib
 import inspect
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ _OWN_FOLDERS = tuple(
     str(Path(folder).resolve())
     for folder in (Path(__file__).parents[1], Path(bicycle_sdk.__file__).parent)
 )
+_LOOP_FOLDER = str(Path(asyncio.__file__).parent)
 _TRACEBACK_LINES_MAX = 60
 
 
@@ -252,11 +254,17 @@ def user_frames(error: BaseException) -> tuple[str, str]:
         for frame in frames
         if not str(Path(frame.filename).resolve()).startswith(_OWN_FOLDERS)
     ]
+    users = list(dropwhile(_is_of_loop, users))
     lines = "".join(traceback.format_list(users)).rstrip().splitlines()[-_TRACEBACK_LINES_MAX:]
     if not users:
         return "", "the call itself (no line of the function was reached)"
     place = _blamed(users)
     return "\n".join(lines), f"{place.filename}:{place.lineno} in {place.name}"
+
+
+def _is_of_loop(frame: traceback.FrameSummary) -> bool:
+    """Tell whether a frame is the event loop that calls an ``async`` function."""
+    return frame.filename.startswith(_LOOP_FOLDER)
 
 
 def _blamed(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:

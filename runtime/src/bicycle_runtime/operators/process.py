@@ -30,7 +30,7 @@ from bicycle_runtime.operators.operator import (
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.state.attributes import describe_attributes
-from bicycle_runtime.state.errors import StateMergeError
+from bicycle_runtime.state.errors import NamedMergeError, StateMergeError
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import FunctionTable
@@ -184,15 +184,28 @@ class StatefulOperator(ProcessOperator, Stateful):
     def _merge(self, old_parallelism: int) -> None:
         """Make one state of those of old subtasks, with the function's ``merge_state``."""
         subtask = self.context.task_info.subtask_index
-        olds = [self._table.exported(group) for group in sorted(self._table.groups)]
         merged = self._new_table()
-        if olds:
-            self._refuse_without_merge(old_parallelism)
-            instance = merged.group(subtask).instance
-            resolve(instance.restore_state, resolve(instance.merge_state, olds))
+        if self._table.groups:
+            state = merged.group(subtask)
+            self._merge_named(state.named.entries, old_parallelism)
+            if self._is_rich:
+                self._refuse_without_merge(old_parallelism)
+                olds = [self._table.exported(group) for group in sorted(self._table.groups)]
+                merge, restore = state.instance.merge_state, state.instance.restore_state
+                resolve(restore, resolve(merge, olds))
         self._store.rewrite(merged)
         self._table = merged
         self._state = RangeState(first_group=subtask, end_group=subtask + 1)
+
+    def _merge_named(self, merged: dict[Any, Any], old_parallelism: int) -> None:
+        for _, state in sorted(self._table.groups.items()):
+            for name, value in state.named.entries.items():
+                if name in merged:
+                    raise NamedMergeError(
+                        operator=self.spec.uid, old=old_parallelism,
+                        new=self.context.task_info.parallelism, name=name,
+                    )  # fmt: skip
+                merged[name] = value
 
     def _refuse_without_merge(self, old_parallelism: int) -> None:
         defines = any(

@@ -38,6 +38,7 @@ __all__ = [
 
 _MASKED_TARGETS_MAX = 4
 BLOB_RECORDS = 65_536  # records per blob; larger blobs cost memory, smaller ones calls
+SHARD_RECORDS = 1_024  # from so many records on, a shard gets blobs of its own
 Parcel = tuple[int, bytes]
 Column = bytearray | list[int]
 
@@ -167,8 +168,13 @@ class ParcelRouter:
         self._span = None
 
     def send(self, batch: Batch) -> None:
+        span = batch.trail.span()
+        held = max(map(len, self._spreader.values))
+        if held >= SHARD_RECORDS and not _is_same_shard(self._span, span):
+            self.flush()
+            held = 0
         self._spreader.add(batch)
-        self._span = _joined(self._span, batch.trail.span())
+        self._span = span if held == 0 else _joined(self._span, span)
         if any(len(values) >= BLOB_RECORDS for values in self._spreader.values):
             self.flush()
 
@@ -261,12 +267,13 @@ def parse_origin(text: str) -> Origin | None:
 
 
 def _joined(first: Origin | None, second: Origin | None) -> Origin | None:
-    if (
-        first is None
-        or second is None
-        or (first.source, first.shard) != (second.source, second.shard)
-    ):
-        return second
+    """Return the span over two batches of one shard; None when they have no span in common."""
+    if first is None or second is None or not _is_same_shard(first, second):
+        return None
     return Origin(
         source=first.source, shard=first.shard, offset=first.offset, end_offset=second.end_offset
     )
+
+
+def _is_same_shard(first: Origin | None, second: Origin | None) -> bool:
+    return (first and (first.source, first.shard)) == (second and (second.source, second.shard))

@@ -1,9 +1,9 @@
 """Keys as bytes, and the key group of a key.
 
 Both mappings are part of the checkpoint format: they must give the same answer in every process,
-on every platform, for ever. Equal keys (``1 == True == 1.0``) have equal bytes, and the bytes of
-keys of one type sort as the keys do, so that prefix and range scans work. This module knows
-nothing of tasks or state.
+on every platform, for ever. Equal keys (``1 == True == 1.0 == Decimal(1)``) have equal bytes, and
+the bytes of strings, of bytes, of ints, and of tuples of one of these sort as the keys do. This
+module knows nothing of tasks or state.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ __all__ = ["GroupCache", "encode_key", "key_group", "range_of", "task_of"]
 _NONE, _BYTES, _STR, _TUPLE, _INT, _FLOAT, _OBJECT = 0x01, 0x02, 0x03, 0x05, 0x14, 0x21, 0x30
 _END = b"\x00"
 _FLOAT_SIGN = 1 << 63
-_INT_BYTES_MAX = 255 - _INT - 128
+_INT_BYTES_MAX = 64
+_FLOAT_AS_INT_MAX = 2.0**512  # larger floats have no int of equal value among the keys
+_DECIMAL_AS_INT_DIGITS = 154
 _CACHE_ENTRIES_MAX = 1 << 19
 
 
@@ -66,6 +68,8 @@ def _encode_other(key: Any) -> bytes:
         return bytes([_BYTES]) + key.replace(b"\x00", b"\x00\xff") + _END
     if isinstance(key, float):
         return _encode_float(key)
+    if isinstance(key, Decimal):
+        return _encode_decimal(key)
     parts = _object_parts(key)
     if parts is None:
         raise KeyEncodingError(
@@ -87,7 +91,7 @@ def _encode_int(value: int) -> bytes:
 
 
 def _encode_float(value: float) -> bytes:
-    if value.is_integer():
+    if value.is_integer() and -_FLOAT_AS_INT_MAX < value < _FLOAT_AS_INT_MAX:
         return _encode_int(int(value))
     if math.isnan(value):
         raise KeyEncodingError(type_name="float", reason="NaN does not equal itself")
@@ -96,12 +100,29 @@ def _encode_float(value: float) -> bytes:
     return bytes([_FLOAT]) + struct.pack(">Q", ordered)
 
 
+def _encode_decimal(value: Decimal) -> bytes:
+    """Return the bytes of the float or int that the number equals, else those of its digits."""
+    if value.is_nan():
+        raise KeyEncodingError(type_name="Decimal", reason="NaN does not equal itself")
+    if float(value) == value:
+        return _encode_float(float(value))
+    sign, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).lstrip("0")
+    kept = text.rstrip("0")
+    exponent += len(text) - len(kept)
+    if exponent >= 0 and len(kept) + exponent <= _DECIMAL_AS_INT_DIGITS:
+        return _encode_int(int(value))
+    parts = ("decimal", sign, kept, exponent)
+    return bytes([_OBJECT]) + b"".join(map(encode_key, parts)) + _END
+
+
 def _object_parts(key: Any) -> tuple[Any, ...] | None:
     for kind, parts in _OBJECT_PARTS:
         if isinstance(key, kind):
             return parts(key)
     if dataclasses.is_dataclass(key):
-        values = (getattr(key, field.name) for field in dataclasses.fields(key))
+        values = (getattr(key, f.name) for f in dataclasses.fields(key) if f.compare)
         return ("dataclass", type(key).__qualname__, *values)
     return None
 
@@ -118,7 +139,6 @@ _OBJECT_PARTS: tuple[tuple[type, Callable[[Any], tuple[Any, ...]]], ...] = (
     (datetime.datetime, _datetime_parts),
     (datetime.date, lambda key: ("date", key.isoformat())),
     (uuid.UUID, lambda key: ("uuid", key.bytes)),
-    (Decimal, lambda key: ("decimal", str(key.normalize()))),
     (frozenset, lambda key: ("frozenset", *sorted(map(encode_key, key)))),
 )
 

@@ -1,6 +1,4 @@
-"""Which sealed files the subtasks of a run start from: arithmetic over ranges of key groups.
-
-Nothing else.
+"""Which sealed files the subtasks of a run start from: arithmetic over key groups.
 
 ``restore_ranges`` is a pure function of a sealed state and a parallelism. No file is read, written
 or copied: a new subtask lists the files of all old subtasks whose key groups it overlaps and reads
@@ -11,6 +9,8 @@ its own groups from them. States without keys are handed over whole, old subtask
 from __future__ import annotations
 
 from collections.abc import Iterable
+
+import msgspec
 
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.keys import range_of
@@ -75,26 +75,26 @@ def _empty(scope: StateScope, group_count: int, parallelism: int) -> tuple[Range
 
 
 def _overlapping(olds: Iterable[RangeState], groups: range) -> RangeState:
-    files: dict[str, StateRef] = {}
-    for old in olds:
-        if old.first_group < groups.stop and groups.start < old.end_group:
-            files |= {ref.path: ref for ref in old.files}
-    ordered = sorted(
-        files.values(), key=lambda ref: (not ref.is_base, -ref.tier, ref.last_epoch, ref.path)
-    )
+    """Return a state over some key groups that reads each of them as its old owner left it."""
+    files = [
+        _within(ref, range(max(old.first_group, groups.start), min(old.end_group, groups.stop)))
+        for old in olds
+        if old.first_group < groups.stop and groups.start < old.end_group
+        for ref in old.files
+    ]
+    kept = [ref for ref in files if ref.first_group != ref.end_group]
     return RangeState(
-        first_group=groups.start,
-        end_group=groups.stop,
-        files=tuple(ordered),
-        recent=_marker(ordered),
+        first_group=groups.start, end_group=groups.stop, files=tuple(kept), recent=_marker(kept)
     )
+
+
+def _within(ref: StateRef, groups: range) -> StateRef:
+    counted = ref.groups_in(groups)
+    return msgspec.structs.replace(ref, first_group=counted.start, end_group=counted.stop)
 
 
 def _marker(files: list[StateRef]) -> tuple[tuple[int, str], ...]:
-    """Give a state made of several old ones a label of its own.
-
-    So that no cached table passes for it.
-    """
+    """Give a state made of several a label of its own, so that no cached table passes for it."""
     if not files:
         return ()
     newest = max(files, key=lambda ref: (ref.last_epoch, ref.path))

@@ -1,19 +1,21 @@
 """The changes of an epoch as sections, and the file that holds them.
 
 One section is what changed in one named state of one key group: entries put, entries deleted, or
-the whole state replaced (*full*). Keys and values are encoded before they come here, so that
-sections can be merged, restricted to a range of key groups and moved without knowing any type.
-Merging is last-wins, hence applying a section twice, or one that repeats older entries, changes
-nothing.
+the whole state replaced (*full*). Values are encoded before they come here, so that sections can
+be merged, restricted to a range of key groups and moved without knowing their types; keys are
+compared as Python does, where ``1 == 1.0``. Merging is last-wins, hence applying a section twice,
+or one that repeats older entries, changes nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 from zlib import crc32
 
 import msgspec
 
+from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import StateFileError
 
 __all__ = ["Section", "decode_sections", "encode_sections", "merge_sections"]
@@ -24,6 +26,7 @@ _HEAD_BYTES = 10
 
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODER = msgspec.msgpack.Encoder()
+_KEYS = AnyCodec()
 
 
 class Section(msgspec.Struct, array_like=True, frozen=True):
@@ -106,31 +109,37 @@ def merge_sections(files: Iterable[Sequence[Section]]) -> list[Section]:
 
 
 class _Merged:
-    """Entries of one state of one group while files are folded."""
+    """Entries of one state of one group while files are folded: encoded key and value by key."""
 
     __slots__ = ("deleted", "entries", "is_full")
 
     def __init__(self, *, is_full: bool) -> None:
         self.is_full = is_full
-        self.entries: dict[bytes, msgspec.Raw] = {}
-        self.deleted: set[bytes] = set()
+        self.entries: dict[Any, tuple[msgspec.Raw, msgspec.Raw]] = {}
+        self.deleted: dict[Any, msgspec.Raw] = {}
 
     def add(self, section: Section) -> None:
-        keys = [bytes(key) for key in _RAW_LIST.decode(section.keys)]
-        gone = [bytes(key) for key in _RAW_LIST.decode(section.deleted)]
-        self.entries.update(zip(keys, _RAW_LIST.decode(section.values), strict=True))
-        self.deleted.difference_update(keys)
-        for key in gone:
+        pairs = zip(_RAW_LIST.decode(section.keys), _RAW_LIST.decode(section.values), strict=True)
+        for key, pair in zip(_keys_in(section.keys), pairs, strict=True):
+            self.entries[key] = pair
+            self.deleted.pop(key, None)
+        for key, raw in zip(
+            _keys_in(section.deleted), _RAW_LIST.decode(section.deleted), strict=True
+        ):
             self.entries.pop(key, None)
-        if not self.is_full:
-            self.deleted.update(gone)
+            if not self.is_full:
+                self.deleted[key] = raw
 
     def section(self, group: int, name: str) -> Section:
         return make_section(
             group,
             name,
-            _ENCODER.encode([msgspec.Raw(key) for key in self.entries]),
-            _ENCODER.encode(list(self.entries.values())),
-            deleted=_ENCODER.encode([msgspec.Raw(key) for key in sorted(self.deleted)]),
+            _ENCODER.encode([key for key, _ in self.entries.values()]),
+            _ENCODER.encode([value for _, value in self.entries.values()]),
+            deleted=_ENCODER.encode(list(self.deleted.values())),
             is_full=self.is_full,
         )
+
+
+def _keys_in(keys: msgspec.Raw) -> list[Any]:
+    return _KEYS.decode_list(bytes(keys))

@@ -67,12 +67,13 @@ class DictState:
         Raises:
             StateTypeError: it is no dict any more.
         """
-        if current is not self.entries:  # the function put another dict in its place
+        is_replaced = current is not self.entries  # the function put another dict in its place
+        if is_replaced:
             self._replace(current)
             is_full = True
         kept, gone = self._compared() if self._written is not None else self._noted()
         if is_full:
-            if not self.entries and not gone and not kept:
+            if not self.entries and not gone and not is_replaced:
                 return None
             kept, gone = list(self.entries), []
         elif not kept and not gone:

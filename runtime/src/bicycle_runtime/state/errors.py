@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["StateFileError", "StateMergeError", "StateTypeError"]
+__all__ = ["NamedMergeError", "StateFileError", "StateMergeError", "StateTypeError"]
 
 
 class StateTypeError(BicycleError):
@@ -23,6 +23,17 @@ class StateFileError(BicycleError):
     code = "BIC-1302"
     message = "state file {path!r} of operator {operator!r} is damaged: {reason}"
     fix = "restart: the job falls back to the newest epoch whose files are whole"
+
+
+class NamedMergeError(BicycleError):
+    """Several subtasks saved a value under one name, and the parallelism changes."""
+
+    code = "BIC-1304"
+    message = (
+        "operator {operator!r} keeps the named value {name!r} in more than one subtask and was "
+        "checkpointed at parallelism {old}, this run asks for {new}; nothing was changed"
+    )
+    fix = "keep it in an attribute that merge_state() merges, keep the parallelism, or use key_by"
 
 
 class StateMergeError(BicycleError):

@@ -20,7 +20,11 @@ RECENT_COMMITS_MAX = 64  # how many commits back a worker may catch up instead o
 
 
 class StateRef(msgspec.Struct, frozen=True, kw_only=True):
-    """One immutable file of state: a base (complete) or a delta of the epochs first to last."""
+    """One immutable file of state: a base (complete) or a delta of the epochs first to last.
+
+    It counts for the key groups ``first_group <= g < end_group`` only: after a change of the
+    parallelism, other files know better about the other groups in it. None sets no bound.
+    """
 
     path: str
     is_base: bool
@@ -29,6 +33,14 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
     last_epoch: int
     byte_count: int
     crc32: int
+    first_group: int | None = None
+    end_group: int | None = None
+
+    def groups_in(self, groups: range) -> range:
+        """Return those of some key groups for which the file counts."""
+        start = groups.start if self.first_group is None else max(groups.start, self.first_group)
+        stop = groups.stop if self.end_group is None else min(groups.stop, self.end_group)
+        return range(start, max(start, stop))
 
 
 class RangeState(msgspec.Struct, frozen=True, kw_only=True):

@@ -49,6 +49,8 @@ class StateStore(Generic[Table]):
         if label == state.label and label != "":
             return self._table
         since = state.epoch_of(label) if label else None
+        if since is not None and any(r.is_base and r.last_epoch > since for r in state.files):
+            since = None  # a base is complete: what it does not name must be gone
         if since is None:
             self._table = self._new_table()
             since = -1
@@ -116,4 +118,6 @@ class StateStore(Generic[Table]):
         if len(data) != ref.byte_count or crc32(data) != ref.crc32:
             reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
             raise StateFileError(path=ref.path, operator=self._operator, reason=reason)
-        return decode_sections(data, path=ref.path, operator=self._operator, groups=groups)
+        return decode_sections(
+            data, path=ref.path, operator=self._operator, groups=ref.groups_in(groups)
+        )

@@ -16,13 +16,9 @@ from bicycle_runtime.operators.calling import resolve
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.state.attributes import describe_attributes
 from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import (
-    AccumulatorTable,
-    FunctionTable,
-    GroupState,
-    describe_attributes,
-)
+from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, GroupState
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
@@ -51,7 +47,7 @@ def entries_of(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[
         return {group: _whole(state, names) for group, (state, names) in states.items()}
     found: dict[Any, dict[str, Any]] = {}
     for state, names in states.values():
-        for (name, key), value in state.named.items():
+        for (name, key), value in state.named.entries.items():
             found.setdefault(key, {})[name] = value
         for name in names:
             value = getattr(state.instance, name)
@@ -69,7 +65,7 @@ def entries_of(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[
 
 
 def _keys_in(state: GroupState, names: list[str]) -> list[Any]:
-    keys = {key: None for _, key in state.named}
+    keys = {key: None for _, key in state.named.entries}
     for name in names:
         value = getattr(state.instance, name)
         keys |= dict.fromkeys(value) if isinstance(value, dict) else {}
@@ -79,7 +75,7 @@ def _keys_in(state: GroupState, names: list[str]) -> list[Any]:
 def _whole(state: GroupState, names: list[str]) -> dict[str, Any]:
     values = {name: getattr(state.instance, name) for name in names}
     plain = {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
-    return {**plain, **dict(state.named)}
+    return {**plain, **state.named.entries}
 
 
 def _accumulators(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[Any, Any]:
