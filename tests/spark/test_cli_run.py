@@ -1,4 +1,4 @@
-"""``bicycle run`` as a process: to the end, through a kill, a signal, and an error of a function."""
+"""``bicycle run`` as a process: to the end, through a kill, a signal, a function that fails."""
 
 import json
 import signal
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.plugin_zoo.zoo import install, whole
-from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts
+from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts, java_children
 
 pytestmark = pytest.mark.spark
 
@@ -116,6 +116,15 @@ def test_sigterm_publishes_and_ends_with_0_and_the_next_start_reads_nothing_agai
 
     assert again["record_count"] == 0
     count.assert_exact()
+
+
+def test_a_wrong_parameter_is_an_error_of_the_run_and_of_its_status(bicycle, count):
+    failed = bicycle.run(*count.words("mistaken"), "--set", "sorce=file", "--json")
+
+    assert failed.returncode == 4
+    assert json.loads(failed.stdout)["code"] == "BIC-1003"
+    assert bicycle.answer("status", "mistaken")["error"]["code"] == "BIC-1003"
+    assert java_children(bicycle.status("mistaken")["pid"]) == []
 
 
 def test_an_error_of_a_function_names_all_that_matters_in_its_first_lines(bicycle, tmp_path):

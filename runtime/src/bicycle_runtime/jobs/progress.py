@@ -111,7 +111,8 @@ class Progress:
         status.epoch_count += 1
         status.record_count += stats.record_count
         status.event_count = stats.event_count
-        status.lag_records, status.lag_bytes = stats.lag.record_count, stats.lag.byte_count
+        if stats.record_count:  # An epoch without input has not looked at the sources.
+            status.lag_records, status.lag_bytes = stats.lag.record_count, stats.lag.byte_count
         status.state_bytes = stats.state_bytes
         status.watermark_ms = stats.watermark_ms
         status.dropped_count = stats.dropped_count

@@ -1,0 +1,252 @@
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bicycle_runtime.base.options import describe
+from bicycle_runtime.cli.run import run_command, submit_command
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.jobs.options import JobOptions
+from bicycle_runtime.jobs.processes import start_ticks
+from bicycle_runtime.jobs.status import JobState, OperatorStatus
+from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
+
+SOURCES = [Path(__file__).parents[3] / folder for folder in ("plugin_sdk/src", "runtime/src")]
+LISTING_SECONDS_MAX = 0.5
+COUNTING = whole(
+    "counting",
+    """
+    from dataclasses import dataclass
+
+    from bicycle_sdk import bicycle_plugin, file_sink
+
+
+    @dataclass
+    class Params:
+        output: str = ""
+
+
+    @bicycle_plugin(name="counting", version="2.0")
+    def job(env, params: Params) -> None:
+        counted = env.read_text("in").uid("lines").key_by(str).count().uid("counts")
+        if params.output:
+            counted.sink_to(file_sink(params.output)).uid("files")
+        else:
+            counted.print().uid("screen")
+    """,
+)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    folder = tmp_path / "site"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(folder))
+    return folder
+
+
+def names(command):
+    return {name for parameter in command.params for name in parameter.opts}
+
+
+@pytest.mark.parametrize("command", [run_command, submit_command], ids=lambda c: c.name)
+def test_every_declared_option_has_a_flag(command):
+    declared = {info.flag for cls in (JobOptions, EngineOptions) for info in describe(cls)}
+
+    assert declared | {"--set", "--conf", "--json", "--debug"} == names(command)
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code", "code"),
+    [
+        (("--parallelism", "0"), 4, "BIC-1101"),
+        (("--retained-epochs", "one"), 4, "BIC-1101"),
+        (("--set", "input"), 2, "BIC-2001"),
+        (("--set", "a=1", "--set", "a=2"), 2, "BIC-2001"),
+        (("--conf", "hadoop.x=1"), 2, "BIC-2001"),
+        ((), 3, "BIC-1601"),
+        (("--name", "../x"), 3, "BIC-1601"),
+    ],
+)
+def test_a_run_that_can_not_begin_leaves_no_trace(shell, words, exit_code, code):
+    found_exit_code, error = shell.error("run", "--plugin", "not-there", *words)
+
+    assert (found_exit_code, error["code"]) == (exit_code, code)
+    assert shell.answer("list") == []
+
+
+def test_jobs_are_listed_newest_first_and_by_state(shell):
+    assert shell.run("list").stdout == "no jobs\n"
+    shell.put_job("old", started_ms=1)
+    shell.put_job("new", started_ms=2, state=JobState.FAILED)
+
+    assert [job["id"] for job in shell.answer("list")] == ["new", "old"]
+    assert [job["id"] for job in shell.answer("list", "--state", "failed")] == ["new"]
+    lines = shell.run("list").stdout.splitlines()
+    assert lines[0].split()[:2] == ["JOB", "STATE"]
+    assert lines[1].split()[:2] == ["new", "FAILED"]
+
+
+def test_a_status_shows_operators_and_error(shell):
+    shell.put_job(
+        "job",
+        state=JobState.FAILED,
+        epoch=7,
+        operators={"split": OperatorStatus(records_in=1_234, failed=2)},
+        error={"code": "BIC-1401", "message": "boom", "fix": "mend it", "facts": {}},
+    )
+
+    text = shell.run("status", "job").stdout
+    assert "split: 1,234 in, 0 out, 2 failed" in text
+    assert "error: BIC-1401 boom" in text
+    assert "fix: mend it" in text
+    assert shell.answer("status", "job")["epoch"] == 7
+
+
+def test_stop_and_cancel_tell_the_last_state_of_a_job_that_has_ended(shell):
+    shell.put_job("job", epoch=3)
+
+    assert shell.run("stop", "job").stdout == "job: FINISHED, epoch 3\n"
+    assert shell.answer("cancel", "job")["state"] == "FINISHED"
+
+
+def test_logs_are_shown_whole_or_by_their_end(shell):
+    shell.put_job("job")
+    shell.home.folder("job").log_path.write_text("one\ntwo\nthree\n")
+
+    assert shell.run("logs", "job").stdout == "one\ntwo\nthree\n"
+    assert shell.run("logs", "job", "-n", "1").stdout == "three\n"
+    assert shell.answer("logs", "job", "-n", "2")["lines"] == ["two", "three"]
+    assert shell.run("logs", "job", "--follow").stdout == "one\ntwo\nthree\n"
+
+
+def test_following_logs_shows_what_is_written_until_the_job_ends(shell):
+    pid = os.getpid()
+    alive = {"pid": pid, "pid_started": start_ticks(pid), "state": JobState.RUNNING}
+    shell.put_job("job", **alive)
+    log = shell.home.folder("job").log_path
+    log.write_text("one\n")
+    follower = subprocess.Popen(
+        [sys.executable, "-c", "from bicycle_runtime.cli import main; main()", "logs", "job", "-f"],
+        env=environment(shell.home.path),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert follower.stdout.readline() == "one\n"
+    with log.open("a") as stream:
+        stream.write("two\n")
+    assert follower.stdout.readline() == "two\n"
+    shell.put_job("job", state=JobState.FINISHED)
+
+    assert follower.communicate(timeout=30)[0] == ""
+    assert follower.returncode == 0
+
+
+def test_the_graph_has_three_forms(shell, site):
+    install(site, COUNTING)
+    words = ("graph", "--plugin", "counting", "--parallelism", "2")
+
+    view = shell.answer(*words)
+    assert view == json.loads(shell.run(*words, "--format", "json").stdout)
+    assert view["stages"] == [2, 2]
+    assert shell.run(*words).stdout.startswith("job counting: 4 operators in 2 chains, 2 stages")
+    assert shell.run(*words, "--format", "mermaid").stdout.startswith("flowchart LR\n")
+
+
+def test_the_plan_names_the_weakest_link_and_can_insist(shell, site):
+    install(site, COUNTING)
+    words = ("plan", "--plugin", "counting")
+
+    assert shell.answer(*words)["weakest"]["operator"] == "screen"
+    assert "weakest link: sink 'screen' (console)" in shell.run(*words).stdout
+    exit_code, error = shell.error(*words, "--require", "exactly-once")
+    assert (exit_code, error["code"]) == (4, "BIC-1909")
+    strong = (*words, "--set", "output=out", "--require", "exactly-once")
+    assert shell.answer(*strong)["guarantee"] == "exactly-once"
+
+
+def test_plugins_are_listed_and_checked_and_a_broken_one_fails_the_check(shell, site):
+    install(site, in_builder("good", "pass"))
+    install(site, at_import("broken", "raise ValueError('oh no')"))
+
+    listed = {plugin["name"] for plugin in shell.answer("plugins")["plugins"]}
+    done = shell.run("plugins", "check", "good", "broken", "--json")
+    checked = json.loads(done.stdout)
+    text = shell.run("plugins", "check", "broken").stdout
+
+    assert {"good", "broken"} <= listed
+    assert (done.exit_code, checked["ok"]) == (3, ["good"])
+    assert checked["failed"][0]["error"]["code"] == "BIC-1604"
+    assert "oh no" in text
+    assert 'broken.py", line' in text
+    assert shell.run("plugins", "check", "good").exit_code == 0
+
+
+def test_two_plugins_of_one_name_are_listed_as_refused(shell, site):
+    install(site, in_builder("twin", "pass"))
+    install(site, in_builder("twin", "pass"), dist="other")
+
+    refused = shell.answer("plugins")["refused"]
+    assert [item["name"] for item in refused] == ["twin"]
+    assert "refused" in shell.run("plugins").stdout
+
+
+def test_a_hundred_plugins_are_listed_fast_and_without_what_only_others_need(shell, site):
+    for number in range(95):
+        install(site, in_builder(f"plugin{number}", "pass"))
+    for number, code in enumerate(["raise ValueError", "import sys; sys.exit(3)", "while 1: pass"]):
+        install(site, at_import(f"broken{number}", code))
+    install(site, at_import("killed", "import os; os.kill(os.getpid(), 9)"))
+    install(site, at_import("lacking", "import not_there"))
+    code = (
+        "import sys; from bicycle_runtime.cli import main\n"
+        "main(['plugins', '--json'], standalone_mode=False)\n"
+        "print(json.dumps(sorted(sys.modules)) if (json := sys.modules['json']) else '')"
+    )
+    times = []
+    for _ in range(3):
+        started = time.perf_counter()
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment(shell.home.path, site),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        times.append(time.perf_counter() - started)
+    answer, modules = map(json.loads, done.stdout.splitlines())
+
+    assert len(answer["plugins"]) >= 100
+    assert not {"pyspark", "rich", "msgspec", "cloudpickle", "fsspec"} & set(modules)
+    assert min(times) < LISTING_SECONDS_MAX
+
+
+def environment(home, *more):
+    path = os.pathsep.join(map(str, [*more, *SOURCES]))
+    return {**os.environ, "BICYCLE_HOME": str(home), "PYTHONPATH": path}
+
+
+def test_a_new_project_is_made_where_asked(shell, tmp_path):
+    answer = shell.answer("new", "my-job", "--dir", str(tmp_path))
+
+    assert answer["folder"] == str(tmp_path / "my-job")
+    assert "src/my_job/__init__.py" in answer["files"]
+    exit_code, error = shell.error("new", "my-job", "--dir", str(tmp_path))
+    assert (exit_code, error["code"]) == (4, "BIC-1911")
+
+
+def test_the_doctor_lists_checks_and_fails_when_one_does(shell, tmp_path, monkeypatch):
+    assert {check["name"] for check in shell.answer("doctor")["checks"]} >= {"Java", "Python"}
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    done = shell.run("doctor")
+    assert done.exit_code == 6
+    assert "FAIL  Java" in done.stdout
+    assert "fix:" in done.stdout
+    exit_code, error = shell.error("doctor")
+    assert (exit_code, error["facts"]["names"]) == (6, "Java")

@@ -1,0 +1,120 @@
+import io
+
+import pytest
+
+from bicycle_runtime.cli.foreground import summary_lines
+from bicycle_runtime.cli.live import LiveLine, status_line
+from bicycle_runtime.cli.rendering import show_table
+from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.summary import JobSummary, OutputSummary
+
+CLEAR = "\r\x1b[2K"
+
+
+def summary(**fields):
+    defaults = {
+        **{"id": "j", "job": "j", "plugin": "p", "plugin_version": "1", "state": "FINISHED"},
+        **{"epoch": 4, "epoch_count": 4, "record_count": 2_000, "event_count": 9_000},
+        **{"duration_ms": 4_000, "records_per_second": 500.0, "skipped_count": 0},
+        **{"dead_letter_count": 0, "dead_letters": None, "dropped_count": 0, "state_bytes": 0},
+        **{"was_aborted": False, "checkpoint": "cp/j", "resume_command": "bicycle run"},
+        "outputs": (
+            OutputSummary(operator="o", connector="jsonl_file", place="out", record_count=3),
+        ),
+    }
+    return "\n".join(summary_lines(JobSummary(**{**defaults, **fields})))
+
+
+def test_a_status_line_tells_epoch_rate_lag_state_and_watermark():
+    status = JobStatus(
+        id="j",
+        job="j",
+        plugin="p",
+        state=JobState.RUNNING,
+        running_ms=1,
+        epoch=12,
+        records_per_second=1_500.0,
+        lag_bytes=2_048,
+        state_bytes=3 << 20,
+        watermark_ms=1_000,
+    )
+
+    line = status_line(status)
+    for part in ("epoch 12", "1,500 records/s", "lag 2.0 KiB", "3.0 MiB", "1970-01-01T00:00:01Z"):
+        assert part in line
+
+
+def test_before_it_runs_a_job_shows_its_state_only():
+    assert status_line(JobStatus(id="j", job="j", plugin="p")) == "j  created"
+
+
+def test_the_line_stays_below_what_is_written():
+    terminal, records = io.StringIO(), io.StringIO()
+    with LiveLine(terminal, is_shown=True) as live:
+        live.show("epoch 1")
+        live.write("a log line\n")
+        live.above(records, "a record")
+
+    assert records.getvalue() == "a record\n"
+    assert terminal.getvalue() == (f"{CLEAR}epoch 1{CLEAR}a log line\nepoch 1{CLEAR}epoch 1{CLEAR}")
+
+
+def test_a_line_is_cut_to_the_width_of_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10")
+    terminal = io.StringIO()
+    LiveLine(terminal, is_shown=True).show("x" * 50)
+
+    assert terminal.getvalue() == CLEAR + "x" * 9
+
+
+def test_elsewhere_nothing_is_shown_and_all_is_passed_through():
+    stream, records = io.StringIO(), io.StringIO()
+    with LiveLine(stream, is_shown=False) as live:
+        live.show("epoch 1")
+        live.write("a log line\n")
+        live.above(records, "a record")
+
+    assert (stream.getvalue(), records.getvalue()) == ("a log line\n", "a record\n")
+
+
+class ClosedPipe(io.StringIO):
+    def write(self, text):
+        raise BrokenPipeError
+
+
+def test_a_reader_that_went_away_does_not_end_the_job():
+    stream = io.StringIO()
+    live = LiveLine(stream, is_shown=False)
+    live.above(ClosedPipe(), "a record")
+    live.above(stream, "another")
+
+    assert stream.getvalue() == "another\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "read      2,000 records in 4 epochs, 4.0 s, 500 records/s"),
+        ({}, "wrote     3 records to jsonl_file out"),
+        ({}, "resume    bicycle run"),
+        ({"record_count": 0}, "nothing new to read; 9,000 records were read up to epoch 4"),
+        ({"record_count": 0, "epoch": 0}, "the input is empty"),
+        ({"skipped_count": 2}, "skipped   2 records"),
+        ({"dead_letter_count": 1, "dead_letters": "cp/j/dead"}, "1 dead letters in cp/j/dead"),
+        ({"dropped_count": 5}, "dropped   5 records"),
+        ({"was_aborted": True}, "aborted"),
+        ({"state_bytes": 2_048}, "epoch 4 in cp/j, 2.0 KiB of state"),
+    ],
+)
+def test_a_summary_tells_what_matters(fields, words):
+    assert words in summary(**fields)
+
+
+def test_a_summary_is_silent_about_what_did_not_happen():
+    assert not {"skipped", "letters", "dropped", "aborted"} & set(summary().split())
+
+
+def test_a_table_that_is_not_on_a_terminal_has_plain_columns(capsys):
+    show_table(("name", "size"), [("a", "1"), ("longer", "22")])
+
+    assert capsys.readouterr().out == "NAME    SIZE\na       1\nlonger  22\n"

@@ -1,0 +1,144 @@
+import click
+import pytest
+
+from bicycle_runtime import __version__
+from bicycle_runtime.cli import main, root
+from bicycle_runtime.cli.exit_codes import CODE_RANGES, MEANINGS, exit_code_of
+from bicycle_runtime.cli.rendering import error_text
+from bicycle_sdk.errors import BicycleError
+from tests.docs.scripts import load
+from tests.tidy.test_error_classes import sample_facts
+
+REFERENCE = load("generate.py")
+COMMANDS = dict(REFERENCE.walk_commands(main, ("bicycle",)))
+REFERENCE.import_all()
+CLASSES = REFERENCE.error_classes()
+
+
+def raising(monkeypatch, error):
+    @click.command()
+    @click.option("--json", "as_json", is_flag=True)
+    @click.option("--debug", is_flag=True)
+    def boom(*, as_json, debug):
+        raise error
+
+    monkeypatch.setitem(root._PLACES, "boom", "boom")
+    monkeypatch.setattr(
+        root._Commands,
+        "__getitem__",
+        lambda self, name: boom if name == "boom" else pytest.fail(name),
+    )
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_has_a_help_text_json_and_debug(path):
+    command = COMMANDS[path]
+    names = {name for parameter in command.params for name in parameter.opts}
+
+    assert command.help
+    assert command.help.strip().endswith(".")
+    if path != ("bicycle",):
+        assert {"--json", "--debug"} <= names
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+def test_the_help_shows_every_command_and_exit_code(shell):
+    text = shell.run("--help").stdout
+
+    assert {path[1] for path in COMMANDS if len(path) == 2} == set(root._PLACES)
+    assert all(name in text for name in root._PLACES)
+    assert all(f"{code}: " in " ".join(text.split()) for code in MEANINGS)
+
+
+def test_the_version_is_that_of_the_runtime(shell):
+    assert __version__ in shell.run("--version").stdout
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_every_error_has_an_exit_code_with_a_meaning(cls):
+    code = exit_code_of(cls(**sample_facts(cls)))
+
+    assert code in MEANINGS
+    assert code != 0
+
+
+def test_ranges_are_in_order_and_do_not_overlap():
+    edges = [edge for first, last, _ in CODE_RANGES for edge in (first, last)]
+
+    assert edges == sorted(edges)
+    assert len({first for first, _, _ in CODE_RANGES}) == len(CODE_RANGES)
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        ("BIC-1003", 4),
+        ("BIC-1401", 1),
+        ("BIC-1505", 5),
+        ("BIC-1601", 3),
+        ("BIC-1802", 6),
+        ("BIC-1902", 2),
+        ("BIC-0000", 1),
+    ],
+)
+def test_the_exit_code_of_an_error_follows_from_its_room(code, exit_code):
+    cls = BicycleError if code == "BIC-0000" else BicycleError.by_code[code]
+
+    assert exit_code_of(cls(**{"detail": "", **sample_facts(cls)})) == exit_code
+
+
+def test_an_error_is_shown_with_code_first_and_fix_last(shell):
+    done = shell.run("status", "nobody")
+
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("error: BIC-1902 ")
+    assert lines[-1].startswith("  fix: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_an_error_of_several_tasks_is_shown_once_with_their_number():
+    cls = BicycleError.by_code["BIC-1401"]
+    text = error_text(cls(**sample_facts(cls), task_count=3))
+
+    assert text.count(cls.code) == 1
+    assert "in 3 tasks" in text
+    assert "tasks" not in error_text(cls(**sample_facts(cls), task_count=1))
+
+
+def test_with_json_an_error_is_one_document(shell):
+    exit_code, error = shell.error("status", "nobody")
+
+    assert exit_code == 2
+    assert error.keys() == {"code", "message", "fix", "facts"}
+    assert error["facts"]["job"] == "nobody"
+
+
+def test_wrong_words_are_a_document_too_and_a_usage_otherwise(shell):
+    exit_code, error = shell.error("run", "--plugin", "x", "--wings")
+
+    assert (exit_code, error["code"]) == (2, "BIC-2001")
+    plain = shell.run("run", "--plugin", "x", "--wings")
+    assert plain.exit_code == 2
+    assert "Usage: bicycle run" in plain.stderr
+    assert shell.run("fly").exit_code == 2
+
+
+def test_a_bug_is_told_as_one_and_its_traceback_only_on_demand(shell, monkeypatch):
+    raising(monkeypatch, ZeroDivisionError("oh"))
+    quiet, loud = shell.run("boom"), shell.run("boom", "--debug")
+    exit_code, error = shell.error("boom")
+
+    assert (quiet.exit_code, exit_code, error["code"]) == (1, 1, "BIC-2099")
+    assert error["facts"]["exception"] == "ZeroDivisionError"
+    assert "Traceback" not in quiet.stderr
+    assert "Traceback" in loud.stderr
+
+
+def test_an_interrupted_command_ends_with_130(shell, monkeypatch):
+    raising(monkeypatch, KeyboardInterrupt())
+
+    assert shell.run("boom").exit_code == 130

@@ -1,0 +1,115 @@
+import os
+import random
+
+import pytest
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.base.storage import FsspecStorage
+from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
+from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.options import JobOptions
+from bicycle_runtime.jobs.processes import start_ticks
+from bicycle_runtime.jobs.status import write_status
+from tests.unit.jobs.job_samples import request_of, status_of
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path / "home")
+    home.prepare()
+    return home
+
+
+def place(home, **options):
+    request = JobOptions(**{"plugin": "wordcount", **options})
+    return place_job(request, home, clock=ManualClock(), source=random.Random(1))
+
+
+def put_status(home, name, **fields):
+    folder = home.folder(name)
+    folder.write_request(request_of())
+    write_status(folder.status_path, status_of(name, **fields))
+    return folder
+
+
+def test_with_a_checkpoint_directory_the_job_is_named_after_its_plugin(home, tmp_path):
+    found = place(home, checkpoint_dir=str(tmp_path / "cp"))
+
+    assert (found.job, found.folder.id) == ("wordcount", "wordcount")
+    assert found.storage.url == str(tmp_path / "cp/wordcount")
+    assert found.lock_path == tmp_path / "cp/wordcount/lock"
+
+
+def test_without_one_each_run_is_a_new_job_below_the_home(home):
+    first = place(home)
+    first.folder.write_request(request_of())
+    second = place(home)
+
+    assert first.job.startswith("wordcount-19700101-")
+    assert second.job != first.job
+    assert first.storage.url == str(home.path / "checkpoints" / first.job)
+
+
+def test_a_name_without_a_checkpoint_directory_finds_the_job_below_the_home_again(home):
+    assert place(home, name="mine").storage.url == str(home.path / "checkpoints/mine")
+
+
+def test_a_url_stays_a_url_and_has_no_lock_file(home):
+    found = place(home, checkpoint_dir="s3://bucket/checkpoints/")
+
+    assert isinstance(found.storage, FsspecStorage)
+    assert found.storage.url == "s3://bucket/checkpoints/wordcount"
+    assert found.lock_path is None
+
+
+@pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "-x", "a" * 64, "ä"])
+def test_a_name_that_can_not_be_a_folder_is_refused(home, name):
+    with pytest.raises(OptionError) as caught:
+        place(home, name=name, checkpoint_dir="cp")
+    assert caught.value.facts["name"] == "name"
+
+
+def test_a_plugin_name_with_foreign_letters_becomes_a_job_name(home):
+    assert place(home, plugin="Klicks/Ü", checkpoint_dir="cp").job == "klicks"
+
+
+def test_two_running_jobs_of_one_name_and_two_checkpoint_directories_have_two_folders(home):
+    pid = os.getpid()
+    put_status(home, "wordcount", checkpoint="/elsewhere", pid=pid, pid_started=start_ticks(pid))
+
+    found = place(home, checkpoint_dir="cp")
+
+    assert found.job == "wordcount"
+    assert found.folder.id != "wordcount"
+    assert found.folder.id == place(home, checkpoint_dir="cp").folder.id
+
+
+def test_a_job_that_has_ended_leaves_its_folder_to_the_next_of_its_name(home):
+    put_status(home, "wordcount", checkpoint="/elsewhere", pid=os.getpid(), pid_started=1)
+
+    assert place(home, checkpoint_dir="cp").folder.id == "wordcount"
+
+
+def test_an_unknown_job_is_an_error_with_the_closest_name(home):
+    put_status(home, "orders")
+
+    with pytest.raises(JobNotFoundError) as caught:
+        home.find("order")
+    assert caught.value.facts["known"] == ["orders"]
+    assert "'orders'" in caught.value.facts["suggestion"]
+
+
+def test_a_home_that_can_not_be_made_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(HomeError):
+        Home(tmp_path / "file").prepare()
+
+
+def test_a_request_is_read_back_from_its_folder(home):
+    request = request_of({"input": "x"}, parallelism=3)
+    folder = home.folder("a")
+    folder.write_request(request)
+
+    assert folder.read_request() == request

@@ -1,0 +1,145 @@
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.jobs.errors import GuaranteeError
+from bicycle_runtime.jobs.inspection import inspect_job, report_of, require_guarantee
+from bicycle_runtime.jobs.inspection_child import describe_job
+from bicycle_sdk import RichAsyncFunction, SinkDescriptor, file_sink
+from tests.unit.jobs.job_samples import bundle_of
+
+
+@dataclass
+class Typed(RichAsyncFunction[str, str]):
+    counts: dict[str, int] = field(default_factory=dict)
+
+    async def process(self, value, ctx) -> list[str]:
+        return [value]
+
+
+@dataclass
+class Untyped(RichAsyncFunction[str, str]):
+    seen: Any = None
+
+    async def process(self, value, ctx):
+        return [value]
+
+
+class Merging(Untyped):
+    def merge_state(self, states):
+        return states[0]
+
+
+def keyed(function, *, uid="f"):
+    def build(env):
+        stream = env.read_text("in").uid("lines").key_by(str).process_rich(function)
+        (stream.uid(uid) if uid else stream).sink_to(file_sink("out")).uid("out")
+
+    return build
+
+
+def report(build, **bundle):
+    made = bundle_of(build, **bundle)
+    return report_of(made, describe_job(made, parallelism=None))
+
+
+def kinds(found):
+    return {(warned.kind, warned.operator) for warned in found.warnings}
+
+
+def test_files_to_files_are_exactly_once_and_nothing_is_weak():
+    found = report(keyed(Typed()))
+
+    assert (found.guarantee, found.weakest) == ("exactly-once", None)
+    require_guarantee(found, "exactly-once")
+
+
+def test_the_weakest_sink_is_named_and_asking_for_more_is_an_error():
+    def build(env):
+        lines = env.read_text("in").uid("lines")
+        lines.sink_to(file_sink("out")).uid("files")
+        lines.print().uid("screen")
+
+    found = report(build)
+
+    assert found.guarantee == "at-least-once"
+    assert found.weakest.operator == "screen"
+    require_guarantee(found, "at-least-once")
+    with pytest.raises(GuaranteeError) as caught:
+        require_guarantee(found, "exactly-once")
+    assert caught.value.facts["operator"] == "screen"
+
+
+def test_typed_state_is_described_and_warns_of_its_growth_only():
+    [state] = report(keyed(Typed())).states
+
+    assert (state.operator, state.scope, state.group_count) == ("f", "key_groups", 128)
+    [part] = state.attributes
+    assert (part.name, part.type, part.codec) == ("counts", "dict[str, int]", "typed")
+    assert kinds(report(keyed(Typed()))) >= {("unbounded-state", "f")}
+    assert ("untyped-state", "f") not in kinds(report(keyed(Typed())))
+
+
+def test_untyped_state_and_a_missing_uid_are_warned_of():
+    found = report(keyed(Untyped(), uid=None))
+    [state] = found.states
+
+    assert kinds(found) >= {("untyped-state", state.operator), ("no-uid", state.operator)}
+
+
+def test_state_without_keys_is_warned_of_unless_it_can_be_merged():
+    def build(function):
+        return lambda env: env.from_collection(["a"]).process_rich(function).uid("f").print()
+
+    assert ("no-merge", "f") in kinds(report(build(Untyped())))
+    assert ("no-merge", "f") not in kinds(report(build(Merging())))
+
+
+def test_exchanges_tell_type_and_codec():
+    [exchange] = report(keyed(Typed())).exchanges
+
+    assert (exchange.codec, exchange.type, exchange.partitioning) == ("typed", "str", "Hash")
+    assert "pickle-exchange" not in {kind for kind, _ in kinds(report(keyed(Typed())))}
+
+
+def test_records_of_unknown_type_travel_as_pickle_which_is_warned_of():
+    def build(env):
+        env.from_collection(["a"]).map(lambda line: object()).key_by(id).count().print()
+
+    found = report(build)
+    [exchange] = found.exchanges
+
+    assert (exchange.codec, exchange.type) == ("pickle", "unknown")
+    assert ("pickle-exchange", exchange.source) in kinds(found)
+
+
+def test_what_is_shipped_by_value_needs_the_python_version():
+    assert ("by-value", "f") in kinds(report(keyed(Typed()), by_value=True))
+    assert ("by-value", "f") not in kinds(report(keyed(Typed())))
+
+
+def test_the_state_of_a_reduce_is_one_value_per_key():
+    def build(env):
+        env.from_collection([1, 2]).key_by(str).reduce(max).uid("largest").print()
+
+    [state] = report(build).states
+
+    assert [(part.name, part.is_per_entry) for part in state.attributes] == [("accumulator", True)]
+
+
+def test_the_child_process_answers_as_the_function_does():
+    bundle = bundle_of(lambda env: env.from_collection(["a"]).key_by(str).count().print())
+
+    assert inspect_job(bundle) == report_of(bundle, describe_job(bundle, parallelism=None))
+
+
+def test_an_error_in_the_child_process_is_the_error_here():
+    def build(env):
+        env.read_text("in").sink_to(
+            SinkDescriptor(connector_type="jsonl_file", properties={"pth": "out"})
+        )
+
+    with pytest.raises(ConnectorOptionError):
+        inspect_job(bundle_of(build))

@@ -1,0 +1,63 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.base.errors import OptionError, UnknownOptionError
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from tests.unit.jobs.job_samples import bundle_of, request_of
+
+TEXTS = st.dictionaries(st.text(min_size=1, max_size=5), st.text(max_size=5), max_size=3)
+
+
+@given(
+    parallelism=st.none() | st.integers(1, 32_768),
+    follow=st.booleans(),
+    params=TEXTS,
+    spark=TEXTS,
+    engine=st.sampled_from([{}, {"retained_epochs": "5"}, {"epoch_target_ms": "2s"}]),
+)
+def test_a_request_survives_json(parallelism, follow, params, spark, engine):
+    options = JobOptions(plugin="p", parallelism=parallelism, follow=follow, name="n")
+    request = JobRequest(options=options, params=params, engine=engine, spark=spark)
+
+    assert JobRequest.from_json(request.to_json()) == request
+
+
+def test_the_command_line_holds_what_differs_from_the_defaults():
+    request = JobRequest(
+        options=JobOptions(plugin="p", follow=True, parallelism=2),
+        params={"input": "a b"},
+        engine={"retained_epochs": "5"},
+        spark={"spark.x": "1"},
+    )
+
+    assert request.command_words("run", name="n") == [
+        *("bicycle", "run", "--plugin", "p", "--name", "n", "--parallelism", "2", "--follow"),
+        *("--retained-epochs", "5", "--set", "input=a b", "--conf", "spark.x=1"),
+    ]
+
+
+def test_a_wrong_option_of_the_engine_is_refused_at_once():
+    with pytest.raises(OptionError) as caught:
+        JobRequest(options=JobOptions(plugin="p"), engine={"retained_epochs": "1"})
+    assert caught.value.facts["name"] == "retained_epochs"
+
+    with pytest.raises(UnknownOptionError):
+        JobRequest(options=JobOptions(plugin="p"), engine={"retained": "5"})
+
+
+def test_parallelism_has_bounds():
+    with pytest.raises(OptionError):
+        request_of(parallelism=0)
+
+
+def test_the_checkpoint_interval_of_the_graph_counts_unless_another_one_is_given():
+    bundle = bundle_of(lambda env: env.set_checkpoint_interval(5_000).from_collection([1]).print())
+    given_one = JobRequest(options=JobOptions(plugin="p"), engine={"checkpoint_interval_ms": "7s"})
+
+    assert request_of().engine_options(bundle.graph).checkpoint_interval_ms == 5_000
+    assert given_one.engine_options(bundle.graph).checkpoint_interval_ms == 7_000
+    assert request_of().engine_options(bundle.graph).retained_epochs == (
+        EngineOptions().retained_epochs
+    )

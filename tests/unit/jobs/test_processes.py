@@ -1,0 +1,110 @@
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from bicycle_runtime.jobs.errors import JobRunningError
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.processes import (
+    descendants,
+    is_alive,
+    kill_all,
+    start_ticks,
+    wait_for_end,
+)
+
+WAITING = "import sys; print('up', flush=True); sys.stdin.read()"
+PARENT = f"""
+import subprocess, sys
+child = subprocess.Popen(
+    [sys.executable, "-c", {WAITING!r}], stdin=subprocess.PIPE, start_new_session=True
+)
+print(child.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def running(code):
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_process_is_alive_under_its_own_start_time_only():
+    pid = os.getpid()
+
+    assert is_alive(pid, start_ticks(pid))
+    assert not is_alive(pid, start_ticks(pid) + 1)
+    assert not is_alive(0, 0)
+
+
+def test_a_process_that_has_ended_but_was_not_waited_for_is_not_alive():
+    with running(WAITING) as (process, _):
+        started = start_ticks(process.pid)
+        process.kill()
+        assert wait_for_end(process.pid, started, timeout_s=10)
+        assert not is_alive(process.pid, started)
+
+
+def test_waiting_for_a_process_that_goes_on_ends_after_the_time():
+    with running(WAITING) as (process, _):
+        assert not wait_for_end(process.pid, start_ticks(process.pid), timeout_s=0.05)
+
+
+def test_killing_a_process_ends_what_it_started_in_other_sessions_too():
+    with running(PARENT) as (process, child_text):
+        child = int(child_text)
+        started = start_ticks(child)
+        assert descendants(process.pid) == [child]
+
+        assert sorted(kill_all(process.pid)) == sorted([process.pid, child])
+
+        assert process.wait(10) == -signal.SIGKILL
+        assert wait_for_end(child, started, timeout_s=10)
+    assert not is_alive(child, started)
+
+
+def test_a_lock_is_held_once_and_names_its_holder(tmp_path):
+    path = tmp_path / "deep/lock"
+    with FileLock(path, job="j", place="here"):
+        with pytest.raises(JobRunningError) as caught, FileLock(path, job="j", place="here"):
+            pass
+        assert caught.value.facts == {"job": "j", "pid": str(os.getpid()), "place": "here"}
+
+    with FileLock(path, job="j", place="here"):
+        assert path.read_text() == f"{os.getpid()}\n"
+
+
+def test_a_child_does_not_inherit_a_lock(tmp_path):
+    path = tmp_path / "lock"
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(FileLock(path, job="j", place="here"))
+        stack.enter_context(running(WAITING))
+        lock.__exit__(None, None, None)
+        with FileLock(path, job="j", place="here"):
+            assert path.exists()
+
+
+def test_a_killed_holder_leaves_the_lock_free(tmp_path):
+    path = tmp_path / "lock"
+    code = (
+        "import sys; from pathlib import Path; from bicycle_runtime.jobs.locks import FileLock\n"
+        f"with FileLock(Path({str(path)!r}), job='j', place='p'):\n"
+        "    print('up', flush=True); sys.stdin.read()"
+    )
+    with running(f"import sys; sys.path[:] = {sys.path!r}\n{code}") as (process, _):
+        with pytest.raises(JobRunningError) as caught, FileLock(path, job="j", place="p"):
+            pass
+        process.kill()
+        process.wait(10)
+        with FileLock(path, job="j", place="p"):
+            assert caught.value.facts["pid"] == str(process.pid)

@@ -1,0 +1,155 @@
+import json
+import logging
+
+import pytest
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.connectors.contract import Lag
+from bicycle_runtime.jobs.errors import StatusFormatError
+from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.progress import Progress, Rate
+from bicycle_runtime.jobs.status import (
+    JobState,
+    JobStatus,
+    OperatorStatus,
+    read_status,
+    write_status,
+)
+from bicycle_runtime.operators.reports import OperatorCounts
+from tests.unit.jobs.job_samples import stats_of, status_of
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(1_000)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return JobFolder(tmp_path)
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def progress(clock, folder, seen):
+    status = status_of(state=JobState.CREATED)
+    return Progress(
+        status, folder=folder, clock=clock, listener=lambda status: seen.append(status.epoch)
+    )
+
+
+def test_a_status_is_read_back_as_it_was_written(tmp_path):
+    status = status_of(
+        operators={"a": OperatorStatus(records_in=3)}, error={"code": "x"}, lag_bytes=4
+    )
+    write_status(tmp_path / "status.json", status)
+
+    assert read_status(tmp_path / "status.json") == status
+    assert list(tmp_path.iterdir()) == [tmp_path / "status.json"]
+    assert json.loads((tmp_path / "status.json").read_text()) == status.to_json()
+
+
+def test_there_may_be_no_status_but_a_damaged_one_is_an_error(tmp_path):
+    assert read_status(tmp_path / "none") is None
+    (tmp_path / "cut").write_text('{"id": "a"')
+
+    with pytest.raises(StatusFormatError):
+        read_status(tmp_path / "cut")
+
+
+def test_states_that_end_a_run():
+    assert {state.value for state in JobState if state.is_final} == {
+        *("FINISHED", "STOPPED", "FAILED", "CANCELED")
+    }
+
+
+def test_a_change_of_state_is_written_at_once_and_epochs_at_most_twice_a_second(
+    progress, folder, clock
+):
+    progress.enter(JobState.RUNNING)
+    progress.take_epoch(stats_of(1))
+    assert folder.status().epoch == 0
+
+    clock.advance(500)
+    progress.take_epoch(stats_of(2))
+    assert folder.status().epoch == 2
+
+    progress.take_epoch(stats_of(3))
+    progress.enter(JobState.FINISHED)
+    written = folder.status()
+    assert (written.epoch, written.state, written.ended_ms) == (3, JobState.FINISHED, 1_500)
+    assert written.running_ms == 1_000
+
+
+def test_the_listener_sees_every_epoch_and_change(progress, seen):
+    progress.enter(JobState.RUNNING)
+    progress.take_epoch(stats_of(1))
+    progress.take_epoch(stats_of(2))
+    progress.take_idle(is_caught_up=True)
+
+    assert seen == [0, 1, 2, 2]
+
+
+def test_counts_of_epochs_and_operators_add_up(progress):
+    counts = {"f": OperatorCounts(records_in=5, records_out=4, failed=1, retried=2)}
+    progress.take_epoch(stats_of(1, counts=counts))
+    progress.take_epoch(stats_of(2, counts=counts))
+
+    status = progress.status
+    assert (status.record_count, status.event_count, status.epoch_count) == (20, 20, 2)
+    assert status.operators["f"] == OperatorStatus(
+        records_in=10, records_out=8, failed=2, retried=4
+    )
+
+
+def test_lag_is_nothing_once_all_is_read_and_unknown_stays_unknown(progress):
+    progress.take_epoch(stats_of(1, lag=Lag(byte_count=70)))
+    assert (progress.status.lag_records, progress.status.lag_bytes) == (None, 70)
+
+    progress.take_epoch(stats_of(2, record_count=0, lag=Lag()))
+    assert progress.status.lag_bytes == 70
+
+    progress.take_idle(is_caught_up=False)
+    assert progress.status.lag_bytes == 70
+
+    progress.take_idle(is_caught_up=True)
+    assert (progress.status.lag_records, progress.status.lag_bytes) == (None, 0)
+
+
+def test_a_stop_request_does_not_bring_an_ended_job_back(progress):
+    progress.enter(JobState.FINISHED)
+    progress.enter_stopping()
+
+    assert progress.status.state is JobState.FINISHED
+
+
+def test_epochs_are_logged_at_most_every_five_seconds(progress, clock, caplog):
+    with caplog.at_level(logging.INFO, logger="bicycle_runtime"):
+        for epoch in range(1, 12):
+            progress.take_epoch(stats_of(epoch))
+            clock.advance(1_000)
+
+    epochs = [record.bicycle_fields["epoch"] for record in caplog.records]
+    assert epochs == [1, 6, 11]
+
+
+def test_the_rate_is_that_of_the_last_seconds(clock):
+    rate = Rate(clock, window_s=5.0)
+    assert rate.per_second() == 0
+    for _ in range(4):
+        clock.advance(1_000)
+        rate.add(100)
+    assert rate.per_second() == 100
+
+    clock.advance(4_000)
+    assert rate.per_second() == 40
+    clock.advance(6_000)
+    assert rate.per_second() == 0
+
+
+def test_a_status_says_what_its_fields_are():
+    assert JobStatus(id="a", job="a", plugin="p").state is JobState.CREATED
