@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bicycle_runtime.jobs.processes import wait_for_end
 from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts, java_children
 
@@ -37,11 +38,31 @@ FAILING = whole(
         input: str
     """,
 )
+SLOW = whole(
+    "slow",
+    """
+    import time
+
+    from bicycle_sdk import bicycle_plugin
+
+
+    def wait(line: str) -> str:
+        time.sleep(300)
+        return line
+
+
+    @bicycle_plugin(name="slow", version="1")
+    def job(env) -> None:
+        env.from_collection(["a"]).uid("one").map(wait).uid("wait").print().uid("out")
+    """,
+)
 
 
 @pytest.fixture(scope="module")
 def bicycle(tmp_path_factory):
     place = tmp_path_factory.mktemp("cli-run")
+    install(place / "site", FAILING)
+    install(place / "site", SLOW)
     return Bicycle(place / "home", place / "site")
 
 
@@ -128,7 +149,6 @@ def test_a_wrong_parameter_is_an_error_of_the_run_and_of_its_status(bicycle, cou
 
 
 def test_an_error_of_a_function_names_all_that_matters_in_its_first_lines(bicycle, tmp_path):
-    module = install(bicycle.site, FAILING)
     numbers = tmp_path / "numbers.txt"
     numbers.write_text("1\n2\nthree\n")
     words = ("run", "--plugin", "failing", "--set", f"input={numbers}")
@@ -141,7 +161,7 @@ def test_an_error_of_a_function_names_all_that_matters_in_its_first_lines(bicycl
     start = next(n for n, line in enumerate(lines) if line.startswith("error: BIC-1401"))
     head = "\n".join(lines[start : start + 15])
     assert "ValueError" in head
-    assert f"{module}:{FAILING.line_of('return int(line)')}" in head
+    assert f"{bicycle.site}/failing.py:{FAILING.line_of('return int(line)')}" in head
     assert "'parse'" in head
     assert "failing 3.1.4" in head
     assert f"{numbers} line 3" in head
@@ -149,3 +169,29 @@ def test_an_error_of_a_function_names_all_that_matters_in_its_first_lines(bicycl
     assert "bicycle_runtime/" not in head
     assert failed.stderr.count("BIC-1401") == 1
     assert bicycle.status("failing")["error"]["code"] == "BIC-1401"
+
+
+@pytest.mark.parametrize("how", ["abort", "second signal"])
+def test_an_epoch_that_takes_too_long_does_not_keep_a_stopped_job(bicycle, tmp_path, how):
+    name = f"slow-{how[:5]}"
+    place = ("--checkpoint-dir", str(tmp_path), "--name", name, "--stop-timeout-ms", "4s")
+    process = bicycle.start("run", "--plugin", "slow", *place)
+    try:
+        java = bicycle.wait_until(name, lambda status: status["state"] == "RUNNING")["java_pid"]
+        process.send_signal(signal.SIGINT)
+        bicycle.wait_until(name, lambda status: status["state"] != "RUNNING")
+        if how == "second signal":
+            process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=20)
+    finally:
+        end(process)
+
+    if how == "abort":
+        assert process.returncode == 0, stderr
+        assert "its input will be read again" in stdout
+        assert bicycle.status(name)["state"] == "STOPPED"
+    else:
+        assert process.returncode == 130
+        assert bicycle.answer("status", name)["state"] == "FAILED"
+    assert wait_for_end(java, 0, timeout_s=10)
+    assert not list(tmp_path.glob("*/epochs/*.manifest"))

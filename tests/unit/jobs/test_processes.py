@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.processes import (
@@ -82,6 +83,15 @@ def test_a_lock_is_held_once_and_names_its_holder(tmp_path):
 
     with FileLock(path, job="j", place="here"):
         assert path.read_text() == f"{os.getpid()}\n"
+
+
+def test_a_lock_that_can_not_be_made_is_an_error_of_the_storage(tmp_path):
+    (tmp_path / "file").write_text("")
+    lock = FileLock(tmp_path / "file/lock", job="j", place="here")
+
+    with pytest.raises(StorageError) as caught, lock:
+        pass
+    assert caught.value.facts["url"] == "here"
 
 
 def test_a_child_does_not_inherit_a_lock(tmp_path):

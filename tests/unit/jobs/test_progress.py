@@ -127,6 +127,15 @@ def test_a_stop_request_does_not_bring_an_ended_job_back(progress):
     assert progress.status.state is JobState.FINISHED
 
 
+def test_a_status_that_can_not_be_written_is_told_and_does_not_end_the_job(clock, tmp_path, caplog):
+    folder = JobFolder(tmp_path / "gone")
+    progress = Progress(status_of(), folder=folder, clock=clock, listener=lambda status: None)
+    progress.enter(JobState.RUNNING)
+
+    assert [record.getMessage() for record in caplog.records] == ["status_not_written"]
+    assert progress.status.state is JobState.RUNNING
+
+
 def test_epochs_are_logged_at_most_every_five_seconds(progress, clock, caplog):
     with caplog.at_level(logging.INFO, logger="bicycle_runtime"):
         for epoch in range(1, 12):

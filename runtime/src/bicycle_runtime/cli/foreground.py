@@ -39,6 +39,7 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
             clock=SystemClock(),
             source=system_random(),
             console=lambda line: live.above(records, line),
+            announce=lambda line: live.above(sys.stderr, line),
             listener=show,
             stop=stop,
         )

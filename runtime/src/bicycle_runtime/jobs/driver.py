@@ -13,7 +13,6 @@ import json
 import logging
 import os
 import random
-import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -30,13 +29,14 @@ from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.jobs.announcements import socket_lines
 from bicycle_runtime.jobs.errors import JavaTooOldError
 from bicycle_runtime.jobs.graph_changes import with_follow
 from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
 from bicycle_runtime.jobs.job_file import note_run
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.processes import start_ticks
+from bicycle_runtime.jobs.processes import kill_all, start_ticks
 from bicycle_runtime.jobs.progress import Progress
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.stopping import StopRequest
@@ -52,13 +52,14 @@ _LOG = logging.getLogger(__name__)
 class DriverServices:
     """What a door lends the driver.
 
-    ``console`` writes a line for people (console sinks use it), ``listener`` gets the status after
-    each epoch and while idle, ``stop`` is asked between epochs.
+    ``console`` writes a line of a console sink, ``announce`` one about the job, ``listener`` gets
+    the status after each epoch and while idle, ``stop`` is asked between epochs.
     """
 
     clock: Clock
     source: random.Random
     console: Callable[[str], None]
+    announce: Callable[[str], None]
     listener: Callable[[JobStatus], None]
     stop: StopRequest
     is_detached: bool = False
@@ -190,6 +191,8 @@ class _Driver:
             with self._loop(setup) as loop:
                 progress.resume_from(loop.manifest)
                 progress.enter(JobState.RUNNING)
+                for line in socket_lines(setup.graph):
+                    self._services.announce(line)
                 self._log("job_started", epoch=loop.epoch, operators=len(setup.graph.vertices))
                 is_finished = self._step_until_done(loop, setup)
                 loop.finish(is_finished=is_finished)
@@ -251,10 +254,8 @@ class _Driver:
         self._log("stop_requested")
 
     def _kill_java(self) -> None:
-        pid = self._executor.java_pid
-        if pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        if self._executor.java_pid is not None:
+            kill_all(self._executor.java_pid)
 
     def _failed(self, error: BicycleError) -> BicycleError:
         self._progress.status.error = json.loads(json.dumps(error.to_json(), default=str))

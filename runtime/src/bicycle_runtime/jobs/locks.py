@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from types import TracebackType
 
+from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.jobs.errors import JobRunningError
 
 __all__ = ["FileLock"]
@@ -18,6 +19,9 @@ __all__ = ["FileLock"]
 
 class FileLock:
     """Held from entering to leaving; the file holds the process id of the last holder.
+
+    Entering raises a JobRunningError while somebody else holds it, and a StorageError where the
+    file can not be made.
 
     Args:
         path: The lock file; it and its folder are made when missing, and never removed.
@@ -32,8 +36,7 @@ class FileLock:
         self._descriptor: int | None = None
 
     def __enter__(self) -> FileLock:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -44,6 +47,16 @@ class FileLock:
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
         return self
+
+    def _open(self) -> int:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise StorageError(
+                url=self._place, action="create", path=self._path.name, reason=reason
+            ) from error
 
     def __exit__(
         self,

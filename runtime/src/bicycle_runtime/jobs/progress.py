@@ -150,7 +150,16 @@ class Progress:
         with self._lock:
             self._written = self._clock.monotonic()
             self.status.updated_ms = self._clock.now_ms()
-            write_status(self._folder.status_path, self.status)
+            try:
+                write_status(self._folder.status_path, self.status)
+            except OSError as error:  # A full disk of the home is no reason to end the job.
+                log_event(
+                    _LOG,
+                    "status_not_written",
+                    level=logging.WARNING,
+                    job=self.status.job,
+                    reason=error.strerror or str(error),
+                )
 
     def _log_epoch(self, stats: EpochStats) -> None:
         now = self._clock.monotonic()

@@ -79,6 +79,7 @@ def main(arguments: list[str]) -> int:
             clock=SystemClock(),
             source=system_random(),
             console=_write_line,
+            announce=_write_line,
             listener=_ignore_status,
             stop=stop,
             is_detached=True,
