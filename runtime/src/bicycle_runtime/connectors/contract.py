@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import pairwise
 from typing import Any, ClassVar
 
 from bicycle_runtime.base.clock import Clock
@@ -26,6 +27,7 @@ __all__ = [
     "Sink",
     "Source",
     "SourceStatus",
+    "even_slices",
 ]
 
 
@@ -93,6 +95,14 @@ class SourceStatus:
     is_finished: bool
     lag: Lag = Lag()
     next_poll_ms: int = 100
+
+
+def even_slices(shard: str, *, start: int, count: int, parallelism: int) -> list[Slice]:
+    """Divide ``count`` records from ``start`` on into contiguous slices, one per subtask at most."""
+    bounds = [start + count * slot // parallelism for slot in range(parallelism + 1)]
+    return [
+        Slice(shard=shard, start=first, end=end) for first, end in pairwise(bounds) if first < end
+    ]
 
 
 class Source(ABC):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from bicycle_runtime.base.options import option
@@ -20,6 +19,7 @@ from bicycle_runtime.connectors.contract import (
     Lag,
     Source,
     SourceStatus,
+    even_slices,
 )
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.operators.io import Slice, SourceBatch
@@ -103,13 +103,7 @@ class GeneratorSource(Source):
     def plan(self, budget: Budget) -> list[Slice]:
         """Split the words that are due evenly into contiguous slices."""
         count = min(self._available - self._next, budget.record_count)
-        slots = budget.parallelism
-        bounds = [self._next + count * i // slots for i in range(slots + 1)]
-        return [
-            Slice(shard=SHARD, start=start, end=end)
-            for start, end in pairwise(bounds)
-            if start < end
-        ]
+        return even_slices(SHARD, start=self._next, count=count, parallelism=budget.parallelism)
 
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on."""

@@ -10,9 +10,8 @@ from __future__ import annotations
 import base64
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import pairwise
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -26,6 +25,7 @@ from bicycle_runtime.connectors.contract import (
     Lag,
     Source,
     SourceStatus,
+    even_slices,
 )
 from bicycle_runtime.connectors.hooks import connector_hook
 from bicycle_runtime.connectors.settings import read_options
@@ -135,13 +135,10 @@ class ScriptSource(Source):
         """Split the next records evenly into contiguous slices, one per subtask."""
         script = self._script
         count = min(len(script.values) - self._next, budget.record_count)
-        slots = budget.parallelism
-        bounds = [self._next + count * i // slots for i in range(slots + 1)]
         script.read_count += count
+        parts = even_slices(SHARD, start=self._next, count=count, parallelism=budget.parallelism)
         return [
-            Slice(shard=SHARD, start=start, end=end, details={"values": self._packed(start, end)})
-            for start, end in pairwise(bounds)
-            if start < end
+            replace(part, details={"values": self._packed(part.start, part.end)}) for part in parts
         ]
 
     def sealed(self, ends: Mapping[str, int]) -> None:
