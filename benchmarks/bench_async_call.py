@@ -1,0 +1,114 @@
+"""An ``AsyncFunction`` that never awaits against the same function as a plain method.
+
+Both run through the operator that jobs run them with, built from a graph as on a worker; batches
+are as large as there. The functions do next to nothing, so that the call is what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import cloudpickle
+from benchmark_jobs import AwaitableSplitter, PlainSplitter
+from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
+from workloads import scratch
+
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.stages import plan_stages
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.operator import Operator
+from bicycle_runtime.operators.program import build_program
+from bicycle_runtime.operators.spec import JobImage, PluginInfo
+from bicycle_sdk import AsyncFunction, DataStream, StreamEnvironment, file_sink
+
+BATCH_RECORDS = 4_096
+FORMS: dict[str, Callable[[DataStream, AsyncFunction], DataStream]] = {
+    "process": lambda stream, function: stream.process(function),
+    "process_ordered": lambda stream, function: stream.process_ordered(
+        function, timeout=timedelta(seconds=30), capacity=100
+    ),
+    "process_unordered": lambda stream, function: stream.process_unordered(
+        function, timeout=timedelta(seconds=30), capacity=100
+    ),
+}
+
+
+def main() -> None:
+    """Measure each form of the call and tell."""
+    options = arguments(__doc__, repeats=15, add=_add_options)
+    batches = 5 if options.quick else options.batches
+    rows, targets = [], []
+    for form in FORMS:
+        with scratch("async") as place:
+            contenders = {
+                name: partial(_cost, _operator(form, function, place), batches)
+                for name, function in (("async", AwaitableSplitter()), ("plain", PlainSplitter()))
+            }
+            found = in_turns(contenders, rounds=options.repeats)
+        pairs = zip(found["async"], found["plain"], strict=True)
+        value = statistics.median(a / b for a, b in pairs)
+        best = min(found["async"]) / min(found["plain"])
+        name = f"async ÷ plain, {form}"
+        targets.append(Target(name=name, value=value, best=best, high=1.5, unit="x"))
+        rows += [[f"{form}, {kind}", *_cells(times)] for kind, times in found.items()]
+    columns = ["ns per record", "median", "best"]
+    report = Report(
+        name="async-call",
+        claim="An async function that never awaits costs at most 1.5 times the plain function.",
+        payload=f"strings, {BATCH_RECORDS:,} in a batch, one result for each",
+        method=f"{options.repeats} rounds in turns of {batches} batches, through the operator of a "
+        "job, in one process; number of results checked in every batch",
+        tables=[Table(title="One call, operator included", columns=columns, rows=rows)],
+        targets=targets,
+    )
+    report.tell(options)
+
+
+def _operator(form: str, function: AsyncFunction, place: Path) -> Operator:
+    env = StreamEnvironment.builder().parallelism(1).build()
+    FORMS[form](env.read_text("."), function).uid("call").sink_to(file_sink("."))
+    graph = env.build_graph("calls")
+    image = JobImage(
+        job_id="calls",
+        run_id="1",
+        plugin=PluginInfo(name="calls", version="1"),
+        plan=plan_stages(graph),
+        payloads={name: cloudpickle.dumps(value) for name, value in env.payloads.items()},
+        storage=LocalStorage(place, is_synced=False),
+        readers={},
+        writers=dict.fromkeys((vertex.id for vertex in graph.vertices), None),
+    )
+    operators = build_program(image, 0, 0).operators()
+    return next(operator for operator in operators if operator.spec.uid == "call")
+
+
+def _cost(operator: Operator, batches: int) -> float:
+    """Return nanoseconds per record."""
+    values = [f"value-{number}" for number in range(BATCH_RECORDS)]
+    spent = 0
+    for _ in range(batches):
+        batch = Batch(values, ExchangeTrail(None))
+        began = time.perf_counter_ns()
+        output = operator.process(batch)
+        spent += time.perf_counter_ns() - began
+        if output.values != values:
+            raise WrongOutputError(f"{len(output.values)} results for {len(values)} records")
+    return spent / batches / BATCH_RECORDS
+
+
+def _cells(times: list[float]) -> list[str]:
+    return [f"{statistics.median(times):.0f}", f"{min(times):.0f}"]
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--batches", type=int, default=50, help="batches of one round")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""How long things take to start: the SDK, ``bicycle plugins``, ``bicycle run``, the harness.
+
+Everything is a process of its own, as for a user. ``bicycle run`` is measured to its first visible
+output: cold with an empty home, then again as often as asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from measuring import Report, Table, Target, WrongOutputError, arguments, percentile, run_program
+from workloads import Words, check_counts, scratch
+
+PLUGIN_COUNT = 100
+_POLL_SECONDS = 0.005
+_LIMIT_SECONDS = 120.0
+_BICYCLE = Path(sys.executable).with_name("bicycle")
+_IMPORT = """
+import time
+began = time.perf_counter()
+import {module}
+print((time.perf_counter() - began) * 1000)
+"""
+_HARNESS = """
+import time
+began = time.perf_counter()
+from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk import StreamEnvironment
+env = StreamEnvironment.builder().build()
+env.add_source(script_source(str)).map(str.upper).collect("out")
+with Harness(env) as harness:
+    harness.push(["ada", "bob"])
+    harness.run_epoch()
+    assert harness.results("out") == ["ADA", "BOB"], harness.results("out")
+    print((time.perf_counter() - began) * 1000)
+"""
+
+
+def main() -> None:
+    """Measure each start and tell."""
+    options = arguments(__doc__, repeats=15, add=_add_options)
+    warm_runs = 1 if options.quick else options.runs
+    sdk = [_printed(_IMPORT.format(module="bicycle_sdk")) for _ in range(options.repeats)]
+    listing = _plugin_listings(options.repeats)
+    harness = [_printed(_HARNESS) for _ in range(options.repeats)]
+    cold, warm = _first_outputs(warm_runs)
+    times = {
+        "import bicycle_sdk": sdk,
+        f"bicycle plugins, {PLUGIN_COUNT} installed": listing,
+        "harness: import, first epoch done": harness,
+        "bicycle run, first output, empty home": [cold],
+        "bicycle run, first output, later": warm,
+    }
+    bounds = dict(zip(times, (50, 500, 300, 12_000, 7_000), strict=True))
+    report = Report(
+        name="startup",
+        claim="What a user waits for before anything happens.",
+        payload=f"{PLUGIN_COUNT} plugins as installed distributions; a text of 1,000 words",
+        method=f"each start a new process; {options.repeats} starts, {warm_runs} later runs; the "
+        "listing, the counts and the records are checked",
+        tables=[_table(times)],
+        targets=[
+            Target(
+                name=name,
+                value=statistics.median(found),
+                best=min(found),
+                high=bounds[name],
+                unit="ms",
+            )
+            for name, found in times.items()
+        ],
+    )
+    report.tell(options)
+
+
+def _printed(program: str) -> float:
+    return float(run_program([sys.executable, "-c", program]))
+
+
+def _plugin_listings(repeats: int) -> list[float]:
+    with scratch("plugins") as place:
+        names = [f"benched{number:03}" for number in range(PLUGIN_COUNT)]
+        for name in names:
+            _install(place, name)
+        return [_plugin_listing(place, names) for _ in range(repeats)]
+
+
+def _plugin_listing(place: Path, names: list[str]) -> float:
+    began = time.perf_counter()
+    told = run_program([_BICYCLE, "plugins", "--json"], PYTHONPATH=str(place))
+    spent = (time.perf_counter() - began) * 1000
+    missing = [name for name in names if name not in told]
+    if missing:
+        raise WrongOutputError(f"bicycle plugins does not list {missing[:3]}")
+    return spent
+
+
+def _install(place: Path, name: str) -> None:
+    """Install a plugin as pip would; its module raises, since the listing must not import it."""
+    (place / f"{name}.py").write_text("raise RuntimeError('a listing imports no plugin')\n")
+    info = place / f"{name}-1.0.dist-info"
+    info.mkdir()
+    metadata = (
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\nRequires-Dist: bicycle-sdk>=0.1\n"
+    )
+    (info / "METADATA").write_text(metadata)
+    (info / "entry_points.txt").write_text(f"[bicycle.plugins]\n{name} = {name}:job\n")
+    (info / "RECORD").write_text(f"{name}.py,,\n")
+
+
+def _first_outputs(warm_runs: int) -> tuple[float, list[float]]:
+    with scratch("run") as home:
+        cold = _first_output(home)
+        warm = []
+        for _ in range(warm_runs):
+            _wait_for_java(home)
+            warm.append(_first_output(home))
+        _wait_for_java(home)
+    return cold, warm
+
+
+def _wait_for_java(home: Path) -> None:
+    """Wait until no Java process of this home is left; the first ends with its class archive."""
+    ends = time.perf_counter() + _LIMIT_SECONDS
+    while any(_mentions(file, str(home)) for file in Path("/proc").glob("[0-9]*/cmdline")):
+        if time.perf_counter() > ends:
+            raise WrongOutputError(f"a Java process still runs after {_LIMIT_SECONDS:g} s")
+        time.sleep(_POLL_SECONDS)
+
+
+def _mentions(cmdline: Path, text: str) -> bool:
+    try:
+        return text.encode() in cmdline.read_bytes()
+    except OSError:  # The process has just ended.
+        return False
+
+
+def _first_output(home: Path) -> float:
+    """Run the word count on little input; return milliseconds to the first visible file."""
+    words = Words(count=1_000, distinct=100, files=1)
+    with scratch("first") as place:
+        output = place / "output"
+        command = [
+            *(str(_BICYCLE), "run", "--plugin", "wordcount"),
+            *("--set", f"input={words.folder()}", "--set", f"output={output}"),
+            *("--checkpoint-dir", str(place / "checkpoints")),
+        ]
+        environment = {**os.environ, "BICYCLE_HOME": str(home)}
+        began = time.perf_counter()
+        with (place / "log").open("w") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            spent = _wait_for_output(output, process, began)
+            if process.wait(_LIMIT_SECONDS):
+                raise WrongOutputError((place / "log").read_text()[-2000:])
+        finally:
+            if process.poll() is None:
+                process.kill()
+        check_counts(output, words)
+    return spent * 1000
+
+
+def _wait_for_output(output: Path, process: subprocess.Popen, began: float) -> float:
+    while not any(file.stat().st_size for file in output.glob("*.jsonl")):
+        if process.poll() is not None and not any(output.glob("*.jsonl")):
+            break
+        if time.perf_counter() - began > _LIMIT_SECONDS:
+            raise WrongOutputError(f"no output within {_LIMIT_SECONDS:g} s")
+        time.sleep(_POLL_SECONDS)
+    return time.perf_counter() - began
+
+
+def _table(times: dict[str, list[float]]) -> Table:
+    rows = [
+        [name, str(len(found)), *(f"{value:.0f}" for value in _spread(found))]
+        for name, found in times.items()
+    ]
+    columns = ["milliseconds", "starts", "median", "best", "p95"]
+    return Table(title="Starts", columns=columns, rows=rows)
+
+
+def _spread(found: list[float]) -> tuple[float, float, float]:
+    return statistics.median(found), min(found), percentile(found, 0.95)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=int, default=5, help="runs of bicycle run after the first")
+
+
+if __name__ == "__main__":
+    main()

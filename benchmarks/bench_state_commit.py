@@ -1,0 +1,158 @@
+"""What it costs to seal an epoch that touches a few keys of many.
+
+The word count runs in this process, without Java, on one storage folder: first all keys are counted
+once, then each epoch touches some. Bytes written are exact; times have the noise of the machine.
+The cost must follow the touched keys, whatever the number of all keys.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+from bicycle_runs import JobRun, job, local_engine
+from measuring import Report, Table, Target, WrongOutputError, arguments, percentile
+from workloads import scratch
+
+from bicycle_runtime.engine.options import EngineOptions
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Epochs that touched ``touched`` of ``total`` keys."""
+
+    total: int
+    touched: int
+    epoch_ms: tuple[float, ...]
+    delta_bytes: float
+
+    @property
+    def median_ms(self) -> float:
+        """Median time of an epoch."""
+        return statistics.median(self.epoch_ms)
+
+    def cells(self) -> list[str]:
+        per_key = self.median_ms * 1e6 / self.touched
+        return [
+            f"{self.total:,}", f"{self.touched:,}", f"{self.median_ms:.1f}",
+            f"{percentile(self.epoch_ms, 0.95):.1f}", f"{per_key:,.0f}",
+            f"{self.delta_bytes:,.0f}", f"{self.delta_bytes / self.touched:.1f}",
+        ]  # fmt: skip
+
+
+def main() -> None:
+    """Measure each pair of sizes and tell."""
+    options = arguments(__doc__, repeats=1, add=_add_options)
+    totals = [1_000, 10_000] if options.quick else sorted(options.totals)
+    touched = [100, 500] if options.quick else sorted(options.touched)
+    epochs = 4 if options.quick else options.epochs
+    found = [_measure(total, count, epochs) for total in totals for count in touched]
+    report = Report(
+        name="state-commit",
+        claim="Sealing an epoch costs as much as the keys it touched, not as all keys there are.",
+        payload="running word count, one word a line, keys drawn without repetition",
+        method=f"median of {epochs} epochs each, in one process without Spark; the time holds the "
+        "whole epoch (read, count, write state and output, seal); output lines are counted",
+        tables=[_table(found)],
+        targets=_targets(found, totals, touched),
+    )
+    report.tell(options)
+
+
+def _measure(total: int, touched: int, epochs: int) -> Found:
+    source = random.Random(7)
+    # Without folding: a fold writes all keys, once per checkpoint interval, and is not the claim.
+    settings = {"checkpoint_interval_ms": _HOUR_MS}
+    with scratch("state") as place, local_engine() as engine:
+        lines = place / "input"
+        lines.mkdir()
+        _write(lines / "a.txt", range(total))
+        params = {"input": lines, "output": place / "output"}
+        setup = job("wordcount", params, storage=place / "checkpoints", is_synced=False)
+        engine.run(setup, options=EngineOptions(**settings), is_finished=False)
+        for _ in range(epochs):
+            _write(lines / "b.txt", source.sample(range(total), touched))
+        before = _state_files(place / "checkpoints")
+        setup = job("wordcount", params, storage=place / "checkpoints", is_synced=False)
+        options = EngineOptions(**settings, max_records_per_epoch=touched, retained_epochs=1_000)
+        run = engine.run(setup, options=options)
+        written = _state_files(place / "checkpoints") - before
+        _check(place / "output", expected=total + touched * epochs)
+        return _found(total, touched, run, sum(size for _, size in written))
+
+
+def _found(total: int, touched: int, run: JobRun, written: int) -> Found:
+    epochs = run.full_epochs()
+    if {stats.record_count for stats in epochs} != {touched}:
+        raise WrongOutputError(f"epochs did not take {touched} records each")
+    durations = tuple(stats.duration_ms for stats in epochs[1:])
+    return Found(
+        total=total, touched=touched, epoch_ms=durations, delta_bytes=written / len(epochs)
+    )
+
+
+def _write(file: Path, numbers: range | list[int]) -> None:
+    with file.open("a") as stream:
+        stream.writelines(f"key-{number:07}\n" for number in numbers)
+
+
+def _state_files(folder: Path) -> set[tuple[str, int]]:
+    return {
+        (str(file), file.stat().st_size) for file in folder.rglob("state/**/*") if file.is_file()
+    }
+
+
+def _check(output: Path, *, expected: int) -> None:
+    count = sum(file.read_bytes().count(b"\n") for file in output.rglob("*.jsonl"))
+    if count != expected:
+        raise WrongOutputError(f"{count} output lines, expected {expected}")
+
+
+def _table(found: list[Found]) -> Table:
+    columns = [
+        "all keys", "touched", "epoch ms: median", "p95", "ns per touched key",
+        "state bytes per epoch", "per touched key",
+    ]  # fmt: skip
+    rows = [one.cells() for one in found]
+    return Table(title="One epoch, by all keys and touched keys", columns=columns, rows=rows)
+
+
+def _targets(found: list[Found], totals: list[int], touched: list[int]) -> list[Target]:
+    by_size = {(one.total, one.touched): one for one in found}
+    few, many = by_size[totals[0], touched[-1]], by_size[totals[-1], touched[-1]]
+    small = by_size[totals[-1], touched[0]]
+    growth = touched[-1] / touched[0]
+    all_name = f"{totals[-1]:,} ÷ {totals[0]:,} keys in all, {touched[-1]:,} touched"
+    return [
+        Target(
+            name=f"state bytes, {all_name}", value=many.delta_bytes / few.delta_bytes,
+            high=1.5, unit="x",
+        ),
+        Target(
+            name=f"epoch time, {all_name}", value=many.median_ms / few.median_ms,
+            best=min(many.epoch_ms) / min(few.epoch_ms), high=1.5, unit="x",
+        ),
+        Target(
+            name=f"state bytes, {touched[-1]:,} ÷ {touched[0]:,} touched, over {growth:g}",
+            value=many.delta_bytes / small.delta_bytes / growth, high=1.5, unit="x",
+        ),
+    ]  # fmt: skip
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--totals", type=int, nargs="+", default=[10_000, 100_000, 1_000_000], help="all keys"
+    )
+    parser.add_argument(
+        "--touched", type=int, nargs="+", default=[1_000, 10_000], help="keys touched per epoch"
+    )
+    parser.add_argument("--epochs", type=int, default=24, help="epochs of each size")
+
+
+if __name__ == "__main__":
+    main()

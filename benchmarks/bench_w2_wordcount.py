@@ -1,0 +1,240 @@
+"""W2: running count of words with durable state: one record out for each word in.
+
+Our word-count plugin on two cores against a plain two-process loop, Bytewax with its recovery, and
+PySpark's own ``transformWithState`` in Python, in turns. Everything of ours is sealed in each epoch
+(about one second). The plain loop forces its output and one snapshot to disk at its end; Bytewax
+snapshots every ten seconds, its default, and writes without its exactly-once sink, which is five
+times slower; ``transformWithState`` commits each micro-batch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
+from measuring import Report, Table, Target, arguments, in_turns, millions, percentile, ratios
+from peers import (
+    BYTEWAX,
+    SPARK_STATE,
+    Peer,
+    PeerMissingError,
+    PeerRun,
+    run_bytewax,
+    run_plain,
+    run_spark_state,
+)
+from workloads import WORDS_PER_LINE, Words, check_counts, scratch
+
+OURS, PLAIN = "Bicycle", "plain loop"
+QUICK = Words(count=20_000, distinct=1_000)
+SPARK_STATE_BATCHES = 12
+BYTEWAX_FORMS = {1: f"{BYTEWAX.name}, one worker", 2: f"{BYTEWAX.name}, two processes"}
+
+
+@dataclass(slots=True)
+class Bench:
+    """One input: its contenders and what their runs were like."""
+
+    engine: Engine
+    words: Words
+    spark_words: Words
+    peers: list[Peer]
+    startup_s: dict[str, list[float]] = field(default_factory=dict)
+    whole: dict[str, list[float]] = field(default_factory=dict)
+    runs: list[JobRun] = field(default_factory=list)
+
+    def ours(self) -> float:
+        run = count_words(self.engine, self.words)
+        self.runs.append(run)
+        self.whole.setdefault(OURS, []).append(run.whole_rate * WORDS_PER_LINE)
+        return run.steady_rate() * WORDS_PER_LINE
+
+    def plain(self) -> float:
+        with scratch("w2") as place:
+            run = run_plain("words", self.words.folder(), place / "output")
+            check_counts(place / "output", self.words)
+        return self._rate(PLAIN, run, self.words.count)
+
+    def bytewax(self, process_count: int) -> float:
+        with scratch("w2") as place:
+            output = place / "output"
+            run = run_bytewax(
+                "bytewax_words", self.words.folder(), output,
+                recovery=place / "recovery", process_count=process_count,
+            )  # fmt: skip
+            check_counts(output, self.words)
+        return self._rate(BYTEWAX_FORMS[process_count], run, self.words.count)
+
+    def spark_state(self) -> float:
+        with scratch("w2") as place:
+            startup_s, batches = run_spark_state(self.spark_words.folder(), place / "output")
+            check_counts(place / "output", self.spark_words)
+        busy_s = sum(seconds for _, seconds in batches)
+        run = PeerRun(startup_s=startup_s, busy_s=busy_s)
+        self._rate(SPARK_STATE.name, run, self.spark_words.count)
+        steady = batches[len(batches) // 3 :]
+        lines = sum(count for count, _ in steady)
+        return lines * WORDS_PER_LINE / sum(seconds for _, seconds in steady)
+
+    def _rate(self, name: str, run: PeerRun, count: int) -> float:
+        self.startup_s.setdefault(name, []).append(run.startup_s)
+        self.whole.setdefault(name, []).append(count / run.busy_s)
+        return count / run.busy_s
+
+    def contenders(self) -> dict[str, Callable[[], float]]:
+        found: dict[str, Callable[[], float]] = {OURS: self.ours, PLAIN: self.plain}
+        if BYTEWAX in self.peers:
+            for process_count, name in BYTEWAX_FORMS.items():
+                found[name] = partial(self.bytewax, process_count)
+        if SPARK_STATE in self.peers:
+            found[SPARK_STATE.name] = self.spark_state
+        return found
+
+    def table(self, rates: dict[str, list[float]]) -> Table:
+        rows = [
+            [
+                name,
+                *millions(found),
+                *millions(self.whole[name]),
+                _seconds(self.startup_s.get(name)),
+            ]
+            for name, found in rates.items()
+        ]
+        columns = ["M words/s", "steady: median", "best", "whole run: median", "best", "start-up s"]
+        return Table(title=self.words.text, columns=columns, rows=rows)
+
+    def epoch_table(self) -> Table:
+        epochs = [stats for run in self.runs for stats in run.full_epochs()]
+        rows = []
+        for phase in ("plan", "run", "publish_wait", "seal"):
+            found = [stats.phases_ms[phase] for stats in epochs]
+            rows.append([phase, *_spread(found)])
+        rows.append(["whole epoch", *_spread([stats.duration_ms for stats in epochs])])
+        title = f"Our epochs over {self.words.text}: milliseconds in {len(epochs)} epochs"
+        return Table(title=title, columns=["phase", "median", "p95", "max"], rows=rows)
+
+
+def count_words(engine: Engine, words: Words) -> JobRun:
+    """Run our plugin on an input and check what it wrote."""
+    with scratch("w2") as place:
+        output = place / "output"
+        params = {"input": words.folder(), "output": output}
+        run = engine.run(job("wordcount", params, storage=place / "checkpoints"))
+        check_counts(output, words)
+    return run
+
+
+def main() -> None:
+    """Measure every input and tell."""
+    options = arguments(__doc__, repeats=5, add=_add_options)
+    inputs = [QUICK] if options.quick else _inputs(options)
+    peers, notes = _peers(options)
+    report = Report(
+        name="w2-wordcount",
+        claim="A running word count, durable in every epoch, keeps 0.6 of a plain loop's pace.",
+        payload="; ".join(words.text for words in inputs) + f"; {WORDS_PER_LINE} words a line",
+        method=f"{options.repeats} rounds in turns on a warm engine, two cores each; steady is the "
+        "rate behind the first third (transformWithState: behind the first third of its batches); "
+        "all counts compared with the truth in every run",
+        notes=notes,
+    )
+    costs: dict[int, dict[int, float]] = {}
+    with spark_engine() as engine:
+        if not options.quick:
+            warm_up(lambda: count_words(engine, inputs[0]), least=3, most=8)
+        for words in inputs:
+            bench = Bench(engine, words, _spark_words(options, words), peers)
+            rates = in_turns(bench.contenders(), rounds=options.repeats)
+            report.tables += [bench.table(rates), bench.epoch_table()]
+            _judge(report, rates, words)
+            cost = 1e9 / statistics.median(rates[OURS])
+            costs.setdefault(words.distinct, {})[words.count] = cost
+    _judge_growth(report, costs)
+    report.tell(options)
+
+
+def _judge(report: Report, rates: dict[str, list[float]], words: Words) -> None:
+    bounds = {PLAIN: 0.6, **dict.fromkeys(BYTEWAX_FORMS.values(), 2.5), SPARK_STATE.name: 30.0}
+    for name, low in bounds.items():
+        if name in rates:
+            median, best = ratios(rates[OURS], rates[name])
+            title = f"Bicycle ÷ {name}, {words.text}"
+            target = Target(name=title, value=median, best=best, low=low, unit="x")
+            report.targets.append(target)
+
+
+def _judge_growth(report: Report, costs: dict[int, dict[int, float]]) -> None:
+    for distinct, by_count in costs.items():
+        if len(by_count) > 1:
+            small, large = min(by_count), max(by_count)
+            value = by_count[large] / by_count[small]
+            title = f"cost per word, {large:,} ÷ {small:,}, {distinct:,} distinct"
+            report.targets.append(Target(name=title, value=value, high=1.15, unit="x"))
+
+
+def _inputs(options: argparse.Namespace) -> list[Words]:
+    return [
+        Words(count=count, distinct=distinct)
+        for distinct in options.distinct
+        for count in options.sizes
+    ]
+
+
+def _spark_words(options: argparse.Namespace, words: Words) -> Words:
+    count = min(options.spark_state_size, words.count)
+    return Words(count=count, distinct=words.distinct, files=SPARK_STATE_BATCHES)
+
+
+def _peers(options: argparse.Namespace) -> tuple[list[Peer], list[str]]:
+    found, notes = [], []
+    wanted = (BYTEWAX, SPARK_STATE) if options.peers and not options.quick else ()
+    for peer in wanted:
+        try:
+            peer.python()
+            found.append(peer)
+        except PeerMissingError as error:
+            notes.append(f"{error}; it is left out.")
+    if SPARK_STATE in found:
+        notes.append(
+            f"transformWithState gets {options.spark_state_size:,} words in {SPARK_STATE_BATCHES} "
+            "micro-batches, since it is much slower."
+        )
+    return found, notes
+
+
+def _spread(values: list[float]) -> list[str]:
+    return [
+        f"{statistics.median(values):.0f}", f"{percentile(values, 0.95):.0f}", f"{max(values):.0f}"
+    ]  # fmt: skip
+
+
+def _seconds(values: list[float] | None) -> str:
+    return f"{statistics.median(values):.2f}" if values else "see bench_startup"
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=[1_000_000, 10_000_000], help="numbers of words"
+    )
+    parser.add_argument(
+        "--distinct",
+        type=int,
+        nargs="+",
+        default=[10_000, 1_000_000],
+        help="numbers of different words",
+    )
+    parser.add_argument(
+        "--spark-state-size", type=int, default=600_000, help="words for transformWithState"
+    )
+    parser.add_argument(
+        "--peers", action=argparse.BooleanOptionalAction, default=True,
+        help="with Bytewax and transformWithState",
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

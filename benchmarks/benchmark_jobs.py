@@ -1,0 +1,100 @@
+"""The jobs of the benchmarks, written as a job author would; the word count is our own plugin.
+
+The module is found on the import path of the workers, like that of an installed plugin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_sdk import AsyncFunction, Context, StreamEnvironment, bicycle_plugin, file_sink
+
+__all__ = [
+    "AwaitableSplitter",
+    "Event",
+    "FolderParams",
+    "Order",
+    "PlainSplitter",
+    "events_as_dicts",
+    "events_typed",
+]
+
+_BOUGHT = ("cart", "buy")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FolderParams:
+    """Where a job reads and writes."""
+
+    input: str
+    output: str
+
+
+@dataclass
+class Event:
+    """What happened in a shop."""
+
+    id: int
+    user: str
+    kind: str
+    cents: int
+    quantity: int
+    at: int
+
+
+@dataclass
+class Order:
+    """What a user pays."""
+
+    id: int
+    user: str
+    total: int
+
+
+def is_bought(event: Event) -> bool:
+    return event.kind in _BOUGHT
+
+
+def to_order(event: Event) -> Order:
+    return Order(event.id, event.user, event.cents * event.quantity)
+
+
+@bicycle_plugin(name="events_typed", version="1")
+def events_typed(env: StreamEnvironment, params: FolderParams) -> None:
+    """Events and orders are dataclasses."""
+    events = env.read_jsonl(params.input, type=Event).uid("events")
+    orders = events.filter(is_bought).uid("bought").map(to_order).uid("orders")
+    orders.sink_to(file_sink(params.output)).uid("out")
+
+
+def is_bought_dict(event: dict[str, Any]) -> bool:
+    return event["kind"] in _BOUGHT
+
+
+def to_order_dict(event: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "id": event["id"], "user": event["user"], "total": event["cents"] * event["quantity"],
+    }  # fmt: skip
+
+
+@bicycle_plugin(name="events_as_dicts", version="1")
+def events_as_dicts(env: StreamEnvironment, params: FolderParams) -> None:
+    """Events and orders are dicts, as in the plain loop."""
+    events = env.read_jsonl(params.input).uid("events")
+    orders = events.filter(is_bought_dict).uid("bought").map(to_order_dict).uid("orders")
+    orders.sink_to(file_sink(params.output)).uid("out")
+
+
+class AwaitableSplitter(AsyncFunction[str, str]):
+    """A coroutine function that never suspends."""
+
+    async def process(self, value: str, ctx: Context) -> list[str]:  # noqa: ARG002  # contract
+        return [value]
+
+
+class PlainSplitter(AsyncFunction[str, str]):
+    """The same, as a plain method."""
+
+    def process(self, value: str, ctx: Context) -> list[str]:  # noqa: ARG002  # contract
+        return [value]

@@ -1,0 +1,189 @@
+"""Running jobs of ours in this process, and what each run was like, epoch by epoch.
+
+``Engine`` keeps one Java process for many jobs: the first one warms it up, the others are measured.
+A job goes the way of any plugin (extraction in a child process, plan, epoch loop); only the command
+line is left out, which ``bench_startup.py`` measures.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from measuring import BUILD
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.ids import attempt_id
+from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
+from bicycle_runtime.engine.executor import Executor
+from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.spark.executor import SparkExecutor
+from bicycle_runtime.engine.stats import EpochStats
+from bicycle_runtime.extraction.discovery import PluginRef, discover
+from bicycle_runtime.extraction.extract import extract
+
+__all__ = ["CORES", "Engine", "JobRun", "job", "local_engine", "spark_engine", "warm_up"]
+
+CORES = 2
+_HERE = Path(__file__).parent
+
+
+@dataclass(slots=True)
+class JobRun:
+    """One run of a job. Times are seconds of the monotonic clock."""
+
+    began: float
+    ended: float = 0.0
+    epochs: list[tuple[float, EpochStats]] = field(default_factory=list)
+
+    @property
+    def read_count(self) -> int:
+        """Records read from sources."""
+        return sum(stats.record_count for _, stats in self.epochs)
+
+    @property
+    def whole_rate(self) -> float:
+        """Records per second from the first look at the input to the last published file."""
+        return self.read_count / (self.ended - self.began)
+
+    def steady_rate(self) -> float:
+        """Records per second once a third of all was read: epochs have grown by then."""
+        done = 0
+        for sealed, stats in self.epochs:
+            done += stats.record_count
+            if done * 3 >= self.read_count and done < self.read_count:
+                return (self.read_count - done) / (self.ended - sealed)
+        return self.whole_rate
+
+    def full_epochs(self) -> list[EpochStats]:
+        """Return the epochs that read something."""
+        return [stats for _, stats in self.epochs if stats.record_count]
+
+
+class Engine:
+    """Runs jobs one after another on one executor.
+
+    Args:
+        executor: Is started with the first job and stopped at the end only.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.stop()
+
+    def run(
+        self, setup: JobSetup, *, options: EngineOptions | None = None, is_finished: bool = True
+    ) -> JobRun:
+        """Run a job until its input ends.
+
+        Args:
+            setup: The job, from ``job``.
+            options: Settings of the epoch loop.
+            is_finished: Whether a last epoch ends the output; without it more input may follow.
+        """
+        found = JobRun(began=0.0)
+        services = LoopServices(
+            clock=SystemClock(),
+            console=print,
+            on_epoch=lambda stats: found.epochs.append((time.monotonic(), stats)),
+        )
+        run_id = attempt_id(source=random.SystemRandom())
+        loop = EpochLoop(
+            setup, _KeptExecutor(self._executor), options=options or EngineOptions(),
+            run_id=run_id, services=services,
+        )  # fmt: skip
+        with loop:
+            found.began = time.monotonic()
+            while not loop.step().is_finished:
+                pass
+            if is_finished:
+                loop.finish(is_finished=True)
+            found.ended = time.monotonic()
+        return found
+
+
+@dataclass(slots=True)
+class _KeptExecutor:
+    """An executor that a loop can not stop."""
+
+    executor: Executor
+
+    def start(self, image: Any) -> None:
+        self.executor.start(image)
+
+    def run(self, orders: Any) -> Any:
+        return self.executor.run(orders)
+
+    def stop(self) -> None:
+        """The engine stops it."""
+
+
+def spark_engine() -> Engine:
+    """Return an engine on embedded Spark with two cores; Java comes up at once."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{_HERE}{os.pathsep + before if before else ''}"
+    executor = SparkExecutor(
+        f"local[{CORES},4]", settings={}, cache_dir=BUILD / "cache", job="benchmark"
+    )
+    executor.boot()
+    return Engine(executor)
+
+
+def local_engine() -> Engine:
+    """Return an engine in this process, without Java: one task after another."""
+    return Engine(LocalExecutor())
+
+
+def job(
+    plugin: str, params: Mapping[str, Path | str], *, storage: Path, is_synced: bool = True
+) -> JobSetup:
+    """Extract and plan a job.
+
+    Args:
+        plugin: An installed plugin, or a job of ``benchmark_jobs``.
+        params: Its parameters.
+        storage: Folder of its checkpoints.
+        is_synced: Whether files are forced to disk, as they are for users.
+    """
+    texts = {name: str(value) for name, value in params.items()}
+    bundle = extract(_plugin(plugin), texts, parallelism=CORES)
+    place = open_storage(str(storage)) if is_synced else LocalStorage(storage, is_synced=False)
+    return prepare_job(bundle, job_id=plugin, storage=place)
+
+
+def _plugin(name: str) -> PluginRef:
+    if name == "wordcount":
+        return discover().find(name)
+    return PluginRef(
+        name=name, module="benchmark_jobs", attribute=name,
+        dist_name="bicycle-benchmarks", dist_version="1", location=str(_HERE),
+    )  # fmt: skip
+
+
+def warm_up(run: Callable[[], JobRun], *, least: int, most: int) -> list[float]:
+    """Run a job until its steady rate no longer grows by a tenth; returns the rates.
+
+    Args:
+        run: One run.
+        least: Runs at least.
+        most: Runs at most.
+    """
+    rates: list[float] = []
+    while len(rates) < most:
+        rates.append(run().steady_rate())
+        if len(rates) >= max(least, 2) and rates[-1] < rates[-2] * 1.1:
+            break
+    return rates

@@ -1,0 +1,294 @@
+"""Measuring and telling: what every benchmark here shares, and nothing about jobs.
+
+The idea: contenders take turns within one run, so that a busy machine is busy for all of them, and
+a claim is the ratio between two of them. ``Report`` prints machine, payload, results and targets;
+it can write the same into ``docs/benchmarks.md`` and compare with the figures of the last release
+in ``benchmarks/released.json``. A missed target is told, not raised; wrong output is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from bicycle_runtime.base.java import find_java, java_version
+
+__all__ = [
+    "BUILD",
+    "ROOT",
+    "Report",
+    "Table",
+    "Target",
+    "WrongOutputError",
+    "arguments",
+    "in_turns",
+    "millions",
+    "percentile",
+    "ratios",
+    "run_program",
+]
+
+ROOT = Path(__file__).parents[1]
+BUILD = ROOT / ".build" / "benchmarks"
+_DOCS = ROOT / "docs" / "benchmarks.md"
+_RELEASED = ROOT / "benchmarks" / "released.json"
+
+
+class WrongOutputError(Exception):
+    """A contender gave wrong results; its time says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Results as texts; the first column is the name of the row."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def markdown(self) -> str:
+        """Return the table with columns of even width."""
+        rows = [list(self.columns), *map(list, self.rows)]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(self.columns))]
+        lines = [_line(row, widths) for row in rows]
+        rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+        return "\n".join([f"**{self.title}**", "", lines[0], rule, *lines[1:]])
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    padded = (
+        cell.ljust(width) if index == 0 else cell.rjust(width)
+        for index, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    )
+    return "| " + " | ".join(padded) + " |"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A figure with its bound: ``low`` is the least, ``high`` the most that fulfils the claim.
+
+    Without a bound it is only told, for comparison.
+
+    ``best`` is the same figure from the best rounds, which a noisy machine disturbs least.
+    """
+
+    name: str
+    value: float
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    best: float | None = None
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether the median is within the bound."""
+        return (self.low is None or self.value >= self.low) and (
+            self.high is None or self.value <= self.high
+        )
+
+    def cells(self, released: float | None, *, is_judged: bool) -> list[str]:
+        """Return the row of the table of targets."""
+        unit = f" {self.unit}" if self.unit else ""
+        value, best = _short(self.value), _short(self.best)
+        bound = "-"
+        if self.low is not None:
+            bound = f"≥ {self.low:,g}{unit}"
+        elif self.high is not None:
+            bound = f"≤ {self.high:,g}{unit}"
+        before = "-" if not released else f"{self.value / released:.2f} x"
+        best = f"{best}{unit}" if best else "-"
+        verdict = "reached" if self.is_reached else "MISSED"
+        verdict = verdict if is_judged and bound != "-" else "not judged"
+        return [self.name, f"{value}{unit}", best, bound, verdict, before]
+
+
+@dataclass(slots=True, kw_only=True)
+class Report:
+    """What one benchmark found."""
+
+    name: str
+    claim: str
+    payload: str
+    method: str
+    tables: list[Table] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def tell(self, options: argparse.Namespace) -> None:
+        """Print the report; write it into the docs or keep its figures when asked for."""
+        text = self.markdown(is_quick=options.quick)
+        print(text, flush=True)
+        if options.write_docs:
+            _DOCS.write_text(with_section(_DOCS.read_text(), name=self.name, text=text))
+            print(f"\nwritten to {_DOCS.relative_to(ROOT)}")
+        if options.keep_as_release:
+            _keep_figures(self.name, self.targets)
+            print(f"\nkept in {_RELEASED.relative_to(ROOT)}")
+
+    def markdown(self, *, is_quick: bool = False) -> str:
+        """Return the whole report."""
+        parts = [
+            f"{self.claim}",
+            f"- machine: {machine()}\n- payload: {self.payload}\n- method: {self.method}",
+        ]
+        if is_quick:
+            parts.append("**A quick run: sizes too small for figures; only the outputs count.**")
+        parts += [table.markdown() for table in self.tables]
+        released = _released().get(self.name, {})
+        if self.targets:
+            columns = ["figure", "median", "best", "target", "verdict", "to last release"]
+            rows = [
+                target.cells(released.get(target.name), is_judged=not is_quick)
+                for target in self.targets
+            ]
+            parts.append(Table(title="Against the targets", columns=columns, rows=rows).markdown())
+        parts += [f"Note: {note}" for note in self.notes]
+        return "\n\n".join(parts)
+
+
+def _short(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def with_section(document: str, *, name: str, text: str) -> str:
+    """Return a document with the text between the markers of a name.
+
+    Raises:
+        ValueError: the document has no such markers.
+    """
+    begin, end = f"<!-- begin {name} -->", f"<!-- end {name} -->"
+    head, found, rest = document.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not found or not closed:
+        raise ValueError(f"no markers {begin} and {end} in the document")
+    return f"{head}{begin}\n{text}\n{end}{tail}"
+
+
+def _released() -> Mapping[str, Mapping[str, float]]:
+    return json.loads(_RELEASED.read_text()) if _RELEASED.is_file() else {}
+
+
+def _keep_figures(name: str, targets: Sequence[Target]) -> None:
+    kept = {**_released(), name: {target.name: round(target.value, 4) for target in targets}}
+    _RELEASED.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def machine() -> str:
+    """Return what a reader must know to judge absolute figures: cores, memory, versions, load."""
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    packages = ", ".join(f"{name} {_version(name)}" for name in ("pyspark", "msgspec"))
+    return (
+        f"{os.cpu_count()} cores ({_processor()}), {memory_gib:.0f} GiB, "
+        f"{platform.system()} {platform.release()}, Python {platform.python_version()}, "
+        f"Java {_java()}, {packages}, bicycle-runtime {_version('bicycle-runtime')}; "
+        f"load at the end {os.getloadavg()[0]:.1f}"
+    )
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "(none)"
+
+
+def _java() -> str:
+    found = find_java()
+    return (java_version(found) if found else None) or "(none)"
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if not info.is_file():
+        return platform.processor() or platform.machine()
+    names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
+    return names[0].partition(":")[2].strip() if names else platform.machine()
+
+
+def arguments(
+    description: str | None, *, repeats: int, add: Callable[[argparse.ArgumentParser], object]
+) -> argparse.Namespace:
+    """Read the command line.
+
+    Args:
+        description: Docstring of the benchmark.
+        repeats: Default number of rounds.
+        add: Adds the options of this benchmark.
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes: do outputs hold?")
+    parser.add_argument("--repeats", type=int, default=repeats, help="rounds (default %(default)s)")
+    parser.add_argument(
+        "--write-docs", action="store_true", help="write the report into docs/benchmarks.md"
+    )
+    parser.add_argument(
+        "--keep-as-release", action="store_true",
+        help="keep the figures in benchmarks/released.json, to compare later runs with",
+    )  # fmt: skip
+    add(parser)
+    options = parser.parse_args()
+    if options.quick:
+        options.repeats = min(options.repeats, 1)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    return options
+
+
+def in_turns(
+    contenders: Mapping[str, Callable[[], float]], *, rounds: int
+) -> dict[str, list[float]]:
+    """Let contenders take turns and return what each gave in each round.
+
+    Every other round goes backwards, so that none always runs behind the same neighbour.
+    """
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds):
+        names = list(contenders) if number % 2 == 0 else list(reversed(contenders))
+        for name in names:
+            print(f"  round {number + 1}/{rounds}: {name} …", file=sys.stderr, flush=True)
+            found[name].append(contenders[name]())
+    return found
+
+
+def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> tuple[float, float]:
+    """Return the median of the ratios round by round, and the ratio of the largest values."""
+    pairs = zip(numerators, denominators, strict=True)
+    return statistics.median(a / b for a, b in pairs), max(numerators) / max(denominators)
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below which ``share`` (0 to 1) of the values lie."""
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def millions(rates: Sequence[float]) -> list[str]:
+    """Return median and best of rates as cells in millions per second."""
+    return [f"{statistics.median(rates) / 1e6:.3f}", f"{max(rates) / 1e6:.3f}"]
+
+
+def run_program(command: Sequence[str | Path], **environment: str) -> str:
+    """Run a program of a contender and return its standard output.
+
+    Raises:
+        RuntimeError: it failed; with the end of what it wrote to standard error.
+    """
+    done = subprocess.run(
+        [str(word) for word in command], capture_output=True, text=True, check=False,
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{command[:4]} ended with {done.returncode}: {done.stderr[-2000:]}")
+    return done.stdout

@@ -1,0 +1,156 @@
+"""Other systems doing the same work, each in an environment of its own below ``.build``.
+
+An environment is made when it is first needed, by pip. Where that fails (no network), the system
+is left out and the report says so: no benchmark of ours needs it. Programs are in
+``peer_programs/``; they tell when they took their first record and when they were done.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+from measuring import BUILD, run_program
+
+__all__ = [
+    "BYTEWAX",
+    "SPARK_STATE",
+    "Peer",
+    "PeerMissingError",
+    "PeerRun",
+    "run_bytewax",
+    "run_plain",
+    "run_spark_state",
+]
+
+_HERE = Path(__file__).parent
+_PROGRAMS = _HERE / "peer_programs"
+
+
+class PeerMissingError(Exception):
+    """The environment of a peer can not be made here."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRun:
+    """One run: start-up is from the start of the program to its first record."""
+
+    startup_s: float
+    busy_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A system with its packages. ``is_on_ours`` lets it see the packages of this environment."""
+
+    name: str
+    folder: str
+    requirements: tuple[str, ...]
+    is_on_ours: bool = False
+
+    def python(self) -> Path:
+        """Return the interpreter of its environment, made when missing.
+
+        Raises:
+            PeerMissingError: it can not be made.
+        """
+        place = BUILD / "environments" / self.folder
+        python, stamp = place / "bin" / "python", place / "requirements.txt"
+        wanted = "\n".join(self.requirements)
+        if stamp.is_file() and stamp.read_text() == wanted:
+            return python
+        print(f"  setting up {self.name} in {place} …", file=sys.stderr, flush=True)
+        venv.create(place, with_pip=True, clear=True)
+        if self.is_on_ours:
+            version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+            ours = place / "lib" / version / "site-packages" / "ours.pth"
+            ours.write_text(sysconfig.get_paths()["purelib"] + "\n")
+        command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        done = subprocess.run(
+            [*map(str, command), *self.requirements], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or ["pip said nothing"]
+            raise PeerMissingError(f"{self.name} could not be installed: {lines[-1]}")
+        stamp.write_text(wanted)
+        return python
+
+
+BYTEWAX = Peer(name="Bytewax 0.21.1", folder="bytewax", requirements=("bytewax==0.21.1",))
+SPARK_STATE = Peer(
+    name="PySpark transformWithState",
+    folder="spark-state",
+    requirements=("pandas>=2.2,<3", "protobuf>=5", "pyarrow>=15"),
+    is_on_ours=True,
+)
+
+
+def run_plain(loop: str, source: Path, output: Path) -> PeerRun:
+    """Run a plain two-process loop of ``plain_loops.py``."""
+    began = time.monotonic()
+    told = json.loads(run_program([sys.executable, _HERE / "plain_loops.py", loop, source, output]))
+    return PeerRun(startup_s=told["began"] - began, busy_s=told["ended"] - told["began"])
+
+
+def run_bytewax(
+    program: str, source: Path, output: Path, *, recovery: Path | None, process_count: int
+) -> PeerRun:
+    """Run a Bytewax flow.
+
+    Args:
+        program: Module in ``peer_programs``.
+        source: Folder with the input.
+        output: Folder for the output; made when missing.
+        recovery: Folder for its recovery files; None is without recovery.
+        process_count: 1 is one worker in one process.
+
+    Raises:
+        PeerMissingError: Bytewax can not be installed here.
+    """
+    python = BYTEWAX.python()
+    times = output.parent / "times"
+    for folder in (output, times):
+        folder.mkdir(parents=True, exist_ok=True)
+    durable: list[str | Path] = []
+    if recovery is not None:
+        recovery.mkdir(parents=True, exist_ok=True)
+        run_program([python, "-m", "bytewax.recovery", recovery, str(process_count)])
+        durable = ["-r", recovery, "-s", "10", "-b", "0"]
+    environment = {
+        "PYTHONPATH": str(_PROGRAMS), "BENCH_INPUT": str(source), "BENCH_OUTPUT": str(output),
+        "BENCH_TIMES": str(times),
+    }  # fmt: skip
+    command = [python, "-m", "bytewax.testing", f"{program}:flow", "-p", str(process_count)]
+    began = time.monotonic()
+    run_program([*command, *durable], **environment)
+    return _span(times, began)
+
+
+def run_spark_state(source: Path, output: Path) -> tuple[float, list[tuple[int, float]]]:
+    """Run PySpark's ``transformWithState``: one micro-batch per input file.
+
+    Returns:
+        Seconds from start to the first batch, and input rows and seconds of each batch.
+
+    Raises:
+        PeerMissingError: what it needs can not be installed here.
+    """
+    python = SPARK_STATE.python()
+    began = time.monotonic()
+    program = _PROGRAMS / "spark_words.py"
+    told = run_program([python, program, source, output, output.parent / "state"],
+                       PYSPARK_PYTHON=str(python), PYTHONPATH="")  # fmt: skip
+    answer = json.loads(told.splitlines()[-1])
+    return answer["first_batch_began"] - began, [tuple(batch) for batch in answer["batches"]]
+
+
+def _span(times: Path, began: float) -> PeerRun:
+    spans = [json.loads(file.read_text()) for file in times.iterdir()]
+    first = min(span["first"] for span in spans if span["first"] is not None)
+    return PeerRun(startup_s=first - began, busy_s=max(span["last"] for span in spans) - first)

@@ -1,0 +1,221 @@
+"""The inputs of the benchmarks and the truth about them: made once, kept below ``.build``.
+
+Inputs are the same on every machine (seeded). Each check reads the whole output of a contender and
+raises ``WrongOutputError`` at the first thing that is not as it must be.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from measuring import BUILD, WrongOutputError
+
+__all__ = [
+    "FILE_COUNT",
+    "WORDS_PER_LINE",
+    "Events",
+    "Words",
+    "check_counts",
+    "check_totals",
+    "scratch",
+]
+
+FILE_COUNT = 4
+WORDS_PER_LINE = 10
+_KINDS = ("view", "click", "cart", "buy")
+_CHUNK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """Lines of ten words, drawn evenly from ``distinct`` words, in ``files`` files."""
+
+    count: int
+    distinct: int
+    files: int = FILE_COUNT
+
+    @property
+    def text(self) -> str:
+        """What a reader must know of it."""
+        return f"{self.count:,} words, {self.distinct:,} distinct"
+
+    def folder(self) -> Path:
+        """Return the folder of the input; it is made when missing."""
+        return _made(f"words-{self.count}-{self.distinct}-{self.files}", self._write)
+
+    def truth(self) -> Counter[str]:
+        """Return how often each word occurs."""
+        return _counted(self.folder())
+
+    def _write(self, folder: Path) -> None:
+        source = random.Random(7)
+        names = [f"word{index}" for index in range(self.distinct)]
+        line_count = self.count // WORDS_PER_LINE
+        for file in range(self.files):
+            lines = line_count * (file + 1) // self.files - line_count * file // self.files
+            with (folder / f"words-{file}.txt").open("w") as stream:
+                for _ in range(lines):
+                    stream.write(" ".join(source.choices(names, k=WORDS_PER_LINE)) + "\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Events:
+    """JSON events of about 100 bytes, one per line."""
+
+    count: int
+    files: int = FILE_COUNT
+
+    @property
+    def text(self) -> str:
+        """What a reader must know of it."""
+        size = sum(file.stat().st_size for file in self.folder().iterdir())
+        return f"{self.count:,} JSON events of {size / self.count:.0f} bytes"
+
+    def folder(self) -> Path:
+        """Return the folder of the input; it is made when missing."""
+        return _made(f"events-{self.count}-{self.files}", self._write)
+
+    def truth(self) -> tuple[int, int]:
+        """Return how many events pass the filter, and the sum of their totals."""
+        return _totals(self.folder())
+
+    def _write(self, folder: Path) -> None:
+        source = random.Random(7)
+        for file in range(self.files):
+            first, end = self.count * file // self.files, self.count * (file + 1) // self.files
+            with (folder / f"events-{file}.jsonl").open("w") as stream:
+                stream.writelines(_event(index, source) for index in range(first, end))
+
+
+def _event(index: int, source: random.Random) -> str:
+    user, cents = source.randrange(100_000), source.randrange(100, 99_999)
+    kind, quantity = _KINDS[index % len(_KINDS)], source.randrange(1, 9)
+    return (
+        f'{{"id":{10_000_000 + index},"user":"user-{user:05}","kind":"{kind}","cents":{cents},'
+        f'"quantity":{quantity},"at":{1_700_000_000_000 + index}}}\n'
+    )
+
+
+def _made(name: str, write: object) -> Path:
+    folder = BUILD / "inputs" / name
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".draft-"))
+        write(draft)
+        draft.rename(folder)
+    return folder
+
+
+@cache
+def _counted(folder: Path) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for file in sorted(folder.iterdir()):
+        with file.open() as stream:
+            for line in stream:
+                counts.update(line.split())
+    return counts
+
+
+class _Event(msgspec.Struct):
+    kind: str
+    cents: int
+    quantity: int
+
+
+class _Order(msgspec.Struct):
+    id: int
+    user: str
+    total: int
+
+
+class _Count(msgspec.Struct):
+    word: str
+    count: int
+
+
+@cache
+def _totals(folder: Path) -> tuple[int, int]:
+    count = total = 0
+    for event in _records(sorted(folder.iterdir()), _Event):
+        if event.kind in ("cart", "buy"):
+            count += 1
+            total += event.cents * event.quantity
+    return count, total
+
+
+@contextmanager
+def scratch(name: str) -> Iterator[Path]:
+    """Give a fresh folder for outputs and state, and remove it afterwards."""
+    folder = BUILD / "scratch"
+    folder.mkdir(parents=True, exist_ok=True)
+    place = Path(tempfile.mkdtemp(dir=folder, prefix=f"{name}-"))
+    try:
+        yield place
+    finally:
+        shutil.rmtree(place)
+
+
+def check_counts(folder: Path, words: Words) -> None:
+    """Check that each word has the counts 1 to n, once each.
+
+    Raises:
+        WrongOutputError: it has not.
+    """
+    number: Counter[str] = Counter()
+    total: Counter[str] = Counter()
+    highest: dict[str, int] = {}
+    for record in _records(_output_files(folder), _Count):
+        word, count = record.word, record.count
+        number[word] += 1
+        total[word] += count
+        highest[word] = max(count, highest.get(word, 0))
+    truth = words.truth()
+    if number != truth:
+        raise WrongOutputError(f"{folder}: {number.total()} counts, expected {truth.total()}")
+    for word, expected in truth.items():
+        if highest[word] != expected or total[word] != expected * (expected + 1) // 2:
+            raise WrongOutputError(f"{folder}: the counts of {word!r} are not 1 to {expected}")
+
+
+def check_totals(folder: Path, events: Events) -> None:
+    """Check number and sum of the orders that a contender wrote.
+
+    Raises:
+        WrongOutputError: they differ from the truth.
+    """
+    count = total = 0
+    for record in _records(_output_files(folder), _Order):
+        count += 1
+        total += record.total
+    if (count, total) != events.truth():
+        raise WrongOutputError(f"{folder}: {count}, {total}; expected {events.truth()}")
+
+
+def _output_files(folder: Path) -> list[Path]:
+    """Return the visible files; names that begin with a dot or an underline are no output."""
+    return [
+        path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not any(part[0] in "._" for part in path.relative_to(folder).parts)
+    ]
+
+
+def _records(files: list[Path], kind: type) -> Iterator:
+    decoder = msgspec.json.Decoder(kind)
+    for file in files:
+        with file.open("rb") as stream:
+            rest = b""
+            while data := stream.read(_CHUNK_BYTES):
+                whole, newline, tail = data.rpartition(b"\n")
+                yield from decoder.decode_lines(rest + whole + newline)
+                rest = tail if newline else rest + data
+            yield from decoder.decode_lines(rest)
