@@ -98,7 +98,7 @@ class SourceStatus:
 
 
 def even_slices(shard: str, *, start: int, count: int, parallelism: int) -> list[Slice]:
-    """Divide ``count`` records from ``start`` on into contiguous slices, one per subtask at most."""
+    """Divide ``count`` records from ``start`` on into contiguous slices, one per subtask."""
     bounds = [start + count * slot // parallelism for slot in range(parallelism + 1)]
     return [
         Slice(shard=shard, start=first, end=end) for first, end in pairwise(bounds) if first < end
