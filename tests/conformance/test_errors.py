@@ -62,7 +62,7 @@ class RichInverse(RichAsyncFunction[int, int]):
 JOBS = {
     "map": lambda s: s.map(inverse),
     "async map": lambda s: s.map(slow_inverse),
-    "awaitable map": lambda s: s.map(lambda n: slow_inverse(n)),
+    "awaitable map": lambda s: s.map(lambda n: slow_inverse(n)),  # noqa: PLW0108  # no coroutine function
     "flat_map": lambda s: s.flat_map(lambda n: [12 // n]),
     "generator": lambda s: s.flat_map(lambda n: (12 // n for _ in "x")),
     "process": lambda s: s.process(Inverse()),
@@ -337,9 +337,7 @@ def test_a_stop_iteration_is_an_error_and_not_the_end_of_the_batch(runner):
 
 
 def test_max_error_rate_allows_as_many_as_it_says(runner):
-    job = runner(
-        lambda s: s.map(inverse).on_error(skip(), max_error_rate=0.5), [1, 0, 2, 0, END]
-    )
+    job = runner(lambda s: s.map(inverse).on_error(skip(), max_error_rate=0.5), [1, 0, 2, 0, END])
 
     assert job.published == [12, 6]
 

@@ -76,7 +76,7 @@ def counted_down(value: int):
         lambda n: n * 2,
         Doubler(),
         doubled,
-        lambda n: doubled(n),  # a plain function that returns something to await
+        lambda n: doubled(n),  # noqa: PLW0108  # a plain function that returns an awaitable
         functools.partial(doubled),
     ],
     ids=["plain", "object", "async", "returns-awaitable", "partial"],
@@ -104,7 +104,7 @@ def test_flat_map_takes_generators(runner):
 
 @pytest.mark.parametrize(
     "function",
-    [lambda n: n % 2, IsOdd(), is_odd, lambda n: is_odd(n)],
+    [lambda n: n % 2, IsOdd(), is_odd, lambda n: is_odd(n)],  # noqa: PLW0108  # as above
     ids=["plain", "object", "async", "returns-awaitable"],
 )
 def test_filter_keeps_the_records_for_which_it_is_true(runner, function):
@@ -181,17 +181,13 @@ SLOW_FIRST = [("slow", 120), ("fast", 0), ("middle", 40), END]
 
 
 def test_ordered_calls_keep_the_order_of_the_input(runner):
-    job = runner(
-        lambda s: s.process_ordered(Slow(), timeout=LONG, capacity=10), SLOW_FIRST
-    )
+    job = runner(lambda s: s.process_ordered(Slow(), timeout=LONG, capacity=10), SLOW_FIRST)
 
     assert job.published == ["slow", "fast", "middle"]
 
 
 def test_unordered_calls_pass_on_as_they_complete(runner):
-    job = runner(
-        lambda s: s.process_unordered(Slow(), timeout=LONG, capacity=10), SLOW_FIRST
-    )
+    job = runner(lambda s: s.process_unordered(Slow(), timeout=LONG, capacity=10), SLOW_FIRST)
 
     assert job.published == ["fast", "middle", "slow"]
 
@@ -314,11 +310,20 @@ def number_of(pair: tuple[str, int]) -> int:
 @pytest.mark.parametrize(
     ("aggregate", "expected"),
     [
-        (lambda s: s.sum(number_of), [("a", 3), ("a", 4), ("a", 6), ("b", 5), ("b", 10), ("b", 17)]),
+        (
+            lambda s: s.sum(number_of),
+            [("a", 3), ("a", 4), ("a", 6), ("b", 5), ("b", 10), ("b", 17)],
+        ),
         (lambda s: s.min(number_of), [("a", 3), ("a", 1), ("a", 1), ("b", 5), ("b", 5), ("b", 5)]),
         (lambda s: s.max(number_of), [("a", 3), ("a", 3), ("a", 3), ("b", 5), ("b", 5), ("b", 7)]),
-        (lambda s: s.min_by(number_of), [("a", 3), ("a", 1), ("a", 1), ("b", 5), ("b", 5), ("b", 5)]),
-        (lambda s: s.max_by(number_of), [("a", 3), ("a", 3), ("a", 3), ("b", 5), ("b", 5), ("b", 7)]),
+        (
+            lambda s: s.min_by(number_of),
+            [("a", 3), ("a", 1), ("a", 1), ("b", 5), ("b", 5), ("b", 5)],
+        ),
+        (
+            lambda s: s.max_by(number_of),
+            [("a", 3), ("a", 3), ("a", 3), ("b", 5), ("b", 5), ("b", 7)],
+        ),
         (lambda s: s.count(), [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("b", 3)]),
         (
             lambda s: s.reduce(lambda x, y: (x[0], x[1] * 10 + y[1])),
@@ -387,7 +392,7 @@ class Counter(RichAsyncFunction[str, tuple[str, int]]):
 
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
 def test_attributes_of_a_rich_function_are_kept_per_key(runner, parallelism):
-    words = "to be or not to be that is the question to be".split()
+    words = ["to", "be", "or", "not", "to", "be", "that", "is", "the", "question", "to", "be"]
     job = runner(
         lambda s: s.key_by(lambda w: w).process_ordered(Counter(), timeout=LONG, capacity=5),
         [*words[:5], EPOCH, *words[5:], END],

@@ -10,7 +10,21 @@ from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction
 from bicycle_sdk.errors import BicycleError
 
-WORDS = "to be or not to be that is the question whether tis nobler".split()
+WORDS = [
+    "to",
+    "be",
+    "or",
+    "not",
+    "to",
+    "be",
+    "that",
+    "is",
+    "the",
+    "question",
+    "whether",
+    "tis",
+    "nobler",
+]
 
 
 @dataclass

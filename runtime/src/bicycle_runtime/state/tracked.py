@@ -7,7 +7,7 @@ handing one out counts as a change too: that is ``TouchTrackedDict``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -89,6 +89,20 @@ class TouchTrackedDict(TrackedDict):
     """A dict whose values may be changed in place: each value handed out counts as touched."""
 
     __slots__ = ()
+
+    def __iter__(self) -> Iterator[Any]:
+        # Copying a dict reads it behind its back, unless its iterator is not the one of dict.
+        return super().__iter__()
+
+    def __or__(self, other: Any) -> dict[Any, Any]:
+        return dict(self) | other
+
+    def __ror__(self, other: Any) -> dict[Any, Any]:
+        return other | dict(self)  # type: ignore[no-any-return]  # a dict, or no dict takes it
+
+    def copy(self) -> dict[Any, Any]:
+        """Return a plain dict of the same values."""
+        return dict(self)
 
     def __getitem__(self, key: Any) -> Any:
         value = super().__getitem__(key)

@@ -69,4 +69,12 @@ class ValueCodec:
             decoded = self._typed.decode("typed", data)
         except Exception:  # noqa: BLE001  # any failure means: not of the declared type
             return False
-        return decoded == values or any(map(dataclasses.is_dataclass, values))
+        return decoded == values or all(map(_is_same, decoded, values))
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Compare by fields what has no equality of its own."""
+    if not dataclasses.is_dataclass(one) or type(one) is not type(other):
+        return bool(one == other)
+    names = [part.name for part in dataclasses.fields(one)]
+    return all(_is_same(getattr(one, name), getattr(other, name)) for name in names)

@@ -1,0 +1,61 @@
+"""Parcels and record blobs: what goes in comes out, and what is foreign is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.records.blobs import (
+    Envelope,
+    ParcelKind,
+    decode_records,
+    encode_records,
+    open_parcel,
+    read_header,
+    seal_parcel,
+)
+from bicycle_runtime.records.codecs import RecordCodec
+from bicycle_runtime.records.errors import BlobFormatError
+
+
+@given(
+    st.sampled_from(ParcelKind), st.integers(0, 200), st.integers(0, 30_000), st.binary(max_size=9)
+)
+def test_a_parcel_opens_as_it_was_sealed(kind, level, task, body):
+    envelope, found = open_parcel(seal_parcel(Envelope(kind, level, task), body))
+
+    assert (envelope, bytes(found)) == (Envelope(kind, level, task), body)
+
+
+@given(
+    st.lists(st.tuples(st.text(), st.integers(0, 127)), max_size=20),
+    st.booleans(),
+    st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)),
+)
+def test_records_come_back_with_their_groups_and_header(pairs, is_keyed, place):
+    values = [value for value, _ in pairs]
+    groups = [group for _, group in pairs] if is_keyed else None
+    codec = RecordCodec(str)
+    body = memoryview(encode_records(values, groups, codec=codec, blob=place, origin="here"))
+    header = read_header(body)
+    found, columns = decode_records(body, header, codec)
+
+    assert found == values
+    assert (list(columns) if columns is not None and groups else groups) == groups
+    assert (header.edge, header.sender, header.sequence) == place
+    assert (header.record_count, header.origin) == (len(values), "here")
+
+
+@pytest.mark.parametrize("groups", [[0, 128, 255], [0, 256, 32_767]])
+def test_large_key_groups_come_back(groups):
+    codec = RecordCodec(int)
+    body = memoryview(encode_records([1, 2, 3], groups, codec=codec, blob=(0, 0, 0), origin=""))
+
+    _, found = decode_records(body, read_header(body), codec)
+    assert found is not None
+    assert list(found) == groups
+
+
+@pytest.mark.parametrize("data", [b"", b"\x01", b"\x63\x01\x00\x00\x00\x00\x00\x00 other version"])
+def test_a_foreign_parcel_is_refused(data):
+    with pytest.raises(BlobFormatError):
+        open_parcel(data)

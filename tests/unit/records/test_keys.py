@@ -1,0 +1,156 @@
+"""Keys as bytes: equality, order, and the values that pin the checkpoint format."""
+
+import dataclasses
+import datetime
+import enum
+import uuid
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.records.errors import KeyEncodingError
+from bicycle_runtime.records.keys import GroupCache, encode_key, key_group, range_of, task_of
+
+UTC = datetime.UTC
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Number(enum.IntEnum):
+    ONE = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    city: str
+    zip_code: int
+    note: str = dataclasses.field(default="", compare=False)
+
+
+# Bytes and key group (of 128) of one key of each type. They are in checkpoints: never change them.
+GOLDEN = {
+    None: ("01", 27),
+    "ada": ("0361646100", 49),
+    "": ("0300", 60),
+    "a\x00b": ("036100ff6200", 56),
+    b"ada": ("0261646100", 1),
+    0: ("54", 96),
+    1: ("5501", 120),
+    255: ("55ff", 99),
+    256: ("560100", 81),
+    -1: ("53fe", 115),
+    1.5: ("21bff8000000000000", 123),
+    -1.5: ("214007ffffffffffff", 14),
+    ("ada", 1): ("050361646100550100", 120),
+    (): ("0500", 58),
+    Colour.RED: ("3003656e756d0003436f6c6f757200035245440000", 47),
+    datetime.date(2026, 11, 21): ("3003646174650003323032362d31312d32310000", 34),
+    uuid.UUID(int=7): (
+        "300375756964000200ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff070000",
+        122,
+    ),
+}
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**500), 2**500), st.text(), st.binary(),
+    st.floats(allow_nan=False), st.decimals(allow_nan=False),
+    st.datetimes(), st.dates(), st.uuids(),
+)  # fmt: skip
+keys = st.recursive(
+    scalars, lambda inner: st.tuples(inner, inner) | st.frozensets(inner), max_leaves=5
+)
+
+
+@given(keys, keys)
+def test_equal_keys_have_equal_bytes_and_others_different_ones(one, other):
+    assert (encode_key(one) == encode_key(other)) == (one == other)
+
+
+@given(st.integers(-(2**100), 2**100))
+def test_numbers_of_equal_value_have_equal_bytes(number):
+    same = [Decimal(number)] + ([float(number)] if float(number) == number else [])
+
+    assert {encode_key(number)} == {encode_key(other) for other in same}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (1, True),
+        (1, Number.ONE),
+        (0.0, -0.0),
+        (0.5, Decimal("0.50")),
+        (Decimal("1E+3"), 1000),
+        (Decimal("0.1"), Decimal("0.10")),
+        (1e300, 1e300),
+        (("a", 1), ("a", 1.0)),
+        (Place("Rome", 1), Place("Rome", 1, note="no part of its equality")),
+        (
+            datetime.datetime(2026, 1, 1, 12, tzinfo=UTC),
+            datetime.datetime(
+                2026, 1, 1, 13, tzinfo=datetime.timezone(datetime.timedelta(hours=1))
+            ),
+        ),
+        (frozenset("abc"), frozenset("cba")),
+    ],
+)
+def test_what_python_holds_for_equal_is_one_key(one, other):
+    assert one == other
+    assert encode_key(one) == encode_key(other)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [st.text(), st.binary(), st.integers(-(2**500), 2**500), st.tuples(st.text(), st.integers())],
+    ids=["text", "bytes", "int", "tuple"],
+)
+def test_bytes_sort_as_the_keys_do(strategy):
+    @given(strategy, strategy)
+    def check(one, other):
+        assert (encode_key(one) < encode_key(other)) == (one < other)
+
+    check()
+
+
+@pytest.mark.parametrize(
+    "key", [float("nan"), Decimal("nan"), object(), [1], {"a": 1}, 2**600, -(2**600), ("a", [1])]
+)
+def test_a_key_without_a_stable_encoding_is_refused(key):
+    with pytest.raises(KeyEncodingError):
+        encode_key(key)
+
+
+@pytest.mark.parametrize("key", GOLDEN, ids=repr)
+def test_the_encoding_never_changes(key):
+    assert encode_key(key).hex() == GOLDEN[key][0]
+
+
+@pytest.mark.parametrize("key", GOLDEN, ids=repr)
+def test_the_key_group_never_changes(key):
+    assert key_group(encode_key(key), group_count=128) == GOLDEN[key][1]
+
+
+@given(st.integers(1, 300), st.integers(1, 300))
+def test_every_group_has_one_owner_and_ranges_differ_by_at_most_one(group_count, parallelism):
+    parallelism = min(parallelism, group_count)
+    ranges = [
+        range_of(task, group_count=group_count, parallelism=parallelism)
+        for task in range(parallelism)
+    ]
+
+    assert [group for owned in ranges for group in owned] == list(range(group_count))
+    assert max(map(len, ranges)) - min(map(len, ranges)) <= 1
+    for task, owned in enumerate(ranges):
+        for group in owned:
+            assert task_of(group, group_count=group_count, parallelism=parallelism) == task
+
+
+@given(st.lists(keys, max_size=20))
+def test_the_cache_gives_what_the_mapping_gives(some):
+    groups = GroupCache(128)
+
+    for key in some + some:
+        assert groups[key] == key_group(encode_key(key), group_count=128)
