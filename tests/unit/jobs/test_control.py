@@ -71,10 +71,9 @@ def test_stopping_waits_for_the_end(home):
     assert status.state is JobState.FAILED  # This driver dies of the signal, without a word.
 
 
-def test_a_job_that_does_not_stop_in_time_is_an_error(home, monkeypatch):
-    monkeypatch.setattr("bicycle_runtime.jobs.control._STOP_RESERVE_MS", 0)
+def test_a_job_that_does_not_stop_in_time_is_an_error(home):
     with driver(home, "job", STUBBORN), pytest.raises(StopTimeoutError) as caught:
-        stop_job(home, "job")
+        stop_job(home, "job", reserve_ms=0)
     assert caught.value.facts["waited_ms"] == 1_000
 
 

@@ -2,11 +2,12 @@ import json
 
 import pytest
 
+from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import CheckpointVersionError, NothingToFollowError
-from bicycle_runtime.jobs.graph_changes import with_follow
+from bicycle_runtime.jobs.graph_changes import require_parallelism, with_follow
 from bicycle_runtime.jobs.graph_view import graph_view
 from bicycle_runtime.jobs.job_file import note_run
 from tests.unit.jobs.job_samples import bundle_of
@@ -44,6 +45,19 @@ def test_a_job_without_files_can_not_be_followed():
     with pytest.raises(NothingToFollowError) as caught:
         with_follow(bundle_of(collected))
     assert caught.value.facts["sources"] == "collection"
+
+
+def test_a_parallelism_over_the_smallest_maximum_is_refused():
+    def narrow(env):
+        env.set_max_parallelism(16)
+        env.from_collection([1]).map(str).set_max_parallelism(8).print()
+
+    graph = bundle_of(narrow).graph
+    require_parallelism(graph, None)
+    require_parallelism(graph, 8)
+    with pytest.raises(OptionError) as caught:
+        require_parallelism(graph, 9)
+    assert caught.value.facts["found"] == 9
 
 
 def test_the_view_has_chains_by_stage_and_exchanges_between_them():

@@ -33,9 +33,11 @@ def graph_command(
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.discovery import discover
     from bicycle_runtime.extraction.extract import extract
+    from bicycle_runtime.jobs.graph_changes import require_parallelism
     from bicycle_runtime.jobs.graph_view import graph_view
 
     bundle = extract(discover().find(plugin), params)
+    require_parallelism(bundle.graph, parallelism)
     view = graph_view(bundle.graph, parallelism=parallelism)
     if as_json or form == "json":
         answer_json(view.to_json())

@@ -47,9 +47,11 @@ def plan_command(
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.discovery import discover
     from bicycle_runtime.extraction.extract import extract
+    from bicycle_runtime.jobs.graph_changes import require_parallelism
     from bicycle_runtime.jobs.inspection import inspect_job, require_guarantee
 
     bundle = extract(discover().find(plugin), params)
+    require_parallelism(bundle.graph, parallelism)
     report = inspect_job(bundle, parallelism=parallelism)
     if wanted is not None:
         require_guarantee(report, wanted)

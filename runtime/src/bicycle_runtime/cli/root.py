@@ -17,7 +17,7 @@ from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
 from bicycle_runtime.cli.rendering import error_text
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["main"]
+__all__ = ["RootGroup", "main"]
 
 _ROOM = "bicycle_runtime.cli"
 # Command -> module that has an attribute of that name.
@@ -55,7 +55,7 @@ class _Commands(Mapping[str, click.Command]):
         return len(_PLACES)
 
 
-class _Root(click.Group):
+class RootGroup(click.Group):
     """Runs one command and turns whatever it raises into words and an exit code."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -110,7 +110,7 @@ _HELP = "\n\n".join(
     ]
 )
 
-main = _Root(
+main = RootGroup(
     name="bicycle",
     help=_HELP,
     commands=_Commands(),  # type: ignore[arg-type]  # it only reads them, and a Mapping is enough

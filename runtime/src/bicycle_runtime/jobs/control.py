@@ -16,7 +16,7 @@ from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
 
 __all__ = ["cancel_job", "job_status", "list_jobs", "stop_job"]
 
-_STOP_RESERVE_MS = 10_000
+_END_RESERVE_MS = 10_000
 
 
 def list_jobs(home: Home) -> list[JobStatus]:
@@ -37,8 +37,13 @@ def job_status(home: Home, name: str) -> JobStatus:
     return _status_of(home, home.find(name))
 
 
-def stop_job(home: Home, name: str) -> JobStatus:
+def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> JobStatus:
     """Ask a job to stop after its epoch and wait until it has. One that has ended is left alone.
+
+    Args:
+        home: Where jobs are kept.
+        name: The job's id.
+        reserve_ms: How much longer than the job's own time for stopping it is waited for.
 
     Returns:
         The last status.
@@ -51,7 +56,7 @@ def stop_job(home: Home, name: str) -> JobStatus:
     status = _status_of(home, folder)
     if status.state.is_final:
         return status
-    timeout_ms = folder.read_request().options.stop_timeout_ms + _STOP_RESERVE_MS
+    timeout_ms = folder.read_request().options.stop_timeout_ms + reserve_ms
     with contextlib.suppress(ProcessLookupError):
         os.kill(status.pid, signal.SIGTERM)
     if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
@@ -72,7 +77,7 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     if status.state.is_final:
         return status
     kill_all(status.pid)
-    wait_for_end(status.pid, status.pid_started, timeout_s=_STOP_RESERVE_MS / 1_000)
+    wait_for_end(status.pid, status.pid_started, timeout_s=_END_RESERVE_MS / 1_000)
     with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
         last = folder.status() or status
         last.state = JobState.CANCELED

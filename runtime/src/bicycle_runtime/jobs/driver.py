@@ -31,7 +31,7 @@ from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.announcements import socket_lines
 from bicycle_runtime.jobs.errors import JavaTooOldError
-from bicycle_runtime.jobs.graph_changes import with_follow
+from bicycle_runtime.jobs.graph_changes import require_parallelism, with_follow
 from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
 from bicycle_runtime.jobs.job_file import note_run
 from bicycle_runtime.jobs.locks import FileLock
@@ -167,6 +167,7 @@ class _Driver:
         options = self._request.options
         if options.follow:
             bundle = with_follow(bundle)
+        require_parallelism(bundle.graph, options.parallelism)
         setup = prepare_job(
             bundle,
             job_id=self._place.job,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.errors import NothingToFollowError
-from bicycle_sdk.graph import OperatorKind, Vertex
+from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
-__all__ = ["with_follow"]
+__all__ = ["require_parallelism", "with_follow"]
 
 _FILE_SOURCES = frozenset({"text", "jsonl", "csv"})
 
@@ -26,6 +27,21 @@ def with_follow(bundle: JobBundle) -> JobBundle:
     graph = dataclasses.replace(bundle.graph, vertices=vertices)
     digest = bundle_digest(graph, bundle.payloads)
     return dataclasses.replace(bundle, graph=graph, digest=digest)
+
+
+def require_parallelism(graph: JobGraph, parallelism: int | None) -> None:
+    """Refuse a parallelism that a command asks for and the plugin does not allow.
+
+    Raises:
+        OptionError: it is over the smallest maximum; with that.
+    """
+    limits = [vertex.max_parallelism for vertex in graph.vertices if vertex.max_parallelism]
+    limit = min([graph.config.max_parallelism, *limits])
+    if parallelism is not None and parallelism > limit:
+        expected = f"a number from 1 to {limit}, the max_parallelism of the plugin"
+        raise OptionError(
+            group="JobOptions", name="parallelism", found=parallelism, expected=expected
+        )
 
 
 def _followed(vertex: Vertex) -> Vertex:
