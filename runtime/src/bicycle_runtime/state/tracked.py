@@ -98,7 +98,8 @@ class TouchTrackedDict(TrackedDict):
         return dict(self) | other
 
     def __ror__(self, other: Any) -> dict[Any, Any]:
-        return other | dict(self)  # type: ignore[no-any-return]  # a dict, or no dict takes it
+        joined: dict[Any, Any] = other | dict(self)
+        return joined
 
     def copy(self) -> dict[Any, Any]:
         """Return a plain dict of the same values."""

@@ -1,0 +1,273 @@
+"""The book of epochs: sealed once, found again, collected only when nobody needs it."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
+from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
+from bicycle_runtime.recovery.ledger import EpochLedger
+from bicycle_runtime.recovery.manifest import (
+    Manifest,
+    OperatorState,
+    PlanRecord,
+    decode_manifest,
+    encode_manifest,
+)
+from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.store import StateStore
+from bicycle_runtime.state.tables import AccumulatorTable
+
+GROUPS = 8
+PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)
+
+
+class Job:
+    """A job of one reduce and one sink, as the engine runs it, with what must come out beside."""
+
+    def __init__(self, folder, retained=2):
+        self.storage = LocalStorage(str(folder), is_synced=False)
+        self.retained = retained
+        self.model = {}
+        self.models = {0: {}}
+        self.restart()
+
+    def restart(self):
+        """Start as a new process: find the last epoch, sweep, forget all memory."""
+        self.ledger = EpochLedger(
+            self.storage, job="job", retained_count=self.retained, sink_paths=sink_paths
+        )
+        last = self.ledger.last()
+        self.manifest = last.manifest if last else Manifest(epoch=0, plan=PLAN)
+        if last:
+            self.ledger.sweep()
+        blank = RangeState(first_group=0, end_group=GROUPS)
+        found = self.manifest.states.get("op")
+        self.state = found.ranges[0] if found else blank
+        self.store = StateStore("op", self.storage, AccumulatorTable)
+        return last
+
+    def run(self, entries, *, attempt="a", is_interval_over=False):
+        """Run the tasks of the next epoch; nothing is sealed yet."""
+        table = self.store.at(self.state)
+        for key, value in entries.items():
+            table.groups.setdefault(key % GROUPS, {})[key] = value
+            table.touched[(key % GROUPS, key)] = None
+        epoch = self.manifest.epoch + 1
+        state = self.store.commit(
+            self.state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+        )
+        staged = f"staged/sink/{epoch:012}/{attempt}"
+        self.storage.write(staged, repr(entries).encode())
+        return Manifest(
+            epoch=epoch,
+            plan=PLAN,
+            event_count=epoch,
+            offsets={"source": {"shard": epoch}},
+            states={"op": OperatorState(scope="key_groups", group_count=GROUPS, ranges=(state,))},
+            sinks={"sink": {"files": [staged]}},
+        )
+
+    def seal(self, manifest, entries):
+        self.ledger.seal(manifest)
+        self.manifest, self.state = manifest, manifest.states["op"].ranges[0]
+        self.models[manifest.epoch] = self.models[manifest.epoch - 1] | entries
+
+    def read(self):
+        table = StateStore("op", self.storage, AccumulatorTable).at(self.state)
+        return {key: value for group in table.groups.values() for key, value in group.items()}
+
+
+def sink_paths(manifest):
+    return set(manifest.sinks.get("sink", {}).get("files", ()))
+
+
+def test_an_epoch_is_found_again_with_all_it_said(tmp_path):
+    job = Job(tmp_path)
+    assert job.restart() is None
+    job.seal(job.run({1: 1}), {1: 1})
+    sealed = job.manifest
+    last = job.restart()
+
+    assert last.manifest == sealed
+    assert (last.is_published, last.damaged) == (False, ())
+    job.ledger.mark_published(1)
+    assert job.restart().is_published
+
+
+def test_an_epoch_can_be_sealed_once(tmp_path):
+    job = Job(tmp_path)
+    manifest = job.run({1: 1})
+    job.ledger.seal(manifest)
+
+    with pytest.raises(EpochTakenError) as caught:
+        Job(tmp_path / ".").ledger.seal(manifest)
+    assert caught.value.facts == {"epoch": 1, "job": "job"}
+
+
+@pytest.mark.parametrize("target", ["manifest", "state"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
+def test_a_damaged_epoch_falls_back_to_the_one_before_and_says_so(tmp_path, target, damage):
+    job = Job(tmp_path, retained=5)
+    for epoch in (1, 2, 3):
+        job.seal(job.run({epoch: epoch}), {epoch: epoch})
+    path = "epochs/000000000003.manifest" if target == "manifest" else job.state.files[-1].path
+    hurt(job.storage, path, damage)
+    last = job.restart()
+
+    assert last.manifest.epoch == 2
+    assert [error.facts["path"] for error in last.damaged] == ["epochs/000000000003.manifest"]
+    assert job.read() == job.models[2]
+    job.seal(job.run({3: 33}, attempt="again"), {3: 33})
+    assert job.restart().manifest.epoch == 3
+    assert job.read() == {1: 1, 2: 2, 3: 33}
+
+
+def test_a_missing_state_file_falls_back_too(tmp_path):
+    job = Job(tmp_path)
+    for epoch in (1, 2):
+        job.seal(job.run({epoch: epoch}), {epoch: epoch})
+    job.storage.delete(job.state.files[-1].path)
+
+    assert job.restart().manifest.epoch == 1
+
+
+def test_when_no_manifest_is_readable_nothing_is_started(tmp_path):
+    job = Job(tmp_path)
+    for epoch in (1, 2):
+        job.seal(job.run({epoch: epoch}), {epoch: epoch})
+        hurt(job.storage, f"epochs/{epoch:012}.manifest", "flip")
+
+    with pytest.raises(NoEpochReadableError) as caught:
+        job.restart()
+    assert caught.value.facts["count"] == 2
+    assert len(job.storage.list("epochs")) == 2  # both are left as they are, for a person to look
+
+
+def hurt(storage, path, damage):
+    data = storage.read(path)
+    storage.delete(path)
+    match damage:
+        case "cut":
+            storage.write(path, data[:-3])
+        case "flip":
+            storage.write(path, data[:10] + bytes([data[10] ^ 1]) + data[11:])
+        case "empty":
+            storage.write(path, b"")
+
+
+ACTIONS = st.lists(
+    st.sampled_from(["epoch", "epoch", "epoch", "collect", "crash before", "crash after", "restart",
+                     "damage", "interval"]),
+    max_size=40,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(ACTIONS, st.integers(2, 4), st.integers(0, 10_000))
+def test_no_order_of_crashes_and_collections_removes_what_a_restart_needs(
+    tmp_path_factory, actions, retained, seed
+):
+    job = Job(tmp_path_factory.mktemp("job"), retained)
+    chance = random.Random(seed)
+    has_collected = True
+    for number, action in enumerate(actions):
+        entries = {chance.randrange(30): number for _ in range(3)}
+        match action:
+            case "epoch" | "interval":
+                over = action == "interval"
+                job.seal(job.run(entries, attempt=f"{number}", is_interval_over=over), entries)
+                has_collected = False
+            case "collect":
+                job.ledger.mark_published(job.manifest.epoch)
+                job.ledger.collect()
+                has_collected = True
+            case "crash before":
+                job.run(entries, attempt=f"{number}")
+                job.restart()
+            case "crash after":
+                job.seal(job.run(entries, attempt=f"{number}"), entries)
+                job.restart()
+            case "restart":
+                job.restart()
+            case "damage" if len(job.storage.list("epochs")) and job.manifest.epoch > 1:
+                hurt(job.storage, f"epochs/{job.manifest.epoch:012}.manifest", "flip")
+                job.restart()
+        assert job.read() == job.models[job.manifest.epoch]
+        for path in sink_paths(job.manifest):
+            job.storage.read(path)
+    if has_collected and job.manifest.epoch:
+        manifests = [p for p in job.storage.list("epochs") if p.endswith(".manifest")]
+        assert len(manifests) >= 1
+
+
+def test_what_no_manifest_names_is_swept(tmp_path):
+    job = Job(tmp_path)
+    job.seal(job.run({1: 1}), {1: 1})
+    job.run({2: 2}, attempt="dies")
+    job.storage.write("staged/other/1/x", b"left behind")
+    before = {*job.storage.list("state"), *job.storage.list("staged")}
+    job.restart()
+    after = {*job.storage.list("state"), *job.storage.list("staged")}
+
+    assert after == job.manifest.state_paths() | sink_paths(job.manifest)
+    assert len(before - after) == 3
+
+
+def test_only_the_retained_epochs_stay_and_the_directory_does_not_grow(tmp_path):
+    job = Job(tmp_path, retained=3)
+    sizes = []
+    for epoch in range(1, 120):
+        job.seal(job.run({epoch % 20: epoch}), {epoch % 20: epoch})
+        job.ledger.mark_published(epoch)
+        job.ledger.collect()
+        sizes.append(len(job.storage.list("")))
+
+    manifests = [path for path in job.storage.list("epochs") if path.endswith(".manifest")]
+    assert [int(path[7:19]) for path in manifests] == [117, 118, 119]
+    assert max(sizes) < 40
+    with pytest.raises(ObjectMissingError):
+        job.storage.read("staged/sink/000000000001/a")
+
+
+STAGED = st.builds(
+    StagedFile, path=st.text(max_size=5), record_count=st.integers(0, 9),
+    byte_count=st.integers(0, 9), crc32=st.integers(0, 2**32 - 1), subtask=st.integers(0, 9),
+    details=st.just({"target": 1}),
+)  # fmt: skip
+NAMES = st.text("abc-$.:é", min_size=1, max_size=6)
+MANIFESTS = st.builds(
+    Manifest,
+    epoch=st.integers(1, 2**40),
+    plan=st.just(PLAN),
+    event_count=st.integers(0, 2**40),
+    watermark_ms=st.integers(0, 2**40),
+    offsets=st.dictionaries(
+        NAMES, st.dictionaries(NAMES, st.integers(0, 2**60), min_size=1, max_size=2), max_size=2
+    ),
+    sinks=st.dictionaries(NAMES, st.dictionaries(NAMES, st.integers()), max_size=2),
+    sources=st.dictionaries(NAMES, st.dictionaries(NAMES, st.text()), max_size=2),
+    feedback=st.dictionaries(
+        st.integers(0, 9), st.lists(STAGED, min_size=1, max_size=2).map(tuple), max_size=2
+    ),
+)
+
+
+@given(MANIFESTS)
+def test_a_manifest_comes_back_as_it_was(manifest):
+    assert decode_manifest(encode_manifest(manifest), path="p") == manifest
+
+
+@given(MANIFESTS, st.data())
+def test_a_manifest_with_a_flipped_or_missing_byte_is_refused(manifest, data):
+    whole = encode_manifest(manifest)
+    position = data.draw(st.integers(0, len(whole) - 1))
+    flipped = bytearray(whole)
+    flipped[position] ^= 1 << data.draw(st.integers(0, 7))
+
+    for damaged in (bytes(flipped), whole[:position]):
+        with pytest.raises(ManifestError):
+            decode_manifest(damaged, path="p")
