@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +43,7 @@ from bicycle_runtime.jobs.stopping import StopRequest
 from bicycle_runtime.jobs.summary import JobSummary, summarize
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["DriverServices", "run_job"]
+__all__ = ["DriverServices", "job_locks", "run_job"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -89,14 +89,25 @@ def run_job(
     place = place_job(request.options, home, clock=services.clock, source=services.source)
     if folder is not None:
         place = dataclasses.replace(place, folder=folder)
-    with contextlib.ExitStack() as locks:
-        locks.enter_context(
-            FileLock(place.folder.lock_path, job=place.job, place=str(place.folder.path))
-        )
-        if place.lock_path is not None:
-            locks.enter_context(FileLock(place.lock_path, job=place.job, place=place.storage.url))
+    with job_locks(place):
         place.folder.write_request(request)
         return _Driver(request, home, place, services).run(ref)
+
+
+@contextlib.contextmanager
+def job_locks(place: JobPlace) -> Iterator[None]:
+    """Hold a job's folder in the home and, where it is a local directory, its checkpoint.
+
+    Raises:
+        JobRunningError: another process holds one of them.
+        StorageError: a lock file can not be made.
+    """
+    with contextlib.ExitStack() as locks:
+        folder = place.folder
+        locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
+        if place.lock_path is not None:
+            locks.enter_context(FileLock(place.lock_path, job=place.job, place=place.storage.url))
+        yield
 
 
 class _Driver:

@@ -16,10 +16,9 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
-from bicycle_runtime.jobs.driver import DriverServices, run_job
+from bicycle_runtime.jobs.driver import DriverServices, job_locks, run_job
 from bicycle_runtime.jobs.errors import DriverEndedError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
-from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.stopping import StopRequest
@@ -52,8 +51,8 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
     home.prepare()
     place = place_job(request.options, home, clock=SystemClock(), source=system_random())
     folder = place.folder
-    # Tried here already, as the error belongs to whoever asks; the process then holds it.
-    with FileLock(folder.lock_path, job=place.job, place=str(folder.path)):
+    # Tried here already, as the error belongs to whoever asks; the process then holds them.
+    with job_locks(place):
         folder.write_request(_with_name(request, place.job))
         with contextlib.suppress(FileNotFoundError):
             folder.status_path.unlink()
@@ -111,24 +110,29 @@ def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes
 
 
 def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus:
+    status: JobStatus | None = None
     for _ in range(_WAIT_POLL_COUNT_MAX):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_POLL_S)
-        status = folder.status()
+        status = _own_status(process, folder)
         if status is not None and status.state is not JobState.CREATED:
             break
         if process.returncode is not None:
             raise DriverEndedError(
                 job=folder.id, how=_how(process.returncode), log_tail=_log_tail(folder)
             )
-    else:
-        status = folder.status()
     if status is None:
         raise DriverEndedError(job=folder.id, how="no answer", log_tail=_log_tail(folder))
     if status.error is not None:
         process.wait()
         raise error_from_json(status.error)
     return status
+
+
+def _own_status(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus | None:
+    """Return the status that this process wrote: another one may have been faster."""
+    status = folder.status()
+    return status if status is not None and status.pid == process.pid else None
 
 
 def _how(return_code: int) -> str:
