@@ -157,16 +157,17 @@ class JobSite:
         """A folder on the path, for distributions of the test's own."""
         return self.root / "plugins"
 
-    def start(self, *words: str, faults: str = "", prefix: Sequence[str] = ()) -> Life:
-        """Start ``bicycle run`` with more words; ``prefix`` is a command that starts it."""
+    def start(self, *words: str, faults: str = "") -> Life:
+        """Start ``bicycle run`` with more words on the command line."""
+        sets = [f"--set={name}={value}" for name, value in self.params.items()]
+        command = [str(Path(sys.executable).with_name("bicycle")), "run", "--plugin", self.plugin]
+        place = ["--checkpoint-dir", str(self.checkpoints)]
+        return self.launch([*command, *sets, *place, *words], faults=faults)
+
+    def launch(self, command: Sequence[str], *, faults: str = "") -> Life:
+        """Start any command as a driver of this site."""
         folder = self.root / "lives" / f"{len(self.lives):03}"
         folder.mkdir()
-        sets = [f"--set={name}={value}" for name, value in self.params.items()]
-        command = [
-            *(*prefix, str(Path(sys.executable).with_name("bicycle")), "run"),
-            *("--plugin", self.plugin),
-            *(*sets, "--checkpoint-dir", str(self.checkpoints), *words),
-        ]
         with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
             process = subprocess.Popen(
                 command, stdout=out, stderr=err, start_new_session=True, cwd=self.root,

@@ -53,7 +53,7 @@ CRASHES = (
     ("before_publish", "java", 6),
     ("half_published", "java", 6),
 )
-WORKER_KILLS = "read@2=kill,operator@4=kill,delta_written@3=kill"
+WORKER_KILLS = "read@2=kill,operator@2=kill,delta_written@2=kill"
 LINES = [f"line {number}" for number in range(2_000)]
 
 

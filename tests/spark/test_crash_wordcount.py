@@ -96,7 +96,7 @@ def test_killed_workers_are_replaced_in_the_running_job(
         for hold in holds:
             life.wait_for_fault(hold)
             epoch = site.newest_epoch()
-            for worker in site.workers():
+            for worker in until(site.workers, "a worker"):
                 os.kill(worker.pid, signal.SIGKILL)
             life.release()
             until(lambda last=epoch: site.newest_epoch() > last, f"an epoch after {epoch}")

@@ -64,7 +64,13 @@ class StagedWriter:
         if self._stream is None:
             self._context = self._task.storage.open_write(self._path)
             self._stream = self._context.__enter__()
-        self._stream.write(data)
+        try:
+            self._stream.write(data)
+        except OSError as error:
+            context, self._context, self._stream = self._context, None, None
+            assert context is not None
+            context.__exit__(type(error), error, error.__traceback__)  # It raises a StorageError.
+            raise
         self._record_count += len(values)
         self._byte_count += len(data)
         self._crc32 = zlib.crc32(data, self._crc32)

@@ -44,8 +44,18 @@ def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Sou
     error = error_from_json(failed[0].failure or {})
     source, shard, offset = (error.facts.get(name) for name in ("source", "shard", "offset"))
     if isinstance(source, str) and source in sources and shard is not None and offset is not None:
-        error.facts["position"] = sources[source].describe(shard, offset)
+        error.facts["position"] = _position(
+            sources[source], shard, offset, error.facts.get("end_offset")
+        )
     error.facts["task_count"] = sum(
         (report.failure or {}).get("code") == error.code for report in failed
     )
     raise error
+
+
+def _position(source: Source, shard: str, offset: int, end_offset: int | None) -> str:
+    """Say where a record stood; behind an exchange only the span of its batch is known."""
+    first = source.describe(shard, offset)
+    if end_offset is None:
+        return first
+    return f"{first} or later, before {source.describe(shard, end_offset)}"

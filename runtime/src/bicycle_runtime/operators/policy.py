@@ -191,6 +191,7 @@ class RecordPolicy:
             "source": origin.source if origin else None,
             "shard": origin.shard if origin else None,
             "offset": origin.offset if origin else None,
+            "end_offset": origin.end_offset if origin else None,
             "key": self._key(value),
             "value_type": type(value).__qualname__,
             "user_traceback": text,

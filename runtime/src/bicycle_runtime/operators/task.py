@@ -111,6 +111,9 @@ class _Task:
         except BicycleError as error:
             self._abort()
             self._report.failure = error.to_json()
+        except BaseException:
+            self._abort()
+            raise
         yield from self._drained()
         self._report.busy_ms = (time.perf_counter() - started) * 1000
         yield report_parcel(self._image.plan, self._report)

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file
+from bicycle_runtime.base.storage import LocalStorage, Storage, StorageError, publish_file
 from bicycle_runtime.connectors.errors import OpenPartDamagedError
 from bicycle_runtime.connectors.staging import (
     BLOCK_BYTES,
@@ -130,6 +130,16 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
         ObjectMissingError: a staged file that is still needed is gone.
         StorageError: the output directory can not be written.
     """
+    try:
+        _carry_out(plan, storage, folder)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise StorageError(
+            url=str(folder), action="publish", path=plan.name or str(plan.path), reason=reason
+        ) from error
+
+
+def _carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
     target = None if plan.name is None else folder / plan.name
     if target is not None and target.exists():
         if plan.path is not None:

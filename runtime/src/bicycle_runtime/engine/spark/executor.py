@@ -187,6 +187,8 @@ class SparkExecutor:
                 conf.set(name, value)
             context = SparkContext(conf=conf, gateway=gateway)
             context.pythonExec = sys.executable  # else the first python3 on the workers' PATH
+            # We have no accumulators, and it would print a traceback when Java is killed.
+            setattr(context._accumulatorServer, "handle_error", _ignore_broken_request)  # noqa: B010 - types forbid a plain assignment
             return context
         except Exception as error:
             raise SparkStartError(master=self._master, reason=_root_reason(error)) from error
@@ -205,7 +207,7 @@ class SparkExecutor:
         return self._starting is not None and self._starting.process.poll() is None
 
     def _has_ended(self) -> bool:
-        """Tell whether Java is gone; a killed process closes its sockets before it is seen to end."""
+        """Tell whether Java is gone; when killed, its sockets close before it is seen to end."""
         if self._starting is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._starting.process.wait(_END_SECONDS_MAX)
@@ -223,6 +225,10 @@ class SparkExecutor:
 
 def _same(target: int) -> int:
     return target
+
+
+def _ignore_broken_request(_request: object, _client: object) -> None:
+    """Say nothing: whether Java is gone is told where an epoch fails."""
 
 
 def _root_reason(error: BaseException) -> str:

@@ -1,0 +1,81 @@
+"""What is wrong before a job can start: said at once, with nothing read, written or lost."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from tests.spark.jobsite import JobSite, expected_counts, visible_counts
+
+pytestmark = pytest.mark.spark
+
+CONFIG, STATE = 4, 5
+TEXT = "to be or not to be\n"
+
+
+def _refused(site: JobSite, code: str, exit_code: int) -> dict[str, object]:
+    """Run the command, which must end with this error; returns its facts."""
+    life = site.run()
+    assert life.process.returncode == exit_code, life.stderr
+    assert life.answer["code"] == code
+    site.wait_for_no_process()
+    return life.answer["facts"]
+
+
+def test_missing_input_is_named_and_the_job_runs_once_it_is_there(site: JobSite):
+    site.params["input"] = str(site.input / "later.txt")
+
+    facts = _refused(site, "BIC-1710", CONFIG)
+    assert facts["path"] == site.params["input"]
+    assert site.newest_epoch() == 0
+
+    (site.input / "later.txt").write_text(TEXT)
+    site.finish()
+    assert visible_counts(site.output) == expected_counts(TEXT.split())
+
+
+def test_an_output_that_can_not_be_written_is_refused_before_anything_is_read(site: JobSite):
+    (site.input / "in.txt").write_text(TEXT)
+    site.output.write_text("a file where the directory should be")
+
+    facts = _refused(site, "BIC-1720", CONFIG)
+    assert (facts["vertex"], facts["path"]) == ("out-v1", str(site.output))
+    assert site.newest_epoch() == 0
+    assert not list(site.storage.rglob("staged/**/*.jsonl"))
+
+    site.output.unlink()
+    site.finish()
+    assert visible_counts(site.output) == expected_counts(TEXT.split())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("inptu", "x"), ("port", "many"), ("source", "carrier pigeon")]
+)
+def test_a_wrong_parameter_is_named(site: JobSite, name: str, value: str):
+    site.params[name] = value
+
+    facts = _refused(site, "BIC-1003", CONFIG)
+    assert (facts["name"], facts["plugin"]) == (name, "wordcount")
+    assert not site.output.exists()
+
+
+def test_a_second_driver_is_refused_within_seconds_and_the_first_goes_on(site: JobSite):
+    (site.input / "in.txt").write_text(TEXT)
+    first = site.start("--follow", faults="before_seal@1=hold")
+    first.wait_for_fault("before_seal@1=hold")
+
+    for number in range(2):  # The second time from another home: only the checkpoint is shared.
+        started = time.monotonic()
+        second = site.run()
+        assert time.monotonic() - started < 5
+        assert second.process.returncode == STATE
+        assert second.answer["code"] == "BIC-1901"
+        assert second.answer["facts"]["pid"] == str(first.process.pid)
+        site.environment["BICYCLE_HOME"] = str(site.root / f"home-{number}")
+
+    first.release()
+    first.process.send_signal(signal.SIGTERM)
+    assert first.wait() == 0
+    assert visible_counts(site.output) == expected_counts(TEXT.split())
