@@ -79,9 +79,9 @@ def refuse(word):
 
 def job(env):
     words = env.add_source(script_source(str)).uid("words")
-    sieved = words.process_unordered(
-        Slow(), timeout=timedelta(seconds=30), capacity=4
-    ).process_fn(Sieve())
+    sieved = words.process_unordered(Slow(), timeout=timedelta(seconds=30), capacity=4).process_fn(
+        Sieve()
+    )
     sieved.side_output("first").collect("first")
     keyed = sieved.key_by(lambda w: w)
     keyed.process(Count()).uid("rich").collect("rich")
