@@ -150,7 +150,8 @@ class LocalStorage:
         except OSError as error:
             raise self._error("create", path, error) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # It would hide the error that is on its way.
+                temporary.unlink(missing_ok=True)
 
     @contextlib.contextmanager
     def open_write(self, path: str) -> Iterator[BinaryIO]:
@@ -165,7 +166,8 @@ class LocalStorage:
         except OSError as error:
             raise self._error("write", path, error) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # It would hide the error that is on its way.
+                temporary.unlink(missing_ok=True)
 
     def open_read(self, path: str) -> BinaryIO:
         try:
@@ -216,11 +218,10 @@ class LocalStorage:
     def _open_new(self, path: Path) -> BinaryIO:
         """Create a file in a folder that another process may be removing because it is empty."""
         for _ in range(_FOLDER_ATTEMPTS):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError, FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 return path.open("wb")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("wb")
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent))
 
     def _remove_empty_folders(self, path: str) -> None:
         """Remove the folders above a deleted object that nothing is in any more, up to the root."""
