@@ -230,7 +230,7 @@ class JobSite:
         return max(map(_epoch_of, self.manifest_paths()), default=0)
 
     def manifest_paths(self) -> list[Path]:
-        return sorted((self.storage / "epochs").glob("*.manifest"))
+        return sorted((self.storage / "epochs").glob("[0-9]*.manifest"))
 
     def manifest(self) -> Manifest:
         """Return the manifest of the last sealed epoch."""

@@ -332,8 +332,7 @@ class EpochLoop:
             sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
         if last is not None and not last.is_published:
             self._publisher.publish_again(last.manifest)
-        if last is not None:
-            self._ledger.sweep()
+        self._ledger.sweep()
         for uid, source in self._setup.sources.items():
             source.start(
                 self._services_of(uid),
