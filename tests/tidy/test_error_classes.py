@@ -23,6 +23,7 @@ CODE_RANGES = {
     "bicycle_runtime.connectors": "17",
     "bicycle_runtime.engine": "18",
     "bicycle_runtime.jobs": "19",
+    "bicycle_runtime.testing": "21",
     "bicycle_runtime.cli": "20",
 }
 REFERENCE = load("generate.py")

@@ -38,8 +38,9 @@ class Colour(enum.Enum):
 
 
 plain = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary()
-)
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(),
+    st.just("no utf-8: \ud800"),
+)  # fmt: skip
 anything = st.recursive(
     plain | st.just(Shout("a")) | st.just(Point(1)) | st.just(Point3(1, z=2)) | st.just(Colour.RED),
     lambda inner: (

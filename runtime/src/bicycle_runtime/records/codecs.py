@@ -10,6 +10,7 @@ have a codec of their own (``AnyCodec``), in which equal values always have equa
 
 from __future__ import annotations
 
+import contextlib
 import io
 import pickle
 import types
@@ -60,14 +61,13 @@ class RecordCodec:
         """
         # hot path: set(map(type, …)) costs 12 ns a record and keeps subclasses and lambdas exact.
         found = set(map(type, values))
-        try:
+        # An int beyond 64 bits or a nested foreign object: pickle carries it exactly.
+        with contextlib.suppress(OverflowError, TypeError, ValueError):
             if self._decoder is not None:
                 if self._exact is None or found <= self._exact:
                     return "typed", _ENCODER.encode(values)
             elif found <= _PLAIN:
                 return "plain", _ENCODER.encode(values)
-        except (OverflowError, TypeError, ValueError, UnicodeEncodeError):
-            pass  # an int beyond 64 bits or a nested foreign object: pickle carries it exactly
         return "pickle", self._pickle(values)
 
     def decode(self, name: CodecName, data: bytes | memoryview) -> list[Any]:
@@ -146,10 +146,9 @@ class AnyCodec:
     def encode_list(self, values: Sequence[Any]) -> bytes:
         """Return a MessagePack array of the values."""
         if set(map(type, values)) <= _PLAIN:
-            try:
+            # An int beyond 64 bits or text that is no UTF-8 goes as an extension below.
+            with contextlib.suppress(OverflowError, UnicodeEncodeError):
                 return _ENCODER.encode(values)
-            except OverflowError:
-                pass  # an int beyond 64 bits goes as an extension below
         return _ENCODER.encode([_wrap(value) for value in values])
 
     def decode_list(self, data: bytes | memoryview) -> list[Any]:
@@ -162,11 +161,21 @@ def _wrap(value: Any) -> Any:
     kind = type(value)
     if kind is int and not -(1 << 63) <= value < 1 << 64:
         return msgspec.msgpack.Ext(_EXT_PICKLE, _canonical_pickle(value))
+    if kind is str and not _is_utf8(value):
+        return msgspec.msgpack.Ext(_EXT_PICKLE, _canonical_pickle(value))
     if kind in _PLAIN:
         return value
     if kind is tuple:
         return msgspec.msgpack.Ext(_EXT_TUPLE, _ENCODER.encode([_wrap(part) for part in value]))
     return msgspec.msgpack.Ext(_EXT_PICKLE, _canonical_pickle(value))
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _canonical_pickle(value: Any) -> bytes:

@@ -95,7 +95,8 @@ class TouchTrackedDict(TrackedDict):
         return super().__iter__()
 
     def __or__(self, other: Any) -> dict[Any, Any]:
-        return dict(self) | other
+        joined: dict[Any, Any] = dict(self) | other
+        return joined
 
     def __ror__(self, other: Any) -> dict[Any, Any]:
         joined: dict[Any, Any] = other | dict(self)
