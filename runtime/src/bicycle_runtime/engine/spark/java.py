@@ -226,7 +226,7 @@ def _write_cache(path: Path, data: bytes) -> None:
 
 def _forward(source: IO[bytes] | None, target: IO[bytes]) -> None:
     assert source is not None
-    with contextlib.suppress(ValueError, OSError):  # either side may be closed at the end
+    with source, contextlib.suppress(ValueError, OSError):  # either side may be closed at the end
         for line in source:
             if not line.startswith(_NOISE):
                 target.write(line)
