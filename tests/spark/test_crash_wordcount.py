@@ -31,6 +31,7 @@ WORKER_POINTS = ("read", "operator", "delta_written")
 DRIVER_POINTS = FAULT_POINTS[len(WORKER_POINTS) :]
 SMALL_EPOCHS = ("--max-records-per-epoch", "40")
 PARALLELISM = (2, 1, 3)
+NO_RESTART = ("--restart-attempts", "0")
 SINK = "out-v1"
 LINES_PER_ROUND = 6_000
 SPARK_LOST = "BIC-1803"
@@ -74,13 +75,52 @@ def test_a_killed_java_process_loses_and_doubles_nothing(
 ):
     for number, (point, passage) in enumerate(_visits(crash_round_count)):
         fault = f"{point}@{passage}=hold"
-        life = site.start(*_words(number), "--json", faults=fault)
+        words_given = (*_words(number), "--json", "--restart-attempts", "0")
+        life = site.start(*words_given, faults=fault)
         life.wait_for_fault(fault)
         os.kill(site.java().pid, signal.SIGKILL)
         life.release()
         assert life.wait() == 6, life.stderr
         assert life.answer["code"] == SPARK_LOST
         _look_after_crash(site)
+
+    _finish(site, words)
+
+
+def test_a_job_that_lost_its_java_process_starts_again_by_itself(site: JobSite, words: list[str]):
+    """The plugin's restart strategy is the default: three attempts, five seconds apart."""
+    fault = "before_seal@3=hold"
+    life = site.start("--max-records-per-epoch", "1500", "--json", faults=fault)
+    life.wait_for_fault(fault)
+    os.kill(site.java().pid, signal.SIGKILL)
+    life.release()
+
+    assert life.wait() == 0, life.stderr
+    assert life.answer["state"] == "FINISHED"
+    assert "job_restarting" in life.stderr
+    assert visible_counts(site.output) == expected_counts(words)
+    assert leftovers(site) == []
+
+
+def test_a_job_survives_java_in_one_process_when_it_may_restart(
+    site: JobSite, words: list[str], crash_round_count: int
+):
+    holds = [
+        f"{point}@{3 + 3 * number}=hold"
+        for number in range(crash_round_count)
+        for point in ("delta_written", "half_published")
+    ]
+    life = site.start(*_words(0), "--json", faults=",".join(holds))
+    for hold in holds:
+        life.wait_for_fault(hold)
+        java = site.java().pid
+        os.kill(java, signal.SIGKILL)
+        life.release()
+        until(lambda lost=java: _has_other_java(site, lost), "another Java process")
+        life.hold_again()
+    assert life.wait() == 0, life.stderr
+    restarts = [event for event in life.log_events if event["event"] == "job_restarting"]
+    assert len(restarts) == len(holds)
 
     _finish(site, words)
 
@@ -118,6 +158,10 @@ def _visits(round_count: int) -> list[tuple[str, int]]:
 
 def _words(number: int) -> tuple[str, ...]:
     return (*SMALL_EPOCHS, "--parallelism", str(PARALLELISM[number % len(PARALLELISM)]))
+
+
+def _has_other_java(site: JobSite, pid: int) -> bool:
+    return any(found.is_java and found.pid != pid for found in site.processes())
 
 
 def _look_after_crash(site: JobSite) -> None:

@@ -38,6 +38,7 @@ from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.processes import kill_all, start_ticks
 from bicycle_runtime.jobs.progress import Progress
+from bicycle_runtime.jobs.restarts import Restarts
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.stopping import StopRequest
 from bicycle_runtime.jobs.summary import JobSummary, summarize
@@ -133,11 +134,17 @@ class _Driver:
         self._progress = Progress(
             status, folder=place.folder, clock=services.clock, listener=services.listener
         )
-        self._executor = SparkExecutor(
-            request.options.master or default_master(),
-            settings=request.spark,
-            cache_dir=home.cache_dir,
-            job=place.job,
+        self._executor = self._new_executor()
+
+    def _stop_executor(self) -> None:
+        self._executor.stop()
+
+    def _new_executor(self) -> SparkExecutor:
+        return SparkExecutor(
+            self._request.options.master or default_master(),
+            settings=self._request.spark,
+            cache_dir=self._home.cache_dir,
+            job=self._place.job,
         )
 
     def run(self, ref: PluginRef) -> JobSummary:
@@ -162,7 +169,7 @@ class _Driver:
         """
         with contextlib.ExitStack() as cleanup:
             # The loop stops the executor too; a second time is harmless, and before there is none.
-            cleanup.callback(self._executor.stop)
+            cleanup.callback(self._stop_executor)
             # 1. Start Java and extract the plugin's graph at the same time.
             with ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool:
                 booting = pool.submit(self._executor.boot)
@@ -171,8 +178,30 @@ class _Driver:
             # 2. Plan the job and create its connectors.
             setup = self._prepare(bundle)
             # 3. Run epochs until the input ends or a stop is requested, then publish everything.
-            final = self._run_epochs(setup)
+            restarts = Restarts(
+                setup.graph.config.restart_strategy, self._request.options.restart_attempts
+            )
+            while (final := self._run_or_wait(setup, restarts)) is None:
+                self._executor = self._new_executor()
+                setup = self._prepare(bundle)
         return self._summary(setup, final)
+
+    def _run_or_wait(self, setup: JobSetup, restarts: Restarts) -> JobState | None:
+        """Run epochs; None when Spark or its workers were lost and it is time to start again."""
+        try:
+            return self._run_epochs(setup)
+        except (SparkLostError, EpochFailedError) as error:
+            delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch)
+            if delay_ms is None or self._services.stop.is_set:
+                raise
+            self._progress.enter(JobState.RESTARTING)
+            log_event(
+                _LOG, "job_restarting", level=logging.WARNING, job=self._place.job, error=error,
+                delay_ms=delay_ms, attempt=restarts.used_count,
+            )  # fmt: skip
+            if self._services.stop.wait(delay_ms):
+                raise
+            return None
 
     def _prepare(self, bundle: JobBundle) -> JobSetup:
         options = self._request.options

@@ -42,6 +42,13 @@ class JobOptions:
         default=False,
         doc="Wait for appended lines and new files; the job then never ends by itself.",
     )
+    restart_attempts: int | None = option(
+        None,
+        low=0,
+        high=1_000_000,
+        doc="How often a job that lost Spark or its workers is started again without progress "
+        "between. Default: what the plugin's restart strategy says.",
+    )
     stop_timeout_ms: int = option(
         30_000,
         low=1_000,

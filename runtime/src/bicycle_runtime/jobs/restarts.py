@@ -7,6 +7,8 @@ which runs for months is not ended by the sum of its bad days.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
 __all__ = ["Restarts"]
@@ -17,9 +19,12 @@ class Restarts:
 
     Args:
         strategy: The job's restart strategy.
+        attempt_count: Attempts in place of the strategy's; None keeps them.
     """
 
-    def __init__(self, strategy: RestartStrategy) -> None:
+    def __init__(self, strategy: RestartStrategy, attempt_count: int | None = None) -> None:
+        if attempt_count is not None:
+            strategy = replace(strategy, max_attempts=attempt_count)
         self._strategy = strategy
         self._epoch = -1
         self.used_count = 0
@@ -37,5 +42,5 @@ class Restarts:
             return None
         self.used_count += 1
         if strategy.kind is RestartKind.EXPONENTIAL_BACKOFF:
-            return strategy.delay_ms * 2 ** (self.used_count - 1)
+            return strategy.delay_ms << (self.used_count - 1)
         return strategy.delay_ms

@@ -139,6 +139,8 @@ class SparkExecutor:
             if self._context is not None and self._is_alive():
                 self._context.stop()
         finally:
+            if self._context is not None:
+                _forget_context()
             self._end_java()
             self._folder.remove()
 
@@ -221,6 +223,15 @@ class SparkExecutor:
             process.stdin.close()  # the gateway ends at end of input, and writes the class archive
         if self._context is None:
             process.terminate()
+
+
+def _forget_context() -> None:
+    """Let another Java process be used: Spark keeps the first one of a Python process for good."""
+    from pyspark import SparkContext  # it was imported when the context was made
+
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None
 
 
 def _same(target: int) -> int:
