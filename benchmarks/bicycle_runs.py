@@ -85,7 +85,12 @@ class Engine:
         self._executor.stop()
 
     def run(
-        self, setup: JobSetup, *, options: EngineOptions | None = None, is_finished: bool = True
+        self,
+        setup: JobSetup,
+        *,
+        options: EngineOptions | None = None,
+        is_finished: bool = True,
+        on_epoch: Callable[[EpochStats], object] | None = None,
     ) -> JobRun:
         """Run a job until its input ends.
 
@@ -93,12 +98,19 @@ class Engine:
             setup: The job, from ``job``.
             options: Settings of the epoch loop.
             is_finished: Whether a last epoch ends the output; without it more input may follow.
+            on_epoch: Is called behind each epoch, outside its measured time.
         """
         found = JobRun(began=0.0)
+
+        def take(stats: EpochStats) -> None:
+            found.epochs.append((time.monotonic(), stats))
+            if on_epoch is not None:
+                on_epoch(stats)
+
         services = LoopServices(
             clock=SystemClock(),
             console=print,
-            on_epoch=lambda stats: found.epochs.append((time.monotonic(), stats)),
+            on_epoch=take,
         )
         run_id = attempt_id(source=random.SystemRandom())
         loop = EpochLoop(
