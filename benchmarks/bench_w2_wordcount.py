@@ -31,7 +31,8 @@ from workloads import WORDS_PER_LINE, Words, check_counts, scratch
 
 OURS, PLAIN = "Bicycle", "plain loop"
 QUICK = Words(count=20_000, distinct=1_000)
-SPARK_STATE_BATCHES = 12
+SPARK_STATE_BATCHES = 6
+SPARK_STATE_RUNS_MAX = 2
 BYTEWAX_FORMS = {1: f"{BYTEWAX.name}, one worker", 2: f"{BYTEWAX.name}, two processes"}
 
 
@@ -46,6 +47,7 @@ class Bench:
     startup_s: dict[str, list[float]] = field(default_factory=dict)
     whole: dict[str, list[float]] = field(default_factory=dict)
     runs: list[JobRun] = field(default_factory=list)
+    spark_rates: list[float] = field(default_factory=list)
 
     def ours(self) -> float:
         run = count_words(self.engine, self.words)
@@ -70,6 +72,9 @@ class Bench:
         return self._rate(BYTEWAX_FORMS[process_count], run, self.words.count)
 
     def spark_state(self) -> float:
+        """Run it twice at most; later rounds compare with the better of the two."""
+        if len(self.spark_rates) >= SPARK_STATE_RUNS_MAX:
+            return max(self.spark_rates)
         with scratch("w2") as place:
             startup_s, batches = run_spark_state(self.spark_words.folder(), place / "output")
             check_counts(place / "output", self.spark_words)
@@ -78,7 +83,8 @@ class Bench:
         self._rate(SPARK_STATE.name, run, self.spark_words.count)
         steady = batches[len(batches) // 3 :]
         lines = sum(count for count, _ in steady)
-        return lines * WORDS_PER_LINE / sum(seconds for _, seconds in steady)
+        self.spark_rates.append(lines * WORDS_PER_LINE / sum(seconds for _, seconds in steady))
+        return self.spark_rates[-1]
 
     def _rate(self, name: str, run: PeerRun, count: int) -> float:
         self.startup_s.setdefault(name, []).append(run.startup_s)
@@ -201,7 +207,7 @@ def _peers(options: argparse.Namespace) -> tuple[list[Peer], list[str]]:
     if SPARK_STATE in found:
         notes.append(
             f"transformWithState gets {options.spark_state_size:,} words in {SPARK_STATE_BATCHES} "
-            "micro-batches, since it is much slower."
+            f"micro-batches, and {SPARK_STATE_RUNS_MAX} rounds at most, since it is much slower."
         )
     return found, notes
 
@@ -228,7 +234,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="numbers of different words",
     )
     parser.add_argument(
-        "--spark-state-size", type=int, default=600_000, help="words for transformWithState"
+        "--spark-state-size", type=int, default=1_200_000, help="words for transformWithState"
     )
     parser.add_argument(
         "--peers", action=argparse.BooleanOptionalAction, default=True,
