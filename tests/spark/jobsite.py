@@ -182,9 +182,9 @@ class JobSite:
         life.wait()
         return life
 
-    def finish(self, *words: str) -> Life:
+    def finish(self, *words: str, faults: str = "") -> Life:
         """Run the command to its end, which must be a good one that leaves nothing behind."""
-        life = self.run(*words)
+        life = self.run(*words, faults=faults)
         assert life.process.returncode == 0, (life.stdout, life.stderr)
         assert life.answer["state"] == "FINISHED"
         self.wait_for_no_process()

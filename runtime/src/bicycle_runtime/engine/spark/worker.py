@@ -1,4 +1,4 @@
-"""The Python worker's side: what a Spark task calls. Imports no Spark.
+"""The Python worker's side: what a Spark task calls.
 
 A worker process keeps the programs of the job it served last. It also keeps the garbage collector
 from walking all state after every task: what lives at the end of a task is frozen, and looked
@@ -72,7 +72,8 @@ class LevelTask:
         worker = _workers.get(self._run_id)
         if worker is None:
             close_workers()
-            signal.signal(signal.SIGHUP, _close_and_exit)
+            if not _tasks_done:
+                _close_at_end()
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)
             worker = _workers[self._run_id] = Worker(image)
@@ -81,13 +82,36 @@ class LevelTask:
 
 def close_workers() -> None:
     """Close and forget what earlier runs left in this process."""
-    for worker in _workers.values():
+    while _workers:
+        _, worker = _workers.popitem()
         worker.close()
-    _workers.clear()
 
 
-def _close_and_exit(_signum: int, _frame: FrameType | None) -> None:
-    """Spark's daemon ends its workers with SIGHUP: let user functions close what they opened."""
+def _close_at_end() -> None:
+    """Let user functions close what they opened when Spark ends this process.
+
+    It does so by SIGHUP, or by closing the connection, whichever is seen first. Before each task
+    Spark's daemon looks ``main`` up and resets the signal; it ends the process without ``atexit``.
+    """
+    import pyspark.worker  # the process that runs this has it loaded; nobody else needs it
+
+    main = pyspark.worker.main
+
+    def main_then_close(infile: Any, outfile: Any) -> None:
+        signal.signal(signal.SIGHUP, _exit_on_signal)
+        try:
+            main(infile, outfile)
+        except SystemExit:
+            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+            close_workers()
+            raise
+
+    signal.signal(signal.SIGHUP, _exit_on_signal)
+    pyspark.worker.main = main_then_close
+
+
+def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     close_workers()
     os._exit(0)
 

@@ -1,0 +1,47 @@
+"""``bicycle run`` for the soak test: the same driver, which also notes how long each epoch took.
+
+``python soak_driver.py REQUEST TIMES``: a job request as JSON, and a file for one number per epoch,
+the milliseconds since the epoch before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.jobs.driver import DriverServices, run_job
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.jobs.stopping import StopRequest
+
+
+def main(request_path: Path, times_path: Path) -> None:
+    """Run the job to its end."""
+    last = time.perf_counter()
+    epoch = 0
+
+    with times_path.open("w") as times, StopRequest().on_signals() as stop:
+
+        def note(status: JobStatus) -> None:
+            nonlocal last, epoch
+            if status.epoch != epoch:
+                now = time.perf_counter()
+                times.write(f"{(now - last) * 1000:.2f}\n")
+                last, epoch = now, status.epoch
+
+        services = DriverServices(
+            clock=SystemClock(), source=system_random(), console=sys.stdout.write,
+            announce=sys.stdout.write, listener=note, stop=stop,
+        )  # fmt: skip
+        request = JobRequest.from_json(json.loads(request_path.read_text()))
+        run_job(request, Home(Path(os.environ["BICYCLE_HOME"])), services)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

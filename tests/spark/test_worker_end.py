@@ -1,0 +1,85 @@
+"""Functions are closed where they were opened, however Spark's Python workers come to their end."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.plugin_zoo.zoo import install, whole
+from tests.spark.jobsite import JobSite, until
+
+pytestmark = pytest.mark.spark
+
+OPENING = whole(
+    "opening",
+    """
+    import os
+    from dataclasses import dataclass
+    from pathlib import Path
+
+    from bicycle_sdk import AsyncFunction, Context, StreamEnvironment, bicycle_plugin, file_sink
+
+
+    @dataclass(frozen=True, kw_only=True)
+    class Params:
+        input: str
+        output: str
+        diary: str
+
+
+    class Opener(AsyncFunction[str, str]):
+        def __init__(self, diary: str) -> None:
+            self.diary = Path(diary)
+
+        async def open(self, ctx: Context) -> None:
+            self.place = f"{os.getpid()}-{ctx.task_info.subtask_index}"
+            (self.diary / f"{self.place}.opened").touch()
+
+        async def process(self, value: str, ctx: Context) -> list[str]:
+            return [value]
+
+        async def close(self) -> None:
+            (self.diary / f"{self.place}.closed").touch()
+
+
+    @bicycle_plugin(name="opening", version="1.0")
+    def job(env: StreamEnvironment, params: Params) -> None:
+        lines = env.read_text(params.input).uid("lines").rebalance()
+        opened = lines.process(Opener(params.diary)).uid("opener")
+        opened.sink_to(file_sink(params.output)).uid("out")
+    """,
+)
+
+
+@pytest.fixture
+def diary(site: JobSite) -> Path:
+    folder = site.root / "diary"
+    folder.mkdir()
+    site.plugin = "opening"
+    site.params["diary"] = str(folder)
+    install(site.plugins, OPENING)
+    (site.input / "in.txt").write_text("line\n" * 500)
+    return folder
+
+
+def _names(diary: Path, suffix: str) -> set[str]:
+    return {path.stem for path in diary.glob(f"*.{suffix}")}
+
+
+def test_functions_are_closed_when_the_input_ends(site: JobSite, diary: Path):
+    site.finish("--parallelism", "2", "--max-records-per-epoch", "50")
+
+    assert _names(diary, "opened")
+    assert _names(diary, "closed") == _names(diary, "opened")
+
+
+def test_functions_are_closed_when_the_driver_is_killed(site: JobSite, diary: Path):
+    fault = "after_seal@4=kill"
+    life = site.start("--parallelism", "2", "--max-records-per-epoch", "50", faults=fault)
+    assert life.wait() == -signal.SIGKILL
+    site.wait_for_no_process()
+
+    assert _names(diary, "opened")
+    until(lambda: _names(diary, "closed") == _names(diary, "opened"), "close", patience_s=5)
