@@ -28,7 +28,7 @@ RECORDS_PER_EPOCH = 20
 KIB, PAGE = 1 << 10, 4 << 10
 SAMPLES_PER_RUN = 120
 SECONDS_BETWEEN_SAMPLES_MIN = 0.2
-# In `nox -s soak` every figure has had time to settle; in the short form Java's heap has not.
+# In `nox -s soak` every figure has had time to settle; in the short form those of Java have not.
 LONG_EPOCH_COUNT = 5_000
 
 SOAKING = whole(
@@ -62,28 +62,31 @@ class Figure:
     """Something that must not grow.
 
     ``share`` and ``slack`` bound the growth from the second to the fourth quarter, as a part of it
-    and as an amount; ``limit`` bounds every sample.
+    and as an amount; ``limit`` bounds every sample. What takes minutes to settle (Java's heap, and
+    what goes when it is collected) is compared in the long form alone.
     """
 
     name: str
     share: float
     slack: float
     limit: float
+    is_steady_at_once: bool = True
 
 
 FIGURES = (
     Figure("driver MiB", 0.05, 4, 400),
-    Figure("java MiB", 0.15, 64, 1_800),
+    Figure("java MiB", 0.15, 64, 1_800, is_steady_at_once=False),
     Figure("workers MiB", 0.10, 8, 600),
     Figure("driver threads", 0, 1, 40),
-    Figure("java threads", 0.25, 20, 600),
+    Figure("java threads", 0.25, 20, 600, is_steady_at_once=False),
     Figure("workers threads", 0, 1, 20),
     Figure("driver files open", 0, 3, 100),
-    Figure("java files open", 0.25, 30, 2_000),
+    Figure("java files open", 0.25, 30, 2_000, is_steady_at_once=False),
     Figure("workers files open", 0, 4, 100),
     Figure("worker processes", 0, 1, 4),
-    Figure("Spark's local files", 0.5, 500, 20_000),
-    Figure("checkpoint files and folders", 0, 8, 120),
+    Figure("Spark's local files", 0.5, 500, 20_000, is_steady_at_once=False),
+    # State files are merged by eights: their number follows the logarithm of the epochs since a base.
+    Figure("checkpoint files and folders", 0.25, 16, 160),
 )
 
 
@@ -102,12 +105,11 @@ def test_many_small_epochs_leave_every_figure_flat(
         _show(samples, soak_epoch_count, latencies_ms)
     for figure in FIGURES:
         before, after = (statistics.median(part[figure.name]) for part in (second, fourth))
-        is_settled = soak_epoch_count >= LONG_EPOCH_COUNT or "java" not in figure.name
-        if is_settled and figure.name != "Spark's local files":
+        if soak_epoch_count >= LONG_EPOCH_COUNT or figure.is_steady_at_once:
             assert after <= before * (1 + figure.share) + figure.slack, figure.name
         assert max(sample[figure.name] for _, sample in samples) <= figure.limit, figure.name
     first_warm, last = _ends(latencies_ms)
-    assert statistics.median(last) <= 1.25 * statistics.median(first_warm)
+    assert statistics.median(last) <= 1.5 * statistics.median(first_warm)
 
 
 def _start(site: JobSite, epoch_count: int) -> tuple[subprocess.Popen[bytes], Path]:
