@@ -20,7 +20,7 @@ def test_counts_of_a_word_are_one_two_three():
     with FunctionHarness(WordCounter()) as harness:
         out = harness.process(*"abacab")
 
-    assert [(c.word, c.count) for c in out] == [
+    assert [(c["word"], c["count"]) for c in out] == [
         ("a", 1),
         ("b", 1),
         ("a", 2),
@@ -28,7 +28,7 @@ def test_counts_of_a_word_are_one_two_three():
         ("a", 3),
         ("b", 2),
     ]
-    assert Counter(c.word for c in out) == {"a": 3, "b": 2, "c": 1}
+    assert Counter(c["word"] for c in out) == {"a": 3, "b": 2, "c": 1}
 
 
 def test_counts_go_on_after_a_restart():
@@ -38,11 +38,14 @@ def test_counts_go_on_after_a_restart():
     with FunctionHarness(WordCounter()) as after:
         after.restore(saved)
 
-        assert after.process("a", "b") == [WordCount("a", 3), WordCount("b", 1)]
+        assert after.process("a", "b") == [
+            WordCount(word="a", count=3),
+            WordCount(word="b", count=1),
+        ]
 
 
 def test_the_socket_form_sends_word_and_count_as_text():
-    assert as_text(WordCount("ada", 2)) == "ada:2"
+    assert as_text(WordCount(word="ada", count=2)) == "ada:2"
 
 
 def test_the_job_reads_files_and_writes_json_lines():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Literal, TypedDict
 
 from bicycle_sdk import (
     AsyncFunction,
@@ -26,8 +26,7 @@ from bicycle_sdk import (
 __all__ = ["WordCount", "WordCountParams", "WordCounter", "WordSplitter", "as_text", "wordcount"]
 
 
-@dataclass(frozen=True, slots=True)
-class WordCount:
+class WordCount(TypedDict):
     """A word and how often it was seen up to now."""
 
     word: str
@@ -81,12 +80,12 @@ class WordCounter(RichAsyncFunction[str, WordCount]):
 
     async def process(self, value: str, ctx: RuntimeContext) -> list[WordCount]:  # noqa: ARG002 - contract
         count = self.counts[value] = self.counts.get(value, 0) + 1
-        return [WordCount(value, count)]
+        return [{"word": value, "count": count}]
 
 
 def as_text(counted: WordCount) -> str:
     """Return ``word:count``, the line that a socket client sees."""
-    return f"{counted.word}:{counted.count}"
+    return f"{counted['word']}:{counted['count']}"
 
 
 @bicycle_plugin(name="wordcount", version="1.0.0")

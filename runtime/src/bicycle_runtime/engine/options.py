@@ -18,7 +18,7 @@ class EngineOptions:
         doc="Least time between the starts of two epochs; 0 runs one whenever there is work.",
     )  # fmt: skip
     epoch_target_ms: int = option(
-        1_000, low=10, high=600_000,
+        2_000, low=10, high=600_000,
         doc="Under backlog, epochs grow or shrink until they take about this long.",
     )  # fmt: skip
     max_records_per_epoch: int = option(

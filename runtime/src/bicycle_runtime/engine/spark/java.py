@@ -28,6 +28,7 @@ __all__ = ["JavaProcess", "start_java"]
 
 _START_SECONDS_MAX = 120
 _POLL_SECONDS = 0.01
+_ARCHIVE_SECONDS = 3.0
 _NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 _LOG4J = """\
@@ -117,7 +118,8 @@ def start_java(
     log_path, info_path = work_dir / "spark.log", work_dir / "gateway"
     log4j = work_dir / "log4j2.properties"
     log4j.write_text(_LOG4J.format(path=log_path))
-    archive_options = _archive_options(cache_dir, java.path)
+    now_s = log4j.stat().st_mtime
+    archive_options = _archive_options(cache_dir, java.path, now_s=now_s)
     base = _java_command(cache_dir, java.path, master)
     submit = [
         argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")
@@ -184,26 +186,23 @@ def _scala_version(jars: Path) -> str:
     return library.removeprefix("spark-core_").partition("-")[0]
 
 
-def _archive_options(cache_dir: Path, java: Path) -> list[str]:
+def _archive_options(cache_dir: Path, java: Path, *, now_s: float) -> list[str]:
     """Use the class-data archive; when there is none yet, let this process leave one at its end."""
     archive = cache_dir / f"spark-classes-{_fingerprint(java)}.jsa"
     cache_dir.mkdir(parents=True, exist_ok=True)
-    for finished in cache_dir.glob(f"{archive.name}.*"):
-        if not archive.exists() and not _is_alive(int(finished.suffix[1:])):
-            finished.replace(archive)
-        elif not _is_alive(int(finished.suffix[1:])):
-            finished.unlink()
+    for left in cache_dir.glob(f"{archive.name}.*"):
+        with contextlib.suppress(FileNotFoundError):  # another run takes it at the same time
+            if now_s - left.stat().st_mtime < _ARCHIVE_SECONDS:
+                continue  # Java may still be writing it, after its driver has gone
+            if archive.exists():
+                left.unlink()
+            else:
+                left.replace(archive)
     if archive.exists():
-        return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-    return [
-        f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()}",
-        "-Xlog:cds=off",
-        "-Xlog:cds+dynamic=off",
-    ]
-
-
-def _is_alive(pid: int) -> bool:
-    return Path(f"/proc/{pid}").exists()
+        use = f"-XX:SharedArchiveFile={archive}"
+    else:
+        use = f"-XX:ArchiveClassesAtExit={archive}.{os.getpid()}"
+    return [use, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
 def _fingerprint(java: Path) -> str:
