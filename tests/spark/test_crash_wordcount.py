@@ -134,7 +134,11 @@ def test_killed_workers_are_replaced_in_the_running_job(
 
 def _visits(round_count: int) -> list[tuple[str, int]]:
     """Return each point once a round, with the passage that is hit: another one in each round."""
-    return [(point, 2 + number % 3) for number in range(round_count) for point in FAULT_POINTS]
+    return [
+        (point, 2 + (number + place) % 3)
+        for number in range(round_count)
+        for place, point in enumerate(FAULT_POINTS)
+    ]
 
 
 def _words(number: int) -> tuple[str, ...]:

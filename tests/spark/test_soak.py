@@ -85,7 +85,7 @@ FIGURES = (
     Figure("workers files open", 0, 4, 100),
     Figure("worker processes", 0, 1, 4),
     Figure("Spark's local files", 0.5, 500, 20_000, is_steady_at_once=False),
-    # State files are merged by eights: their number follows the logarithm of the epochs since a base.
+    # State files are merged by eights: there are as many as the epochs since a base have digits.
     Figure("checkpoint files and folders", 0.25, 16, 160),
 )
 
