@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import compress
+from types import FunctionType
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail
@@ -91,6 +92,25 @@ class BatchOperator(_FunctionOperator):
         return Batch(list(outputs), whole.trail)
 
 
+def returns_its_argument(function: Any) -> bool:
+    """Tell whether a function is nothing but ``lambda value: value``, under whatever name.
+
+    Example:
+        >>> returns_its_argument(lambda word: word), returns_its_argument(lambda word: word[0])
+        (True, False)
+    """
+    code = getattr(function, "__code__", None)
+    if not isinstance(function, FunctionType) or code is None:
+        return False
+    shape = (code.co_code, code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+    itself = _itself.__code__
+    return shape == (itself.co_code, itself.co_argcount, 0, 0) and not code.co_cellvars
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
 class KeyByOperator(_FunctionOperator):
     """Gives each record the key group of its key; the edges behind choose the subtask by it."""
 
@@ -101,6 +121,7 @@ class KeyByOperator(_FunctionOperator):
     ) -> None:
         super().__init__(spec, policy, context, function)
         self._groups = GroupCache(spec.group_count)
+        self._is_own_key = returns_its_argument(function)
         self._column: Callable[[Iterable[int]], bytes | list[int]] = (
             bytes if spec.group_count <= BYTE_GROUPS_MAX else list
         )
@@ -112,7 +133,9 @@ class KeyByOperator(_FunctionOperator):
             # hot path: key and group in two C loops, 100 ns a record; the careful way follows a
             # failure.
             if not self.awaits:
-                column = self._column(map(group_of, map(self.call, batch.values)))
+                values = batch.values
+                keys = values if self._is_own_key else map(self.call, values)
+                column = self._column(map(group_of, keys))
                 refuse_stop(column, batch.values)
                 return Batch(batch.values, batch.trail, column)
         failed = self.policy.failed
