@@ -30,10 +30,7 @@ _SEPARATOR = "\x1f"
 
 
 class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one operator: one entry per subtask.
-
-    In order. ``scope`` is a word of ``StateScope``.
-    """
+    """The state of one operator, a range per subtask; ``scope`` is a word of ``StateScope``."""
 
     scope: str
     group_count: int
@@ -121,8 +118,8 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
     body, trailer = data[: -_TRAILER.size], data[-_TRAILER.size :]
     if len(trailer) < _TRAILER.size:
         raise ManifestError(path=path, reason=f"only {len(data)} bytes")
-    version, _, checksum, magic = _TRAILER.unpack(trailer)
-    if magic != _MAGIC or checksum != crc32(body):
+    version, reserved, checksum, magic = _TRAILER.unpack(trailer)
+    if magic != _MAGIC or reserved or checksum != crc32(body):
         raise ManifestError(path=path, reason="it is cut or changed (the checksum does not match)")
     if version != _FORMAT_VERSION:
         raise ManifestError(
