@@ -1,4 +1,1 @@
-"""What makes an epoch final and what finds it again: manifests, restore, collection of old files.
-
-Rescaling.
-"""
+"""What makes an epoch final and finds it again: manifests, restore, collection, rescaling."""
