@@ -13,9 +13,7 @@ def test_a_version_is_held_against_every_clause(specifier, is_met):
     assert is_satisfied(specifier, "1.10.0") == is_met
 
 
-@pytest.mark.parametrize(
-    ("specifier", "version"), [("1.0", "1.0"), (">=x", "1.0"), ("~=1", "1.0")]
-)
+@pytest.mark.parametrize(("specifier", "version"), [("1.0", "1.0"), (">=x", "1.0"), ("~=1", "1.0")])
 def test_what_is_not_of_pep_440_is_an_error(specifier, version):
     with pytest.raises(ValueError):  # whatever the words of the library are
         is_satisfied(specifier, version)
