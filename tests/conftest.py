@@ -1,6 +1,11 @@
 """What every test may use: the sizes of the long forms. Other fixtures stand beside their tests."""
 
 import pytest
+from hypothesis import settings
+
+# How fast an example is, is never what a test is about.
+settings.register_profile("bicycle", deadline=None)
+settings.load_profile("bicycle")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
