@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock
@@ -339,7 +339,7 @@ class EpochLoop:
                 self._last.offsets.get(uid, {}),
                 self._last.sources.get(uid, {}),
             )
-        self._last = _with_states(self._last, restored)
+        self._last = replace(self._last, states=restored)
 
     def _restored_states(self, manifest: Manifest) -> dict[str, OperatorState]:
         restored = {}
@@ -405,20 +405,6 @@ class EpochLoop:
 
     def _blank(self) -> Manifest:
         return Manifest(epoch=0, plan=self._plan_record(is_finished=False))
-
-
-def _with_states(manifest: Manifest, states: Mapping[str, OperatorState]) -> Manifest:
-    return Manifest(
-        epoch=manifest.epoch,
-        plan=manifest.plan,
-        event_count=manifest.event_count,
-        watermark_ms=manifest.watermark_ms,
-        offsets=manifest.offsets,
-        states=states,
-        sinks=manifest.sinks,
-        sources=manifest.sources,
-        feedback=manifest.feedback,
-    )
 
 
 def _total_lag(statuses: Mapping[str, SourceStatus]) -> Lag:
