@@ -27,6 +27,15 @@ print(child.pid, flush=True)
 sys.stdin.read()
 """
 
+# The first thread ends as a thread does when a process is killed; another one stays.
+FIRST_THREAD_GONE = """
+import ctypes, platform, sys, threading
+stay = threading.Thread(target=sys.stdin.read)
+stay.start()
+print("up", flush=True)
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+"""
+
 
 @contextlib.contextmanager
 def running(code):
@@ -59,6 +68,17 @@ def test_a_process_that_has_ended_but_was_not_waited_for_is_not_alive():
 def test_waiting_for_a_process_that_goes_on_ends_after_the_time():
     with running(WAITING) as (process, _):
         assert not wait_for_end(process.pid, start_ticks(process.pid), timeout_s=0.05)
+
+
+def test_a_process_has_not_ended_before_its_last_thread():
+    with running(FIRST_THREAD_GONE) as (process, _):
+        started = start_ticks(process.pid)
+        while is_alive(process.pid, started):  # until the first thread is gone
+            os.sched_yield()
+
+        assert not wait_for_end(process.pid, started, timeout_s=0.05)
+        process.kill()
+        assert wait_for_end(process.pid, started, timeout_s=10)
 
 
 def test_killing_a_process_ends_what_it_started_in_other_sessions_too():

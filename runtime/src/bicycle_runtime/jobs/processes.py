@@ -82,8 +82,9 @@ def wait_for_end(pid: int, started: int, *, timeout_s: float) -> bool:
     except (AttributeError, OSError):  # not to be had on this system
         return _poll_for_end(pid, started, timeout_s=timeout_s)
     try:
-        if not is_alive(pid, started):
+        if started not in (0, start_ticks(pid)):
             return True
+        # Not "is it a zombie?": its first thread is one while the others still hold its files.
         readable, _, _ = select.select([handle], [], [], timeout_s)
         return bool(readable)
     finally:
