@@ -16,7 +16,14 @@ import threading
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FAULT_POINTS", "InjectedFault", "arm_fault", "disarm_faults", "fault_point"]
+__all__ = [
+    "FAULT_POINTS",
+    "TRANSACTION_POINTS",
+    "InjectedFault",
+    "arm_fault",
+    "disarm_faults",
+    "fault_point",
+]
 
 FAULT_POINTS: Final = (
     "read",
@@ -28,6 +35,14 @@ FAULT_POINTS: Final = (
     "half_published",
     "after_publish",
 )
+# Inside the publication of a sink that writes in transactions; other sinks never pass them.
+TRANSACTION_POINTS: Final = (
+    "transaction_begun",
+    "transaction_produced",
+    "transaction_marked",
+    "transaction_committed",
+)
+_KNOWN_POINTS = FAULT_POINTS + TRANSACTION_POINTS
 
 
 class InjectedFault(Exception):
@@ -42,11 +57,11 @@ def arm_fault(name: str, passage: int = 1) -> None:
     """Let the point raise ``InjectedFault`` in this process, once, at its next n-th passage.
 
     Args:
-        name: One of ``FAULT_POINTS``.
+        name: One of ``FAULT_POINTS`` or ``TRANSACTION_POINTS``.
         passage: Which passage from now on, 1 or more.
     """
-    if name not in FAULT_POINTS:
-        raise ValueError(f"{name!r} is none of {', '.join(FAULT_POINTS)}")
+    if name not in _KNOWN_POINTS:
+        raise ValueError(f"{name!r} is none of {', '.join(_KNOWN_POINTS)}")
     _armed[name] = passage
 
 
@@ -59,7 +74,7 @@ def fault_point(name: str) -> None:
     """Break here if the plan says so.
 
     Args:
-        name: One of ``FAULT_POINTS``.
+        name: One of ``FAULT_POINTS`` or ``TRANSACTION_POINTS``.
     """
     if name in _armed:
         _pass_armed(name)

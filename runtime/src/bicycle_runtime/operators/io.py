@@ -14,6 +14,7 @@ from bicycle_runtime.base.storage import Storage
 
 __all__ = [
     "BadRecord",
+    "Headers",
     "SinkWriter",
     "Slice",
     "SourceBatch",
@@ -22,6 +23,8 @@ __all__ = [
     "WriterFactory",
     "WriterTask",
 ]
+
+Headers = tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +43,17 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
-    """Input that could not be decoded: where it stood, its bytes, and why."""
+    """Input that could not be decoded: where it stood, its bytes, and why.
+
+    ``key`` and ``headers`` are the raw ones of a message, where the source has such things.
+    """
 
     offset: int
     raw: bytes
     reason: str
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp_ms: int | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -53,12 +62,17 @@ class SourceBatch:
 
     Shape: ``values[i]`` stood at ``offsets[i]``; reading goes on at ``next_offset``. ``failures``
     are undecodable records between them; the runtime applies the source's ``on_error`` to them.
+    The other columns are None where the source has no such thing: ``timestamps`` event time in ms
+    since 1970, ``keys`` the decoded keys of messages, ``headers`` their headers.
     """
 
     values: list[Any]
     offsets: Sequence[int]
     next_offset: int
     failures: Sequence[BadRecord] = ()
+    timestamps: Sequence[int] | None = None
+    keys: Sequence[Any] | None = None
+    headers: Sequence[Headers] | None = None
 
 
 class SourceReader(Protocol):
