@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.jobs.processes import wait_for_end
+from bicycle_runtime.base.processes import wait_for_end
 from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts, java_children
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.base.options import describe
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.cli.run import run_command, submit_command
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions
-from bicycle_runtime.jobs.processes import start_ticks
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
 

@@ -5,10 +5,10 @@ import sys
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control import cancel_job, job_status, list_jobs, stop_job
 from bicycle_runtime.jobs.errors import JobNotFoundError, StopTimeoutError
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.jobs.processes import start_ticks
 from bicycle_runtime.jobs.status import JobState, write_status
 from tests.unit.jobs.job_samples import request_of, status_of
 

@@ -5,11 +5,11 @@ import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import FsspecStorage
 from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions
-from bicycle_runtime.jobs.processes import start_ticks
 from bicycle_runtime.jobs.status import write_status
 from tests.unit.jobs.job_samples import request_of, status_of
 

@@ -8,10 +8,10 @@ import signal
 from datetime import UTC, datetime
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.processes import is_alive, kill_all, wait_for_end
 from bicycle_runtime.jobs.errors import JobLostError, JobNotFoundError, StopTimeoutError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
-from bicycle_runtime.jobs.processes import is_alive, kill_all, wait_for_end
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
 
 __all__ = ["cancel_job", "job_status", "list_jobs", "stop_job"]

@@ -22,6 +22,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.processes import kill_all, start_ticks
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
@@ -36,7 +37,6 @@ from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
 from bicycle_runtime.jobs.job_file import note_run
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.processes import kill_all, start_ticks
 from bicycle_runtime.jobs.progress import Progress
 from bicycle_runtime.jobs.restarts import Restarts
 from bicycle_runtime.jobs.status import JobState, JobStatus

@@ -19,10 +19,10 @@ from pathlib import Path
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.ids import job_id, slug
+from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
 from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.processes import is_alive
 from bicycle_runtime.jobs.status import JobStatus, read_status
 
 __all__ = ["Home", "JobFolder", "JobPlace", "place_job"]

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock, SystemClock
-from bicycle_runtime.jobs.processes import descendants
+from bicycle_runtime.base.processes import descendants
 
 __all__ = ["StopRequest"]
 

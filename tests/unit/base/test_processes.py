@@ -6,16 +6,16 @@ import sys
 
 import pytest
 
-from bicycle_runtime.base.storage import StorageError
-from bicycle_runtime.jobs.errors import JobRunningError
-from bicycle_runtime.jobs.locks import FileLock
-from bicycle_runtime.jobs.processes import (
+from bicycle_runtime.base.processes import (
     descendants,
     is_alive,
     kill_all,
     start_ticks,
     wait_for_end,
 )
+from bicycle_runtime.base.storage import StorageError
+from bicycle_runtime.jobs.errors import JobRunningError
+from bicycle_runtime.jobs.locks import FileLock
 
 WAITING = "import sys; print('up', flush=True); sys.stdin.read()"
 PARENT = f"""
