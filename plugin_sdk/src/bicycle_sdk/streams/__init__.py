@@ -1,0 +1,12 @@
+"""Streams: each call adds vertices to the graph and returns the stream behind them.
+
+A stream is a point in the graph: a vertex, perhaps one of its side outputs, and how the next edge
+chooses subtasks. Nothing runs here, and no closure is called; what the runtime knows are the kinds
+of ``graph.OperatorKind``, and everything else expands into them.
+"""
+
+from bicycle_sdk.streams.data_stream import DataStream, SinkStream, SplitStream
+from bicycle_sdk.streams.keyed import KeyedStream
+from bicycle_sdk.streams.loops import IterativeStream
+
+__all__ = ["DataStream", "IterativeStream", "KeyedStream", "SinkStream", "SplitStream"]

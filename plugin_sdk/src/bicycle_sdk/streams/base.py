@@ -1,0 +1,115 @@
+"""What all streams have in common: a point in the graph, and how vertices are added behind it.
+
+The classes of streams return each other: any stream makes a keyed one, and a keyed one is a stream.
+So they register here by name, and only type checkers see the whole circle.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from bicycle_sdk.drafts import EdgeDraft, GraphDraft, VertexDraft
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.function_vertices import function_vertex
+from bicycle_sdk.graph import OperatorKind, Partitioning
+from bicycle_sdk.settings import VertexSettings
+
+if TYPE_CHECKING:
+    from bicycle_sdk.streams.data_stream import DataStream
+
+__all__ = ["Stream"]
+
+T = TypeVar("T")
+
+
+class Stream(VertexSettings, Generic[T]):
+    """A vertex, perhaps one of its side outputs, and how the next edge chooses subtasks."""
+
+    # Which vertices the next edge reaches; streams with a key always send by key.
+    _default_partitioning: Partitioning | None = None
+    _classes: ClassVar[dict[str, type[Any]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        """Take note of a class of streams, for ``_made``."""
+        super().__init_subclass__()
+        Stream._classes.setdefault(cls.__name__, cls)
+
+    def __init__(
+        self,
+        draft: GraphDraft,
+        vertex: VertexDraft,
+        *,
+        partitioning: Partitioning | None = None,
+        output_tag: str | None = None,
+    ) -> None:
+        super().__init__(vertex)
+        self._draft = draft
+        self._partitioning = partitioning
+        self._output_tag = output_tag
+
+    def _made(self, class_name: str, vertex: VertexDraft, **options: Any) -> Any:
+        """Return a stream of the named class behind a vertex."""
+        return Stream._classes[class_name](self._draft, vertex, **options)
+
+    def _is_keyed(self) -> bool:
+        return self._default_partitioning is Partitioning.HASH
+
+    def _record_type(self) -> Any:
+        return None if self._output_tag is not None else self._vertex.output_type
+
+    def _then(self, vertex: VertexDraft) -> DataStream[Any]:
+        self._draft.add_vertex(vertex)
+        self._connect_to(vertex)
+        stream: DataStream[Any] = self._made("DataStream", vertex)
+        return stream
+
+    def _then_function(self, kind: OperatorKind, function: object) -> DataStream[Any]:
+        return self._then(function_vertex(kind, function, input_type=self._record_type()))
+
+    def _side_output(self, tag: str, record_type: Any) -> DataStream[Any]:
+        vertex = VertexDraft(
+            kind=OperatorKind.SIDE_OUTPUT,
+            name=tag,
+            details={"tag": tag},
+            output_type=record_type,
+            follows=self._vertex,
+        )
+        self._draft.add_vertex(vertex)
+        self._draft.add_edge(EdgeDraft(source=self._vertex, target=vertex, output_tag=tag))
+        stream: DataStream[Any] = self._made("DataStream", vertex)
+        return stream
+
+    def _connect_to(
+        self,
+        vertex: VertexDraft,
+        *,
+        partitioning: Partitioning | Literal["as_set"] | None = "as_set",
+        input_ordinal: int = 0,
+        feedback: bool = False,
+    ) -> None:
+        if partitioning == "as_set":
+            partitioning = self._partitioning or self._default_partitioning
+        self._draft.add_edge(
+            EdgeDraft(
+                source=self._vertex,
+                target=vertex,
+                partitioning=partitioning,
+                input_ordinal=input_ordinal,
+                output_tag=self._output_tag,
+                feedback=feedback,
+            )
+        )
+
+    def _with_partitioning(self, partitioning: Partitioning) -> DataStream[T]:
+        stream: DataStream[T] = self._made(
+            "DataStream", self._vertex, partitioning=partitioning, output_tag=self._output_tag
+        )
+        return stream
+
+    def _check_same_draft(self, call: str, other: Stream[Any]) -> None:
+        if other._draft is not self._draft:
+            raise StreamDefinitionError(
+                call=call,
+                problem="the streams belong to different environments",
+                hint="build both streams from one StreamEnvironment",
+            )

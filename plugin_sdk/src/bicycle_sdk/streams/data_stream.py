@@ -1,0 +1,200 @@
+"""The stream of records and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from bicycle_sdk import aggregations, connectors
+from bicycle_sdk.connectors import SinkDescriptor
+from bicycle_sdk.drafts import VertexDraft
+from bicycle_sdk.errors import PreviewError
+from bicycle_sdk.function_vertices import function_vertex, process_vertex, reduce_vertex
+from bicycle_sdk.functions import KeySelector
+from bicycle_sdk.graph import OperatorKind, Partitioning
+from bicycle_sdk.settings import VertexSettings
+from bicycle_sdk.streams.base import Stream
+from bicycle_sdk.streams.transforms import Transforms
+
+if TYPE_CHECKING:
+    from bicycle_sdk.streams.keyed import KeyedStream
+    from bicycle_sdk.streams.loops import IterativeStream
+
+__all__ = ["DataStream", "SinkStream", "SplitStream"]
+
+T = TypeVar("T")
+V = TypeVar("V")
+K_new = TypeVar("K_new", bound=Hashable)
+
+
+class SinkStream(VertexSettings):
+    """The end of a stream; it has settings and no records."""
+
+
+class SplitStream(Generic[T]):
+    """The outputs of a ``split``."""
+
+    def __init__(self, stream: Stream[T], record_type: Any) -> None:
+        self._stream = stream
+        self._type = record_type
+
+    def select(self, tag: str) -> DataStream[T]:
+        """The records that the selector sent to ``tag``."""
+        return self._stream._side_output(tag, self._type)
+
+
+class DataStream(Transforms[T]):
+    """Records of type ``T`` on their way.
+
+    Example:
+        >>> from bicycle_sdk import StreamEnvironment
+        >>> env = StreamEnvironment()
+        >>> _ = env.from_collection([1, 2]).map(lambda n: n + 1).uid("next").print()
+        >>> [vertex.id for vertex in env.execute("demo").vertices]
+        ['vertex_1', 'next', 'vertex_3']
+    """
+
+    # --- keys and totals ---------------------------------------------------------------------
+
+    def key_by(
+        self, selector: Callable[[T], K_new] | KeySelector[T, K_new]
+    ) -> KeyedStream[K_new, T]:
+        """Give each record a key; records of one key meet in one subtask, in order."""
+        vertex = function_vertex(OperatorKind.KEY_BY, selector, input_type=self._vertex.output_type)
+        vertex.follows = self._vertex
+        self._draft.add_vertex(vertex)
+        self._connect_to(vertex, partitioning=self._partitioning)
+        keyed: KeyedStream[K_new, T] = self._made("KeyedStream", vertex)
+        return keyed
+
+    def count(self) -> DataStream[int]:
+        """The number of records so far, after each record, over the whole stream."""
+        counted = self.key_by(aggregations.everything)._then(
+            reduce_vertex(
+                "count",
+                aggregations.increment,
+                initial=aggregations.one,
+                output_type=int,
+            )
+        )
+        counted._vertex.parallelism = 1  # All records share one key.
+        return counted
+
+    # --- several streams ---------------------------------------------------------------------
+
+    def union(self, *others: DataStream[T]) -> DataStream[T]:
+        """The records of this stream and the others; each keeps its order, they mix freely."""
+        vertex = VertexDraft(kind=OperatorKind.UNION, name="union")
+        types = [stream._record_type() for stream in (self, *others)]
+        if all(record_type == types[0] for record_type in types):
+            vertex.output_type = types[0]
+        for stream in others:
+            self._check_same_draft("union", stream)
+        self._draft.add_vertex(vertex)
+        for ordinal, stream in enumerate((self, *others)):
+            stream._connect_to(vertex, input_ordinal=ordinal)
+        return DataStream(self._draft, vertex)
+
+    @overload
+    def side_output(self, tag: str) -> DataStream[Any]: ...
+    @overload
+    def side_output(self, tag: str, record_type: type[V]) -> DataStream[V]: ...
+    def side_output(self, tag: str, record_type: Any = None) -> DataStream[Any]:
+        """The records that the process function sends with ``ctx.side_output(tag, …)``.
+
+        Args:
+            tag: The tag.
+            record_type: Type of the records; None when unknown.
+        """
+        return self._side_output(tag, record_type)
+
+    def split(self, selector: Callable[[T], str | Iterable[str]]) -> SplitStream[T]:
+        """Send each record to the outputs that the selector names: none, one, or several."""
+        record_type = self._record_type()
+        stream: DataStream[T] = self._then(
+            process_vertex(aggregations.SplitFunction(selector), is_keyed=False)
+        )
+        stream._vertex.name = "split"
+        stream._vertex.output_type = record_type
+        return SplitStream(stream, record_type)
+
+    def iterate(self) -> IterativeStream[T]:
+        """Begin a loop: what ``feedback`` takes comes in again here, one epoch later."""
+        vertex = VertexDraft(
+            kind=OperatorKind.UNION, name="iterate", output_type=self._record_type()
+        )
+        self._draft.add_vertex(vertex)
+        self._connect_to(vertex)
+        head: IterativeStream[T] = self._made("IterativeStream", vertex)
+        return head
+
+    # --- how the next edge chooses a subtask -------------------------------------------------
+
+    def forward(self) -> DataStream[T]:
+        """Subtask i sends to subtask i; both sides must have the same parallelism."""
+        return self._with_partitioning(Partitioning.FORWARD)
+
+    def rebalance(self) -> DataStream[T]:
+        """Each subtask sends to all in turn."""
+        return self._with_partitioning(Partitioning.REBALANCE)
+
+    def shuffle(self) -> DataStream[T]:
+        """Each record goes to a subtask picked by chance."""
+        return self._with_partitioning(Partitioning.SHUFFLE)
+
+    def broadcast(self) -> DataStream[T]:
+        """Each record goes to every subtask."""
+        return self._with_partitioning(Partitioning.BROADCAST)
+
+    def global_(self) -> DataStream[T]:
+        """All records go to one subtask."""
+        return self._with_partitioning(Partitioning.GLOBAL)
+
+    # --- ends --------------------------------------------------------------------------------
+
+    def sink_to(self, sink: SinkDescriptor[T]) -> SinkStream:
+        """Send the records to a sink."""
+        vertex = VertexDraft(
+            kind=OperatorKind.SINK,
+            name=f"{sink.connector_type} sink",
+            details={
+                "connector": {
+                    "connector_type": sink.connector_type,
+                    "properties": dict(sink.properties),
+                }
+            },
+            payloads=dict(sink.payloads),
+            input_type=sink.input_type,
+        )
+        self._draft.add_vertex(vertex)
+        self._connect_to(vertex)
+        return SinkStream(vertex)
+
+    def print(self) -> SinkStream:
+        """Show each record on the console as ``[SINK] <record>``."""
+        return self.sink_to(connectors.console_sink())
+
+    def socket_sink(self, host: str = "0.0.0.0", port: int = 9998) -> SinkStream:
+        """Send each record as a line to every client of a TCP server on ``host:port``."""
+        return self.sink_to(connectors.socket_sink(host=host, port=port))
+
+    def collect(self, name: str) -> SinkStream:
+        """Collect the records in a list of the test harness."""
+        return self.sink_to(connectors.collect_sink(name))
+
+    def preview(self, n: int = 10) -> list[T]:
+        """Run the job so far in this process and return the first ``n`` records of this stream.
+
+        Raises:
+            PreviewError: the runtime is not installed.
+        """
+        try:
+            # The runtime is another distribution, and a job's wheel does without it.
+            testing = import_module("bicycle_runtime.testing")
+        except ModuleNotFoundError as error:
+            if not (error.name or "").startswith("bicycle_runtime"):
+                raise
+            raise PreviewError(vertex=self.vertex_id()) from error
+        found: list[T] = testing.preview(self._draft, self.vertex_id(), n)
+        return found

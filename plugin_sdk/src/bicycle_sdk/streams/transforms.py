@@ -1,0 +1,142 @@
+"""What replaces records one by one: map, filter, functions, calls to other systems."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from bicycle_sdk.failures import Retry
+from bicycle_sdk.function_vertices import async_io_vertex, concurrency, process_vertex
+from bicycle_sdk.functions import (
+    AsyncFunction,
+    AsyncIOFunction,
+    FilterFunction,
+    FlatMapFunction,
+    MapFunction,
+    ProcessFunction,
+    RichAsyncFunction,
+)
+from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.streams.base import Stream
+
+if TYPE_CHECKING:
+    from bicycle_sdk.streams.data_stream import DataStream
+
+__all__ = ["Transforms"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Transforms(Stream[T]):
+    """The calls of a stream that take one record after the other."""
+
+    @overload
+    def map(self, function: Callable[[T], Awaitable[R]]) -> DataStream[R]: ...
+    @overload
+    def map(self, function: Callable[[T], R] | MapFunction[T, R]) -> DataStream[R]: ...
+    def map(self, function: Any) -> DataStream[Any]:
+        """Replace each record by what the function returns."""
+        return self._then_function(OperatorKind.MAP, function)
+
+    @overload
+    def flat_map(self, function: Callable[[T], Awaitable[Iterable[R]]]) -> DataStream[R]: ...
+    @overload
+    def flat_map(
+        self, function: Callable[[T], Iterable[R]] | FlatMapFunction[T, R]
+    ) -> DataStream[R]: ...
+    def flat_map(self, function: Any) -> DataStream[Any]:
+        """Replace each record by the records that the function returns."""
+        return self._then_function(OperatorKind.FLAT_MAP, function)
+
+    def filter(
+        self, function: Callable[[T], bool | Awaitable[bool]] | FilterFunction[T]
+    ) -> DataStream[T]:
+        """Keep the records for which the function is true."""
+        return self._then_function(OperatorKind.FILTER, function)
+
+    def map_batches(
+        self, function: Callable[[list[T]], Iterable[R] | Awaitable[Iterable[R]]]
+    ) -> DataStream[R]:
+        """Replace whole batches, for numpy, Arrow or Polars. How batches are cut is not fixed."""
+        return self._then_function(OperatorKind.MAP_BATCHES, function)
+
+    def process(self, function: AsyncFunction[T, R] | RichAsyncFunction[T, R]) -> DataStream[R]:
+        """Call the function for one record after the other."""
+        return self._then(process_vertex(function, is_keyed=self._is_keyed()))
+
+    def process_rich(self, function: RichAsyncFunction[T, R]) -> DataStream[R]:
+        """Call a function with state for one record after the other."""
+        return self._then(process_vertex(function, is_keyed=self._is_keyed()))
+
+    def process_fn(self, function: ProcessFunction[T, R]) -> DataStream[R]:
+        """Call a function that sees event time and writes side outputs."""
+        return self._then(process_vertex(function, is_keyed=self._is_keyed()))
+
+    def process_ordered(
+        self,
+        function: AsyncFunction[T, R] | RichAsyncFunction[T, R],
+        *,
+        timeout: timedelta,
+        capacity: int = 100,
+    ) -> DataStream[R]:
+        """Call the function with several calls in flight; results keep the order of the input.
+
+        Args:
+            function: The function.
+            timeout: A call that takes longer is an error of its record, 1 ms to 7 days.
+            capacity: Calls in flight per subtask, 1 to 1 000 000.
+        """
+        return self._process_concurrently(
+            function, ordered=True, timeout=timeout, capacity=capacity
+        )
+
+    def process_unordered(
+        self,
+        function: AsyncFunction[T, R] | RichAsyncFunction[T, R],
+        *,
+        timeout: timedelta,
+        capacity: int = 100,
+    ) -> DataStream[R]:
+        """Call the function as ``process_ordered`` does, but pass results on as they come."""
+        return self._process_concurrently(
+            function, ordered=False, timeout=timeout, capacity=capacity
+        )
+
+    def async_io_ordered(
+        self,
+        function: AsyncIOFunction[T, R],
+        *,
+        timeout: timedelta,
+        capacity: int = 100,
+        retry: Retry | None = None,
+    ) -> DataStream[R]:
+        """Call another system for each record; results keep the input's order.
+
+        Args:
+            function: The call, and what a timed-out record gives.
+            timeout: Limit of one record, all attempts together, 1 ms to 7 days.
+            capacity: Calls in flight per subtask, 1 to 1 000 000.
+            retry: ``retry(n, backoff=…)`` calls again after an exception; None does not.
+        """
+        config = concurrency(ordered=True, timeout=timeout, capacity=capacity)
+        return self._then(async_io_vertex(function, config=config, retry=retry))
+
+    def async_io_unordered(
+        self,
+        function: AsyncIOFunction[T, R],
+        *,
+        timeout: timedelta,
+        capacity: int = 100,
+        retry: Retry | None = None,
+    ) -> DataStream[R]:
+        """Call another system as ``async_io_ordered`` does, but pass results on as they come."""
+        config = concurrency(ordered=False, timeout=timeout, capacity=capacity)
+        return self._then(async_io_vertex(function, config=config, retry=retry))
+
+    def _process_concurrently(
+        self, function: object, *, ordered: bool, timeout: timedelta, capacity: int
+    ) -> DataStream[Any]:
+        config = concurrency(ordered=ordered, timeout=timeout, capacity=capacity)
+        return self._then(process_vertex(function, is_keyed=self._is_keyed(), config=config))
