@@ -1,0 +1,1 @@
+"""Kafka: topics read by planned ranges of offsets, and written at least once or exactly once."""

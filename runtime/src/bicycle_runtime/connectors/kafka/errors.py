@@ -1,0 +1,89 @@
+"""Errors that Kafka's source and sink share, and those of the source: BIC-1750 to BIC-1764.
+
+They name vertex, property or partition. No text of theirs ever holds the value of a secret.
+"""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "KafkaAccessError",
+    "KafkaClientError",
+    "KafkaOffsetsLostError",
+    "KafkaPropertyError",
+    "KafkaSecretError",
+    "KafkaTopicMissingError",
+    "KafkaUnreachableError",
+]
+
+
+class KafkaPropertyError(BicycleError):
+    """A property of the Kafka client is unknown, not accepted, or belongs to an option of ours."""
+
+    code = "BIC-1750"
+    message = "vertex {vertex!r}, Kafka property {name!r}: {problem}"
+    fix = "{hint}"
+
+
+class KafkaSecretError(BicycleError):
+    """A secret is not where the graph says: the environment variable or file is missing."""
+
+    code = "BIC-1751"
+    message = "vertex {vertex!r}, Kafka property {name!r}: its secret is not there: {problem}"
+    fix = "{hint}"
+
+
+class KafkaUnreachableError(BicycleError):
+    """No broker answered while a job started that has never read or written anything."""
+
+    code = "BIC-1752"
+    message = (
+        "vertex {vertex!r}: no Kafka broker of {brokers!r} answered within {waited_ms:,} ms: "
+        "{reason}"
+    )
+    fix = (
+        "check host, port and security settings; once it runs, a job waits for its broker without "
+        "a limit"
+    )
+
+
+class KafkaAccessError(BicycleError):
+    """The broker, or TLS before it, refused the client: wrong credentials or missing rights."""
+
+    code = "BIC-1753"
+    message = "vertex {vertex!r}: Kafka refused {action}: {reason}"
+    fix = (
+        "check user, password and certificates, and that the user may describe and read the topic "
+        "and group (or write the topic and transactional id)"
+    )
+
+
+class KafkaTopicMissingError(BicycleError):
+    """A named topic does not exist, or is not visible to this user."""
+
+    code = "BIC-1754"
+    message = "vertex {vertex!r}: Kafka topic {topic!r} does not exist{suggestion}"
+    fix = "create the topic, or mend its name; nothing was started"
+
+
+class KafkaOffsetsLostError(BicycleError):
+    """What was to be read next is not in the topic any more (retention, or a topic made anew)."""
+
+    code = "BIC-1755"
+    message = (
+        "vertex {vertex!r}: Kafka partition {partition} has offsets {low} to {high}, but {next} is "
+        "to be read next: {problem}; nothing of this epoch was published"
+    )
+    fix = (
+        "choose with --on-data-loss (or on_data_loss of the source): 'earliest' goes on with the "
+        "oldest message left, 'latest' with the next new one, 'fail' stops here as now"
+    )
+
+
+class KafkaClientError(BicycleError):
+    """Something else that the Kafka client can not mend by itself."""
+
+    code = "BIC-1756"
+    message = "vertex {vertex!r}: {action} failed: {reason}"
+    fix = "read what the client says; the job goes on from its last sealed epoch when run again"

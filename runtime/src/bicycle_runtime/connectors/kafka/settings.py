@@ -1,0 +1,226 @@
+"""Properties of the Kafka client: checked against our options, secrets kept apart and unseen.
+
+Any property of librdkafka passes through unless an option of ours decides it. What is left to check
+(names, values, combinations) the client checks itself when it is made; ``open_client`` gives its
+answer a place. This module opens no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from bicycle_runtime.connectors.kafka.errors import (
+    KafkaAccessError,
+    KafkaClientError,
+    KafkaPropertyError,
+)
+from bicycle_runtime.connectors.kafka.secrets import (
+    SecretReference,
+    is_secret_property,
+    secret_reference,
+)
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "RESERVED_FOR_ALL",
+    "ClientProperties",
+    "checked_properties",
+    "client_error",
+    "is_refusal",
+    "open_client",
+]
+
+_C = TypeVar("_C")
+RESERVED_FOR_ALL: Final[Mapping[str, str]] = {
+    "bootstrap.servers": "use the option brokers",
+    "metadata.broker.list": "use the option brokers",
+}
+_REFUSALS = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_HIDDEN = "***"
+_SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ClientProperties:
+    """Properties of a client as the graph gives them: plain texts, and references to secrets.
+
+    ``bound`` makes the copy that travels to workers; it holds the values of the secrets. No form of
+    this object shows one.
+    """
+
+    vertex: str
+    plain: Mapping[str, str]
+    references: Mapping[str, SecretReference] = field(default_factory=dict)
+    values: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        secrets = {name: f"<{ref.kind} {ref.place}>" for name, ref in self.references.items()}
+        return f"ClientProperties({dict(self.plain) | secrets!r})"
+
+    def bound(self) -> ClientProperties:
+        """Return a copy that knows its secrets, for processes that can not look them up.
+
+        Raises:
+            KafkaSecretError: a secret is not where its reference says.
+        """
+        return ClientProperties(
+            vertex=self.vertex,
+            plain=self.plain,
+            references=self.references,
+            values=self._secrets(),
+        )
+
+    def resolved(self) -> dict[str, str]:
+        """Return every property as the client takes it, with secrets: to be handed on, not kept.
+
+        Raises:
+            KafkaSecretError: a secret is not where its reference says.
+        """
+        return {**self.plain, **self._secrets()}
+
+    def with_defaults(self, defaults: Mapping[str, str]) -> ClientProperties:
+        """Return a copy with properties that were not given."""
+        missing = {k: v for k, v in defaults.items() if k not in self.references}
+        return ClientProperties(
+            vertex=self.vertex,
+            plain={**missing, **self.plain},
+            references=self.references,
+            values=self.values,
+        )
+
+    def redacted(self, text: str) -> str:
+        """Return a text in which nothing of the secrets is left, for errors and logs."""
+        for value in (self.values or {}).values():
+            if len(value) >= _SECRET_LENGTH_MIN:
+                text = text.replace(value, _HIDDEN)
+        return text
+
+    def _secrets(self) -> dict[str, str]:
+        if self.values is not None:
+            return dict(self.values)
+        return {
+            name: reference.resolve(vertex=self.vertex, name=name)
+            for name, reference in self.references.items()
+        }
+
+
+def checked_properties(
+    properties: Mapping[str, Any] | None, *, vertex: str, reserved: Mapping[str, str]
+) -> ClientProperties:
+    """Return the client's properties of a vertex, none of which contradicts an option of ours.
+
+    Args:
+        properties: Name to text, number, true/false, or ``{"secret": {"env" | "file": place}}``.
+        vertex: For errors.
+        reserved: Names that the connector decides, each with what to do instead.
+
+    Raises:
+        KafkaPropertyError: a property is reserved, is no text, or holds a secret in plain sight.
+    """
+    plain: dict[str, str] = {}
+    references: dict[str, SecretReference] = {}
+    all_reserved = {**RESERVED_FOR_ALL, **reserved}
+    for name, value in (properties or {}).items():
+        reference = secret_reference(value)
+        if name in all_reserved:
+            raise _refusal(
+                vertex, name, "an option of the connector decides it", all_reserved[name]
+            )
+        if reference is not None:
+            references[name] = reference
+        elif is_secret_property(name):
+            raise _refusal(
+                vertex,
+                name,
+                "it holds a secret, and is given as plain text",
+                'give Secret.env("NAME") or Secret.file(path): a graph is stored and shown',
+            )
+        else:
+            plain[name] = _text(vertex, name, value)
+    return ClientProperties(vertex=vertex, plain=plain, references=references)
+
+
+def open_client(
+    make: Callable[[dict[str, Any]], _C], properties: ClientProperties, extra: Mapping[str, Any]
+) -> _C:
+    """Return a client made of properties and ``extra``, which wins.
+
+    Args:
+        make: ``Consumer``, ``Producer`` or ``AdminClient``.
+        properties: Of the vertex.
+        extra: What the connector decides; may hold callbacks.
+
+    Raises:
+        KafkaPropertyError: the client does not know a property, or refuses its value.
+        KafkaSecretError: a secret is not where its reference says.
+    """
+    bound = properties.bound()
+    try:
+        return make({**bound.resolved(), **extra})
+    except (KafkaException, TypeError, ValueError) as error:
+        text = bound.redacted(_reason(error))
+        named = [name for name in {**bound.plain, **bound.references} if f'"{name}"' in text]
+        raise _refusal(
+            properties.vertex,
+            named[0] if named else "(a combination)",
+            f"the client says: {text}",
+            "look the property up in the configuration reference of librdkafka",
+        ) from None
+
+
+def client_error(
+    error: KafkaException | KafkaError, *, properties: ClientProperties, action: str
+) -> BicycleError:
+    """Return our error for one of the client; only what is no outage should come here.
+
+    Args:
+        error: What the client raised or reported.
+        properties: Of the vertex; its secrets are taken out of the text.
+        action: What was tried: ``"reading topic/3"``.
+    """
+    cls = KafkaAccessError if is_refusal(error) else KafkaClientError
+    reason = properties.redacted(_reason(error))
+    return cls(vertex=properties.vertex, action=action, reason=reason)
+
+
+def is_refusal(error: KafkaException | KafkaError) -> bool:
+    """Tell whether credentials or rights are the cause, so that waiting does not help."""
+    plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return isinstance(plain, KafkaError) and plain.code() in _REFUSALS
+
+
+def _reason(error: Exception | KafkaError) -> str:
+    plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return f"{plain.str()} ({plain.name()})" if isinstance(plain, KafkaError) else str(plain)
+
+
+def _text(vertex: str, name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    found = type(value).__name__
+    raise _refusal(
+        vertex,
+        name,
+        f"its value is of type {found}",
+        'give a text, a number, true or false, or {"secret": {"env": NAME}}',
+    )
+
+
+def _refusal(vertex: str, name: str, problem: str, hint: str) -> KafkaPropertyError:
+    return KafkaPropertyError(vertex=vertex, name=name, problem=problem, hint=hint)

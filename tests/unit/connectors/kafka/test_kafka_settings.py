@@ -1,0 +1,143 @@
+"""Properties of the Kafka client: what passes, what is refused, and no secret is ever shown."""
+
+import json
+import pickle
+import traceback
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException
+
+from bicycle_runtime.connectors.kafka.errors import (
+    KafkaAccessError,
+    KafkaClientError,
+    KafkaPropertyError,
+    KafkaSecretError,
+)
+from bicycle_runtime.connectors.kafka.settings import (
+    checked_properties,
+    client_error,
+    open_client,
+)
+
+PASSWORD = "correct horse battery"
+BY_ENV = {"secret": {"env": "TEST_KAFKA_PASSWORD"}}
+
+
+def properties(**changes):
+    return checked_properties({**changes}, vertex="v", reserved={"group.id": "use group_id"})
+
+
+def given(name, value):
+    return properties(**{name: value})
+
+
+def test_any_property_passes_through_as_text():
+    found = checked_properties(
+        {"fetch.max.bytes": 1000, "client.id": "me", "check.crcs": True}, vertex="v", reserved={}
+    )
+
+    assert found.resolved() == {"fetch.max.bytes": "1000", "client.id": "me", "check.crcs": "true"}
+
+
+def test_a_default_does_not_replace_what_was_given():
+    found = given("client.id", "me").with_defaults({"client.id": "you", "check.crcs": "true"})
+
+    assert found.resolved() == {"client.id": "me", "check.crcs": "true"}
+
+
+@pytest.mark.parametrize("name", ["bootstrap.servers", "group.id"])
+def test_a_property_that_an_option_decides_is_refused_and_the_option_is_named(name):
+    with pytest.raises(KafkaPropertyError) as caught:
+        given(name, "x")
+
+    assert caught.value.facts["name"] == name
+    assert caught.value.facts["hint"].startswith("use ")
+
+
+@pytest.mark.parametrize(
+    "name", ["sasl.password", "ssl.key.password", "ssl.key.pem", "sasl.oauthbearer.client.secret"]
+)
+def test_a_secret_in_plain_text_is_refused_without_being_repeated(name):
+    with pytest.raises(KafkaPropertyError) as caught:
+        given(name, PASSWORD)
+
+    assert caught.value.facts["name"] == name
+    assert PASSWORD not in json.dumps(caught.value.to_json())
+
+
+@pytest.mark.parametrize(
+    "value", [None, ["a"], {}, {"secret": {}}, {"secret": {"vault": "x"}}, {"secret": {"env": ""}}]
+)
+def test_a_value_that_is_neither_text_nor_reference_is_refused(value):
+    with pytest.raises(KafkaPropertyError) as caught:
+        given("client.id", value)
+
+    assert caught.value.facts["name"] == "client.id"
+
+
+def test_a_secret_is_taken_from_the_environment(monkeypatch):
+    monkeypatch.setenv("TEST_KAFKA_PASSWORD", PASSWORD)
+
+    assert given("sasl.password", BY_ENV).resolved() == {"sasl.password": PASSWORD}
+
+
+def test_a_secret_is_taken_from_a_file_without_its_line_end(tmp_path):
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    reference = {"secret": {"file": str(tmp_path / "password")}}
+
+    assert given("sasl.password", reference).resolved() == {"sasl.password": PASSWORD}
+
+
+def test_a_missing_variable_or_file_is_named(monkeypatch, tmp_path):
+    monkeypatch.delenv("TEST_KAFKA_PASSWORD", raising=False)
+    missing = str(tmp_path / "none")
+
+    for value, place in ((BY_ENV, "TEST_KAFKA_PASSWORD"), ({"secret": {"file": missing}}, missing)):
+        with pytest.raises(KafkaSecretError) as caught:
+            given("sasl.password", value).resolved()
+        assert caught.value.facts["name"] == "sasl.password"
+        assert place in caught.value.facts["problem"]
+
+
+def test_bound_properties_travel_without_the_environment_and_show_no_secret(monkeypatch):
+    monkeypatch.setenv("TEST_KAFKA_PASSWORD", PASSWORD)
+    bound = given("sasl.password", BY_ENV).bound()
+    monkeypatch.delenv("TEST_KAFKA_PASSWORD")
+
+    travelled = pickle.loads(pickle.dumps(bound))
+
+    assert travelled.resolved() == {"sasl.password": PASSWORD}
+    assert PASSWORD not in repr(travelled)
+    assert PASSWORD not in f"{travelled}"
+    assert "TEST_KAFKA_PASSWORD" in repr(travelled)
+
+
+@pytest.mark.parametrize(("name", "value"), [("no.such.thing", "1"), ("fetch.wait.max.ms", "long")])
+def test_what_the_client_refuses_is_an_error_with_the_place(name, value):
+    with pytest.raises(KafkaPropertyError) as caught:
+        open_client(Consumer, given(name, value), {"group.id": "g"})
+
+    assert caught.value.facts["vertex"] == "v"
+    assert caught.value.facts["name"] == name
+
+
+def test_an_error_of_the_client_shows_no_secret_and_not_its_cause(monkeypatch):
+    monkeypatch.setenv("TEST_KAFKA_PASSWORD", PASSWORD)
+
+    def make(config):
+        raise KafkaException(KafkaError(KafkaError._INVALID_ARG, f"bad {config['sasl.password']}"))
+
+    with pytest.raises(KafkaPropertyError) as caught:
+        open_client(make, given("sasl.password", BY_ENV), {})
+
+    shown = json.dumps(caught.value.to_json()) + str(caught.value)
+    assert PASSWORD not in shown
+    assert PASSWORD not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_refusal_by_the_broker_is_told_from_other_errors():
+    denied = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "no"))
+    other = KafkaError(KafkaError.INVALID_REQUEST, "what?")
+
+    assert type(client_error(denied, properties=properties(), action="x")) is KafkaAccessError
+    assert type(client_error(other, properties=properties(), action="x")) is KafkaClientError
