@@ -11,6 +11,9 @@ from bicycle_sdk import (
     AsyncIOFunction,
     Context,
     DataStream,
+    DeliveryGuarantee,
+    KafkaSinkBuilder,
+    KafkaSourceBuilder,
     KeyedProcessContext,
     KeyedProcessFunction,
     KeySelector,
@@ -20,6 +23,7 @@ from bicycle_sdk import (
     ReduceFunction,
     RichAsyncFunction,
     RuntimeContext,
+    Secret,
     StreamEnvironment,
     dead_letter,
     file_sink,
@@ -154,3 +158,30 @@ rows = env.read_csv("rows.csv", type=Row)
 assert_type(rows, DataStream[Row])
 assert_type(rows.process(Named()), DataStream[str])
 assert_type(env.read_jsonl("rows.jsonl", type=dict[str, int]), DataStream[dict[str, int]])
+
+clicked = (
+    KafkaSourceBuilder[Click]("localhost:9092", topics=["clicks"])
+    .starting_offsets({"clicks": {0: 17}})
+    .sasl("PLAIN", "ada", Secret.env("PASSWORD"))
+    .bounded()
+)
+read = env.add_source(clicked)
+written = (
+    KafkaSinkBuilder[Click]("localhost:9092", "clicks")
+    .key(lambda click: click.user)
+    .headers(lambda click: [("cents", str(click.cents).encode())])
+    .delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+)
+
+assert_type(read, DataStream[Click])
+assert_type(env.add_source(clicked.build_connector()), DataStream[Click])
+assert_type(env.kafka_source("localhost:9092", "lines"), DataStream[str])
+assert_type(env.kafka_source("localhost:9092", "rows", "group", type=Row), DataStream[Row])
+assert_type(
+    env.add_source(KafkaSourceBuilder("localhost:9092", "raw", record_type=bytes)),
+    DataStream[bytes],
+)
+assert_type(env.kafka_sink("localhost:9092", "clicks", type=Click), KafkaSinkBuilder[Click])
+read.sink_to(written).uid("written")
+read.sink_to(env.kafka_sink("localhost:9092", "clicks").partition(lambda _: 0))
+read.kafka_sink("localhost:9092", "clicks").name("plain")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bicycle_sdk import (
     AsyncFunction,
     Context,
+    KafkaSinkBuilder,
+    KafkaSourceBuilder,
     MapFunction,
     ReduceFunction,
     RichAsyncFunction,
@@ -59,3 +61,13 @@ words.on_error("ignore")  # wrong
 words.set_parallelism("2")  # wrong
 words.process_ordered(Splitter(), timeout=30)  # wrong
 words.reduce(lambda a, b: a + b)  # wrong
+
+texts = KafkaSourceBuilder[str]("localhost:9092", "lines")
+texts.starting_offsets("middle")  # wrong
+texts.deserializer("xml")  # wrong
+texts.sasl("PLAIN", "ada", "word")  # wrong
+texts.with_schema(object())  # wrong
+env.add_source(texts).map(Double())  # wrong
+numbers.sink_to(KafkaSinkBuilder[str]("localhost:9092", "lines"))  # wrong
+KafkaSinkBuilder[str]("localhost:9092", "lines").key(is_long).delivery_guarantee("once")  # wrong
+KafkaSinkBuilder[int]("localhost:9092", "lines").key(is_long)  # wrong

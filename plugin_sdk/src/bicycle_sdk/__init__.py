@@ -35,7 +35,9 @@ from bicycle_sdk.functions import (
     RichAsyncFunction,
 )
 from bicycle_sdk.graph import JobGraph, RestartStrategy
+from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.plugin import bicycle_plugin
+from bicycle_sdk.secrets import Secret
 from bicycle_sdk.streams import DataStream, IterativeStream, KeyedStream, SinkStream, SplitStream
 
 __all__ = [
@@ -44,11 +46,14 @@ __all__ = [
     "BicycleError",
     "Context",
     "DataStream",
+    "DeliveryGuarantee",
     "FilterFunction",
     "FlatMapFunction",
     "GraphError",
     "IterativeStream",
     "JobGraph",
+    "KafkaSinkBuilder",
+    "KafkaSourceBuilder",
     "KeySelector",
     "KeyedProcessContext",
     "KeyedProcessFunction",
@@ -62,6 +67,7 @@ __all__ = [
     "RestartStrategy",
     "RichAsyncFunction",
     "RuntimeContext",
+    "Secret",
     "SinkDescriptor",
     "SinkStream",
     "SourceDescriptor",

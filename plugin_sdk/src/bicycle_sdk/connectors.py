@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeVar, overload
+from typing import Any, Generic, Literal, Protocol, TypeVar, overload
 
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.record_types import common_item_type
 
 __all__ = [
     "FileFormat",
+    "SinkBuilder",
     "SinkDescriptor",
+    "SourceBuilder",
     "SourceDescriptor",
     "collect_sink",
     "collection_source",
@@ -66,6 +68,20 @@ class SinkDescriptor(Generic[T_contra]):
     properties: Mapping[str, Any] = field(default_factory=dict)
     payloads: Mapping[str, Any] = field(default_factory=dict)
     input_type: Any = None
+
+
+class SourceBuilder(Protocol[T_co]):
+    """Whatever builds a source; ``env.add_source`` takes it as it takes a descriptor."""
+
+    def build_connector(self) -> SourceDescriptor[T_co]:
+        """Return the source as a plain value."""
+
+
+class SinkBuilder(Protocol[T_contra]):
+    """Whatever builds a sink; ``stream.sink_to`` takes it as it takes a descriptor."""
+
+    def build_connector(self) -> SinkDescriptor[T_contra]:
+        """Return the sink as a plain value."""
 
 
 def collection_source(items: Iterable[T]) -> SourceDescriptor[T]:

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from bicycle_sdk import connectors
-from bicycle_sdk.connectors import SourceDescriptor
+from bicycle_sdk.connectors import SourceBuilder, SourceDescriptor
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy
+from bicycle_sdk.kafka import KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.settings import check_parallelism
 from bicycle_sdk.streams import DataStream
 
@@ -82,8 +83,10 @@ class StreamEnvironment(GraphDraft):
 
     # --- sources -----------------------------------------------------------------------------
 
-    def add_source(self, source: SourceDescriptor[T]) -> DataStream[T]:
-        """Read from a source."""
+    def add_source(self, source: SourceDescriptor[T] | SourceBuilder[T]) -> DataStream[T]:
+        """Read from a source, given as a value or as the builder of one."""
+        if not isinstance(source, SourceDescriptor):
+            source = source.build_connector()
         vertex = VertexDraft(
             kind=OperatorKind.SOURCE,
             name=f"{source.connector_type} source",
@@ -141,6 +144,36 @@ class StreamEnvironment(GraphDraft):
     ) -> DataStream[Any]:
         """Read CSV rows as records of ``type``; the first row names the fields."""
         return self.add_source(connectors.csv_file_source(path, follow=follow, record_type=type))
+
+    @overload
+    def kafka_source(
+        self, brokers: str, topic: str, group_id: str | None = None
+    ) -> DataStream[str]: ...
+    @overload
+    def kafka_source(
+        self, brokers: str, topic: str, group_id: str | None = None, *, type: type[T]
+    ) -> DataStream[T]: ...
+    def kafka_source(
+        self, brokers: str, topic: str, group_id: str | None = None, *, type: Any = str
+    ) -> DataStream[Any]:
+        """Read a Kafka topic from its first message on; ``KafkaSourceBuilder`` can do more.
+
+        Args:
+            brokers: ``host:port``, several with commas.
+            topic: The topic.
+            group_id: The group to which progress is reported.
+            type: Type of the records: str, bytes, or one that is read from JSON.
+        """
+        builder = KafkaSourceBuilder[Any](brokers, topic, record_type=type)
+        return self.add_source(builder if group_id is None else builder.group_id(group_id))
+
+    @overload
+    def kafka_sink(self, brokers: str, topic: str) -> KafkaSinkBuilder[Any]: ...
+    @overload
+    def kafka_sink(self, brokers: str, topic: str, *, type: type[T]) -> KafkaSinkBuilder[T]: ...
+    def kafka_sink(self, brokers: str, topic: str, *, type: Any = None) -> KafkaSinkBuilder[Any]:
+        """Describe a Kafka topic to write to: ``stream.sink_to(env.kafka_sink(…).key(…))``."""
+        return KafkaSinkBuilder[Any](brokers, topic, record_type=type)
 
     # --- the finished graph ------------------------------------------------------------------
 

@@ -7,12 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from bicycle_sdk import aggregations, connectors
-from bicycle_sdk.connectors import SinkDescriptor
+from bicycle_sdk.connectors import SinkBuilder, SinkDescriptor
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import PreviewError
 from bicycle_sdk.function_vertices import function_vertex, process_vertex, reduce_vertex
 from bicycle_sdk.functions import KeySelector
 from bicycle_sdk.graph import OperatorKind, Partitioning
+from bicycle_sdk.kafka import KafkaSinkBuilder
 from bicycle_sdk.settings import VertexSettings
 from bicycle_sdk.streams.base import Stream
 from bicycle_sdk.streams.transforms import Transforms
@@ -153,8 +154,10 @@ class DataStream(Transforms[T]):
 
     # --- ends --------------------------------------------------------------------------------
 
-    def sink_to(self, sink: SinkDescriptor[T]) -> SinkStream:
-        """Send the records to a sink."""
+    def sink_to(self, sink: SinkDescriptor[T] | SinkBuilder[T]) -> SinkStream:
+        """Send the records to a sink, given as a value or as the builder of one."""
+        if not isinstance(sink, SinkDescriptor):
+            sink = sink.build_connector()
         vertex = VertexDraft(
             kind=OperatorKind.SINK,
             name=f"{sink.connector_type} sink",
@@ -178,6 +181,10 @@ class DataStream(Transforms[T]):
     def socket_sink(self, host: str = "0.0.0.0", port: int = 9998) -> SinkStream:
         """Send each record as a line to every client of a TCP server on ``host:port``."""
         return self.sink_to(connectors.socket_sink(host=host, port=port))
+
+    def kafka_sink(self, brokers: str, topic: str) -> SinkStream:
+        """Send each record to a Kafka topic, at least once; ``KafkaSinkBuilder`` can do more."""
+        return self.sink_to(KafkaSinkBuilder[Any](brokers, topic))
 
     def collect(self, name: str) -> SinkStream:
         """Collect the records in a list of the test harness."""
