@@ -60,7 +60,8 @@ class DriverServices:
 
     ``storage`` is the job's checkpoint storage; ``prefix`` is the connector's own folder in it
     (journals, open parts). ``collected`` gets the records of collect sinks by name. ``console``
-    writes one line for people.
+    writes one line for people. ``job`` is the job's name, for connectors that leave a name in
+    another system; ``epoch_interval_ms`` is the least time between two epochs.
     """
 
     storage: Storage
@@ -68,6 +69,8 @@ class DriverServices:
     clock: Clock
     collected: dict[str, list[Any]]
     console: Any  # Callable[[str], None]
+    job: str = "job"
+    epoch_interval_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +170,13 @@ class Source(ABC):
 
 
 class Sink(ABC):
-    """One sink vertex, on the driver. The constructor checks options only."""
+    """One sink vertex, on the driver. The constructor checks options only.
 
-    guarantee: ClassVar[Guarantee] = Guarantee.AT_LEAST_ONCE
+    ``guarantee`` is what this vertex promises. Where options decide it, the constructor sets it;
+    ask instances only.
+    """
+
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
 
     def __init__(self, spec: ConnectorSpec) -> None:
         self.spec = spec

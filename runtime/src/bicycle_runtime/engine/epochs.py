@@ -374,7 +374,11 @@ class EpochLoop:
     def _services_of(self, uid: str) -> Any:
         services = self._services
         return self._setup.services(
-            uid, clock=self._clock, collected=services.collected, console=services.console
+            uid,
+            clock=self._clock,
+            collected=services.collected,
+            console=services.console,
+            epoch_interval_ms=self._options.epoch_interval_ms,
         )
 
     def _sink_paths(self, manifest: Manifest) -> set[str]:

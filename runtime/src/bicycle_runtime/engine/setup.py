@@ -50,13 +50,14 @@ class JobSetup:
         )
 
     def services(
-        self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any
-    ) -> DriverServices:
+        self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any,
+        epoch_interval_ms: int,
+    ) -> DriverServices:  # fmt: skip
         """Return what the driver lends the connector of a vertex."""
-        prefix = f"connectors/{uid}"
         return DriverServices(
-            storage=self.storage, prefix=prefix, clock=clock, collected=collected, console=console
-        )
+            storage=self.storage, prefix=f"connectors/{uid}", clock=clock, collected=collected,
+            console=console, job=self.job_id, epoch_interval_ms=epoch_interval_ms,
+        )  # fmt: skip
 
 
 def prepare_job(

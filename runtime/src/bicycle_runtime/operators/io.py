@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from bicycle_runtime.base.storage import Storage
 
 __all__ = [
     "BadRecord",
     "Headers",
+    "PreparingWriter",
     "SinkWriter",
     "Slice",
     "SourceBatch",
@@ -128,6 +129,27 @@ class SinkWriter(Protocol):
 
     def abort(self) -> None:
         """Drop everything. Called instead of ``finish`` when the task fails."""
+
+
+@runtime_checkable
+class PreparingWriter(SinkWriter, Protocol):
+    """A writer that first turns records into what it writes, which may fail for single ones.
+
+    User code runs there (a key function, a schema), and formats and limits are checked. What fails
+    is settled by the vertex's ``on_error``; ``write`` then takes what was prepared.
+    """
+
+    def prepare(self, values: list[Any]) -> list[Any]:
+        """Return what to write, one for each record; raise anything when one of them fails.
+
+        Called once per batch, before ``write``.
+        """
+
+    def prepare_one(self, value: Any) -> Any:
+        """Return what to write for one record; raise a plain exception that says why it fails.
+
+        Called for each record of a batch for which ``prepare`` raised, and again for a retry.
+        """
 
 
 class WriterFactory(Protocol):
