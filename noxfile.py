@@ -28,6 +28,10 @@ DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
     "runtime": ("bicycle_runtime", None),
     "plugins/wordcount": ("wordcount", frozenset({"bicycle-sdk", "bicycle-wordcount"})),
+    "plugins/wordcount_kafka": (
+        "wordcount_kafka",
+        frozenset({"bicycle-sdk", "bicycle-wordcount-kafka"}),
+    ),
 }
 
 

@@ -17,6 +17,7 @@ PACKAGES = {
     "bicycle_sdk": ROOT / "plugin_sdk/src",
     "bicycle_runtime": ROOT / "runtime/src",
     "wordcount": ROOT / "plugins/wordcount/src",
+    "wordcount_kafka": ROOT / "plugins/wordcount_kafka/src",
 }
 ROOMS = "Runtime rooms point downwards"
 SDK = "SDK modules point downwards"
@@ -84,6 +85,7 @@ def test_an_empty_tree_keeps_all_contracts(tree):
         ("wordcount/__init__.py", "import pyspark", PYSPARK),
         ("bicycle_sdk/errors.py", "import bicycle_runtime.base.errors", PLUGINS),
         ("wordcount/__init__.py", "import bicycle_runtime", PLUGINS),
+        ("wordcount_kafka/__init__.py", "import bicycle_runtime", PLUGINS),
     ],
 )
 def test_a_contract_fires_on_a_planted_import(tree, module, line, contract):

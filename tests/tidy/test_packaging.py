@@ -45,10 +45,12 @@ def imported_modules(folder: Path) -> set[str]:
     return names
 
 
-def test_there_are_the_sdk_the_runtime_and_the_word_count():
+def test_there_are_the_sdk_the_runtime_and_the_word_counts():
     names = {project_of(file)["name"] for file in PROJECTS}
 
-    assert {"bicycle-sdk", "bicycle-runtime", "bicycle-wordcount"} <= names
+    plugins = {"bicycle-wordcount", "bicycle-wordcount-kafka"}
+
+    assert {"bicycle-sdk", "bicycle-runtime", *plugins} <= names
 
 
 @pytest.mark.parametrize("file", PROJECTS, ids=lambda file: file.parent.name)
