@@ -11,6 +11,7 @@ from bicycle_sdk.contexts import (
     KeyedProcessContext,
     ProcessContext,
     RuntimeContext,
+    SourceMessage,
     TaskInfo,
 )
 from bicycle_sdk.environment import StreamEnvironment
@@ -71,6 +72,7 @@ __all__ = [
     "SinkDescriptor",
     "SinkStream",
     "SourceDescriptor",
+    "SourceMessage",
     "SplitStream",
     "StreamDefinitionError",
     "StreamEnvironment",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import random as random_module
 
 __all__ = [
+    "WATERMARK_MAX",
     "WATERMARK_MIN",
     "Context",
     "ContextOptions",
@@ -26,14 +27,16 @@ __all__ = [
     "Metrics",
     "ProcessContext",
     "RuntimeContext",
+    "SourceMessage",
     "TaskInfo",
     "wall_clock_ms",
 ]
 
 K = TypeVar("K")
 
-# The watermark before any event time is known.
+# The watermark before any event time is known, and the one behind the last record of all.
 WATERMARK_MIN = -(2**63)
+WATERMARK_MAX = 2**63 - 1
 
 
 def wall_clock_ms() -> int:
@@ -50,6 +53,23 @@ class TaskInfo:
     subtask_index: int = 0
     parallelism: int = 1
     max_parallelism: int = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceMessage:
+    """What a source says of a record besides its value.
+
+    ``source`` is the id of the source's vertex, ``shard`` a part of it (a file, a topic partition),
+    ``offset`` the position there. ``key`` is decoded, ``headers`` are pairs of name and bytes; both
+    are empty where a source has no such things. ``timestamp_ms`` is event time since 1970.
+    """
+
+    source: str
+    shard: str
+    offset: int
+    key: Any = None
+    headers: tuple[tuple[str, bytes], ...] = ()
+    timestamp_ms: int | None = None
 
 
 class Counter:
@@ -151,7 +171,8 @@ class Context:
 
     ``processing_time`` (ms) and ``random`` are recorded by the runtime: when an epoch is computed
     again, a function sees the same values. ``current_processing_time()`` is the wall clock and is
-    not.
+    not. ``message`` is what the source says of the record at hand; None behind an exchange, as
+    ``key_by`` makes one, and where there is no source.
 
     Args:
         task_info: Which instance of the function this is.
@@ -174,6 +195,7 @@ class Context:
         self.processing_time = clock() if processing_time is None else processing_time
         self.random = _seeded(task_info) if random is None else random
         self.metrics = Metrics() if metrics is None else metrics
+        self.message: SourceMessage | None = None
         self._clock = clock
 
     @classmethod

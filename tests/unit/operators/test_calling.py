@@ -22,7 +22,24 @@ from bicycle_runtime.operators.calling import (
 
 
 class Context(SimpleNamespace):
-    """What a call gets besides the value."""
+    """What a call gets besides the value: it knows the position of the record in hand."""
+
+    results = ()
+    held = None
+
+    def follow(self, results):
+        self.results, self.held = results, None
+
+    def hold(self, index):
+        self.held = index
+
+    @property
+    def index(self):
+        return len(self.results) if self.held is None else self.held
+
+    @property
+    def record(self):
+        return self.values[self.index]
 
     def clone(self):
         return Context(**vars(self))
@@ -34,7 +51,7 @@ async def no_errors(error, index, call):
 
 def call(function, values, *, groups=None, settle=no_errors, awaits=True, **settings_of_calls):
     methods = function if groups is None else defaultdict(lambda: function)
-    calls = Calls(methods, values, groups, Context(record=None, index=0))
+    calls = Calls(methods, values, groups, Context(values=values))
     return call_all(calls, CallSettings(**settings_of_calls), settle, awaits=awaits)
 
 

@@ -42,7 +42,7 @@ STEPS = {
     "process": lambda s: s.process(Passing()),
     "ordered": lambda s: s.process_ordered(Passing(), timeout=LONG, capacity=4),
     "unordered": lambda s: s.process_unordered(Passing(), timeout=LONG, capacity=4),
-    "skipping": lambda s: s.map(lambda n: 1 // (n % 7) and n).on_error("skip"),
+    "skipping": lambda s: s.map(lambda n: n * (n % 7) // (n % 7)).on_error("skip"),
 }
 
 

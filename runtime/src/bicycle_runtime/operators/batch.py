@@ -1,8 +1,8 @@
 """A batch of records in a chain, and the trail that leads each back to its source.
 
-Operators do not carry positions with records. Each notes how many outputs every input had, and
-only when somebody asks (a record failed) is the path walked back. So lineage costs nothing per
-record.
+Operators carry neither positions nor event times with records. Each notes how many outputs every
+input had, and only when somebody asks (a record failed, a window wants times) is the path walked
+back. So lineage and event time cost nothing per record where nobody asks.
 """
 
 from __future__ import annotations
@@ -10,10 +10,22 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain, repeat
 from typing import Any, Protocol
 
-__all__ = ["Batch", "ExchangeTrail", "Origin", "PickTrail", "SourceTrail", "SpreadTrail", "Trail"]
+from bicycle_runtime.operators.io import Headers
+
+__all__ = [
+    "Batch",
+    "ExchangeTrail",
+    "Origin",
+    "PickTrail",
+    "SourceTrail",
+    "SpreadTrail",
+    "StampedTrail",
+    "Trail",
+    "emitted",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,16 +47,28 @@ class Trail(Protocol):
     def span(self) -> Origin | None:
         """Return the span of source positions that the whole batch covers; cheap."""
 
+    def times(self) -> Sequence[int] | None:
+        """Return the event time of each record in ms; None when the stream has no event time."""
+
+    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+        """Return the source's own batch and where in it each record came from.
+
+        None behind an exchange: what a source says of a message stays with the task that read it.
+        """
+
 
 @dataclass(slots=True)
 class SourceTrail:
-    """The batch was read from a source: offsets are known."""
+    """The batch was read from a source: offsets are known, perhaps times, keys and headers too."""
 
     source: str
     shard: str
     offsets: Sequence[int]
     start: int
     end: int
+    timestamps: Sequence[int] | None = None
+    keys: Sequence[Any] | None = None
+    headers: Sequence[Headers] | None = None
 
     def origin(self, index: int) -> Origin | None:
         return Origin(source=self.source, shard=self.shard, offset=self.offsets[index])
@@ -52,18 +76,54 @@ class SourceTrail:
     def span(self) -> Origin | None:
         return Origin(source=self.source, shard=self.shard, offset=self.start, end_offset=self.end)
 
+    def times(self) -> Sequence[int] | None:
+        return self.timestamps
+
+    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+        return self, range(len(self.offsets))
+
 
 @dataclass(slots=True)
 class ExchangeTrail:
-    """The batch came through an exchange: the sender said which span of the source it covers."""
+    """The batch came through an exchange: the sender said which span of the source it covers.
+
+    What windows, timers and side outputs emit has such a trail, too.
+    """
 
     covered: Origin | None
+    timestamps: Sequence[int] | None = None
 
     def origin(self, index: int) -> Origin | None:  # noqa: ARG002  # the contract of trails
         return self.covered
 
     def span(self) -> Origin | None:
         return self.covered
+
+    def times(self) -> Sequence[int] | None:
+        return self.timestamps
+
+    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+        return None
+
+
+@dataclass(slots=True)
+class StampedTrail:
+    """The records are those of the parent, one by one, with event times of their own."""
+
+    parent: Trail
+    timestamps: Sequence[int]
+
+    def origin(self, index: int) -> Origin | None:
+        return self.parent.origin(index)
+
+    def span(self) -> Origin | None:
+        return self.parent.span()
+
+    def times(self) -> Sequence[int] | None:
+        return self.timestamps
+
+    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+        return self.parent.messages()
 
 
 @dataclass(slots=True)
@@ -82,6 +142,19 @@ class SpreadTrail:
     def span(self) -> Origin | None:
         return self.parent.span()
 
+    def times(self) -> Sequence[int] | None:
+        times = self.parent.times()
+        return None if times is None else self._repeated(times)
+
+    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+        found = self.parent.messages()
+        return None if found is None else (found[0], self._repeated(found[1]))
+
+    def _repeated(self, column: Sequence[int]) -> list[int]:
+        ordered = column if self.order is None else map(column.__getitem__, self.order)
+        # hot path: 30 ns a record, all of it in C.
+        return list(chain.from_iterable(map(repeat, ordered, map(len, self.results))))
+
 
 @dataclass(slots=True)
 class PickTrail:
@@ -96,11 +169,36 @@ class PickTrail:
     def span(self) -> Origin | None:
         return self.parent.span()
 
+    def times(self) -> Sequence[int] | None:
+        times = self.parent.times()
+        return None if times is None else list(map(times.__getitem__, self.picked()))
+
+    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+        found = self.parent.messages()
+        return found and (found[0], list(map(found[1].__getitem__, self.picked())))
+
 
 @dataclass(slots=True)
 class Batch:
-    """Records and their trail; behind ``key_by`` also key groups (a list beyond 256 of them)."""
+    """Records and their trail; behind ``key_by`` also key groups (a list beyond 256 of them).
+
+    ``ordinal`` says on which of several inputs the operator gets the batch.
+    """
 
     values: list[Any]
     trail: Trail
     groups: bytes | list[int] | None = None
+    ordinal: int = 0
+
+    def times(self) -> list[int] | None:
+        """Return the event time of each record in ms; None when the stream has no event time.
+
+        It is computed at each call; ask once per batch.
+        """
+        times = self.trail.times()
+        return times if times is None or isinstance(times, list) else list(times)
+
+
+def emitted(values: list[Any], times: list[int], span: Origin | None = None) -> Batch:
+    """Return a batch of new records with event times, as windows and timers make them."""
+    return Batch(values, ExchangeTrail(span, times))

@@ -1,20 +1,29 @@
-"""The context that a function gets on a worker: with the task's key, state, side outputs."""
+"""The context that a function gets on a worker: with the task's key, state, side outputs.
+
+What belongs to the record in hand (its key, its event time, its message) is looked up when a
+function asks. The context holds the batch and knows the position in it; nothing is written per
+record.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from bicycle_runtime.operators.batch import Batch, SourceTrail
 from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.tables import FunctionTable
-from bicycle_sdk.contexts import ProcessContext, TaskInfo
+from bicycle_sdk.contexts import ProcessContext, SourceMessage, TaskInfo
 
 __all__ = ["WorkerContext"]
 
 
 class WorkerContext(ProcessContext):
-    """Context of one operator instance. ``record`` and ``index`` are those of the call in flight.
+    """Context of one operator instance. ``record`` is that of the call in flight.
+
+    ``batch`` is set by the operator before its calls; ``follow`` and ``hold`` say where in it they
+    are.
 
     Args:
         task_info: Which instance this is.
@@ -33,15 +42,19 @@ class WorkerContext(ProcessContext):
         group_count: int = 1,
         **others: Any,
     ) -> None:
+        self._batch: Batch | None = None
+        self._results: Sequence[Any] = ()
+        self._timer_ms: int | None = None
+        self._held: int | None = None
+        self._times: Sequence[int] | None = None
+        self._messages: Any = None
+        self._has_looked = [False, False]
         super().__init__(task_info=task_info, processing_time=processing_time, **others)
         self._others = others
         self._key_selector = key_selector
         self._groups = GroupCache(group_count)
-        self.record: Any = None
-        self.index = 0
         self.table: FunctionTable | None = None
-        self.sides: list[tuple[str, Any]] = []
-        self.watermark = 0
+        self.sides: list[tuple[str, Any, int | None]] = []
 
     def clone(self) -> WorkerContext:
         """Return a context for another call in flight: all the same, but a record of its own."""
@@ -54,11 +67,69 @@ class WorkerContext(ProcessContext):
         )
         twin.random, twin.metrics = self.random, self.metrics
         twin.table, twin.sides, twin.watermark = self.table, self.sides, self.watermark
+        twin.batch = self._batch
         return twin
 
-    def current_watermark(self) -> int:
-        """Return the event time in ms up to which input is complete."""
-        return self.watermark
+    # --- the record in hand ------------------------------------------------------------------
+
+    @property
+    def batch(self) -> Batch | None:
+        """The batch whose records are in hand; None when there is none, as while timers fire."""
+        return self._batch
+
+    @batch.setter
+    def batch(self, batch: Batch | None) -> None:
+        self._batch = batch
+        self._held = None
+        self._has_looked = [False, False]
+
+    def follow(self, results: Sequence[Any]) -> None:
+        """Take the record behind the last result for the one in hand, from now on."""
+        self._results, self._held = results, None
+
+    def hold(self, index: int) -> None:
+        """Take the record at a position of the batch for the one in hand."""
+        self._held = index
+
+    @property
+    def index(self) -> int:
+        """Position of the record in hand."""
+        return len(self._results) if self._held is None else self._held
+
+    @property
+    def record(self) -> Any:
+        """The record in hand."""
+        assert self._batch is not None
+        return self._batch.values[self.index]
+
+    @property
+    def timestamp(self) -> int | None:
+        """The event time of the record in hand, or of the timer that fires; None for none."""
+        if self._batch is None:
+            return self._timer_ms
+        if not self._has_looked[0]:
+            self._times, self._has_looked[0] = self._batch.trail.times(), True
+        return None if self._times is None else self._times[self.index]
+
+    @timestamp.setter
+    def timestamp(self, timestamp: int | None) -> None:
+        self._timer_ms = timestamp
+
+    @property
+    def message(self) -> SourceMessage | None:
+        """What the source says of the record in hand; None behind an exchange."""
+        if self._batch is None:
+            return None
+        if not self._has_looked[1]:
+            self._messages, self._has_looked[1] = self._batch.trail.messages(), True
+        if self._messages is None:
+            return None
+        trail, positions = self._messages
+        return _message(trail, positions[self.index])
+
+    @message.setter
+    def message(self, message: SourceMessage | None) -> None:
+        assert message is None, "a record's message comes with its batch"
 
     def current_key(self) -> Any:
         """Return the key of the record in hand.
@@ -84,7 +155,7 @@ class WorkerContext(ProcessContext):
 
     def side_output(self, tag: str, value: Any) -> None:
         """Send a value to the side output ``tag``."""
-        self.sides.append((tag, value))
+        self.sides.append((tag, value, self.timestamp))
 
     def _state_key(self, name: str) -> Any:
         return name if self._key_selector is None else (name, self.current_key())
@@ -95,3 +166,14 @@ class WorkerContext(ProcessContext):
         if self._key_selector is None:
             return self.table.group(self.task_info.subtask_index).named.entries
         return self.table.group(self._groups[self.current_key()]).named.entries
+
+
+def _message(trail: SourceTrail, index: int) -> SourceMessage:
+    return SourceMessage(
+        source=trail.source,
+        shard=trail.shard,
+        offset=trail.offsets[index],
+        key=None if trail.keys is None else trail.keys[index],
+        headers=() if trail.headers is None else trail.headers[index],
+        timestamp_ms=None if trail.timestamps is None else trail.timestamps[index],
+    )

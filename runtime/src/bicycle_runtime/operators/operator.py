@@ -19,7 +19,7 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.state.refs import RangeState
 from bicycle_sdk.errors import FunctionResultError
 
-__all__ = ["EpochTime", "Operator", "SideBatch", "Stateful"]
+__all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,20 @@ class EpochTime:
     epoch: int
     now_ms: int
     seed: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advance:
+    """How far event time has come at the input of an operator.
+
+    ``watermark`` W in ms: no record before W is expected any more. ``previous`` is where it stood
+    when the epoch began: a record is late when what it belongs to was complete by then. ``now_ms``
+    is the recorded processing time of the epoch.
+    """
+
+    watermark: int
+    previous: int
+    now_ms: int
 
 
 @dataclass(slots=True)
@@ -54,10 +68,11 @@ class Operator(ABC):
         self.context = context
         self.records_in = 0
         self.records_out = 0
+        self.late = 0
 
     def begin_epoch(self, time: EpochTime) -> None:
-        """Get ready for an epoch."""
-        self.records_in = self.records_out = 0
+        """Get ready for an epoch. ``late`` counts its late records; operators that know them do."""
+        self.records_in = self.records_out = self.late = 0
         self.policy.reset()
         self.context.processing_time = time.now_ms
         self.context.random.seed(
@@ -68,6 +83,7 @@ class Operator(ABC):
         """Run the operator over a batch and return its main output."""
         self.records_in += len(batch.values)
         self.policy.begin(batch)
+        self.context.batch = batch
         output = self.apply(batch)
         self.records_out += len(output.values)
         return output
@@ -97,6 +113,40 @@ class Stateful(ABC):
     @abstractmethod
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
         """Write what the epoch changed and return the state that includes it."""
+
+
+class Timed(ABC):
+    """What an operator does besides that waits for event time or for processing time.
+
+    In an epoch it sees ``restore`` (when it is stateful), ``begin_time``, all its records, then
+    ``advance`` once, then ``commit``. Keyed operators stand behind an exchange, so the watermark of
+    ``advance`` knows all records of this epoch; an operator in the chain of a source knows those of
+    its own task only.
+    """
+
+    @abstractmethod
+    def begin_time(self, advance: Advance) -> None:
+        """Take note of the watermark (``watermark == previous`` here) before any record."""
+
+    @abstractmethod
+    def advance(self, advance: Advance) -> Batch:
+        """Fire what is due: event time up to the watermark, processing time up to ``now_ms``.
+
+        Called once per epoch, also when neither has moved. The records, made by ``emitted`` with
+        their event times, go on through the chain; side outputs are taken by ``take_sides``.
+        """
+
+    @abstractmethod
+    def next_event_ms(self) -> int | None:
+        """Return the least watermark at which ``advance`` would do something; None for never.
+
+        Asked after ``advance``. Without input an epoch is run when idle time has brought the
+        watermark there, and not before: so what waits and does not say so, waits for input.
+        """
+
+    @abstractmethod
+    def next_timer_ms(self) -> int | None:
+        """Return when, in processing time, ``advance`` would do something; None for never."""
 
 
 def each(
@@ -215,12 +265,21 @@ async def _collect(results: Any) -> list[Any]:
     return [result async for result in results]
 
 
-def side_batches(batch: Batch, sent: Iterable[tuple[str, Any]]) -> list[SideBatch]:
-    """Return one batch per tag; their records are traced to the span of the input batch."""
-    by_tag: dict[str, list[Any]] = {}
-    for tag, value in sent:
-        by_tag.setdefault(tag, []).append(value)
-    if not by_tag:
-        return []
-    trail = ExchangeTrail(batch.trail.span())
-    return [SideBatch(tag, Batch(values, trail)) for tag, values in by_tag.items()]
+def side_batches(batch: Batch, sent: Iterable[tuple[str, Any, int | None]]) -> list[SideBatch]:
+    """Return one batch per tag; their records are traced to the span of the input batch.
+
+    Args:
+        batch: The input.
+        sent: Tag, record, and event time of the record in hand (None when it has none).
+    """
+    by_tag: dict[str, tuple[list[Any], list[int]]] = {}
+    for tag, value, time in sent:
+        values, times = by_tag.setdefault(tag, ([], []))
+        values.append(value)
+        if time is not None:
+            times.append(time)
+    span = batch.trail.span() if by_tag else None
+    return [
+        SideBatch(tag, Batch(values, ExchangeTrail(span, times or None)))
+        for tag, (values, times) in by_tag.items()
+    ]
