@@ -25,6 +25,7 @@ CODE_RANGES = {
     "bicycle_runtime.jobs": "19",
     "bicycle_runtime.testing": "21",
     "bicycle_runtime.cli": "20",
+    "bicycle_runtime.dev": "22",
 }
 REFERENCE = load("generate.py")
 REFERENCE.import_all()

@@ -1,0 +1,199 @@
+"""What a broker of this room can be told, and the files that tell it to Kafka.
+
+One node is broker and controller (KRaft), on the loopback only. The settings that differ from
+Kafka's own are those without which one node can not hold its internal topics, and those that make a
+small broker quick. This module writes no file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bicycle_runtime.base.errors import ConfigError
+from bicycle_runtime.base.options import check, option
+from bicycle_runtime.dev.keystore import Keystore
+
+__all__ = ["HOST", "BrokerOptions", "BrokerSecurity", "log_settings", "server_properties"]
+
+HOST = "127.0.0.1"
+_SCRAM = "SCRAM-SHA-512"
+_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule"
+# The room itself decides these: a broker with others would not be found, stopped or reached.
+_OWN = frozenset(
+    {
+        "controller.listener.names",
+        "controller.quorum.voters",
+        "inter.broker.listener.name",
+        "listener.security.protocol.map",
+        "listeners",
+        "log.dirs",
+        "node.id",
+        "process.roles",
+    }
+)
+_ONE_NODE = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+_SMALL = {
+    "auto.create.topics.enable": "false",
+    # After a crash the broker may register again only when its last session is over.
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    "num.io.threads": "4",
+    "num.network.threads": "2",
+    "offsets.topic.num.partitions": "4",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+_LOG = """\
+status = error
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.filePattern = {path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerSecurity:
+    """A listener with TLS that lets users in by SASL/SCRAM (SHA-512), and nobody else.
+
+    Args:
+        keystore: The key of the listener.
+        users: User name to password. The first one is the broker's own and may do everything, as
+            all may: there is no authorizer. Users are made with the data; they can not be added
+            later.
+    """
+
+    keystore: Keystore
+    users: Mapping[str, str] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.users:
+            raise ConfigError(problem="the broker's security has no user", hint="name one")
+
+    def user(self, name: str | None = None) -> tuple[str, str]:
+        """Return name and password of a user, the first one without a name."""
+        chosen = next(iter(self.users)) if name is None else name
+        return chosen, self.users[chosen]
+
+    def scram_arguments(self) -> list[str]:
+        """Return what makes the users when the data is formatted."""
+        return [
+            word
+            for name, password in self.users.items()
+            for word in ("--add-scram", f"{_SCRAM}=[name={name},password={password}]")
+        ]
+
+    def client_settings(self, name: str | None = None) -> dict[str, str]:
+        """Return the properties (of librdkafka) with which a user gets in."""
+        user, password = self.user(name)
+        return {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": _SCRAM,
+            "sasl.username": user,
+            "sasl.password": password,
+            "ssl.ca.location": str(self.keystore.ca_path),
+        }
+
+    def server_properties(self) -> dict[str, str]:
+        """Return the broker's side; it is a client of itself, so it logs in as well."""
+        user, password = self.user()
+        return {
+            "sasl.enabled.mechanisms": _SCRAM,
+            "sasl.mechanism.inter.broker.protocol": _SCRAM,
+            f"listener.name.client.{_SCRAM.lower()}.sasl.jaas.config": (
+                f'{_LOGIN} required username="{user}" password="{password}";'
+            ),
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.location": str(self.keystore.path),
+            "ssl.keystore.password": self.keystore.password,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self.keystore.ca_path),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """One broker of this machine, for development and tests."""
+
+    folder: Path = option(doc="Where the broker keeps its data, its settings and its log.")
+    port: int = option(
+        0,
+        low=0,
+        high=65_535,
+        doc="Where clients reach it. 0: where it was the last time, or else any free port.",
+    )
+    heap_mb: int = option(
+        512, low=128, high=65_536, doc="Memory for the broker's Java; 256 is enough for tests."
+    )
+    start_timeout_ms: int = option(
+        90_000, low=1_000, high=600_000, doc="How long the broker may take to answer."
+    )
+    stop_timeout_ms: int = option(
+        30_000, low=0, high=600_000, doc="How long it may take to end before it is killed."
+    )
+    extra: Mapping[str, str] = field(default_factory=dict)
+    security: BrokerSecurity | None = None
+
+    def __post_init__(self) -> None:
+        """Check the bounds, and that no setting is given that the room decides.
+
+        Raises:
+            OptionError: a value is out of bounds.
+            ConfigError: ``extra`` names such a setting.
+        """
+        check(self)
+        for name in sorted(_OWN & self.extra.keys()):
+            raise ConfigError(
+                problem=f"the broker setting {name!r} is decided by this command",
+                hint=f"leave {name} out; port and directory have options of their own",
+            )
+
+
+def server_properties(options: BrokerOptions, *, port: int, controller_port: int) -> str:
+    """Return the text of ``server.properties``; what ``options.extra`` says comes last."""
+    protocol = "PLAINTEXT" if options.security is None else "SASL_SSL"
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        # Not kept in the data, unlike a dynamic quorum: the next start may use another port.
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"CLIENT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "listener.security.protocol.map": f"CLIENT:{protocol},CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "CLIENT",
+        "log.dirs": str(options.folder / "data"),
+        **_ONE_NODE,
+        **_SMALL,
+        **({} if options.security is None else options.security.server_properties()),
+        **options.extra,
+    }
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
+
+
+def log_settings(path: Path) -> str:
+    """Return the settings of the log: a file that is rolled at 10 MB, two old ones are kept."""
+    return _LOG.format(path=_escaped(str(path)))
+
+
+def _escaped(value: str) -> str:
+    """Return a value as it stands in a Java properties file."""
+    return value.replace("\\", "\\\\").replace("\n", "\\n")

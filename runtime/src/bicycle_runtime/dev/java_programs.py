@@ -1,0 +1,37 @@
+"""Java's programs for this room: ``java`` in a version that runs Kafka, and ``keytool``."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
+from bicycle_runtime.dev.errors import BrokerJavaError
+
+__all__ = ["require_java", "require_keytool"]
+
+
+def require_java() -> Path:
+    """Return the program ``java``.
+
+    Raises:
+        BrokerJavaError: there is none, it does not run, or it is too old.
+    """
+    java = find_java()
+    if java is None:
+        raise BrokerJavaError(needed=JAVA_MAJOR_MIN, found="none in JAVA_HOME or on PATH")
+    version = java_version(java)
+    if version is None:
+        raise BrokerJavaError(needed=JAVA_MAJOR_MIN, found=f"one that does not run: {java.path}")
+    if java_major(version) < JAVA_MAJOR_MIN:
+        raise BrokerJavaError(needed=JAVA_MAJOR_MIN, found=f"{version} ({java.path})")
+    return java.path
+
+
+def require_keytool() -> Path | None:
+    """Return the program ``keytool`` beside Java, else the first on ``PATH``; None without one."""
+    beside = require_java().resolve().with_name("keytool")
+    if beside.is_file():
+        return beside
+    found = shutil.which("keytool")
+    return Path(found) if found else None

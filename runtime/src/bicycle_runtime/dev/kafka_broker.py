@@ -1,0 +1,392 @@
+"""A real Kafka broker of this machine: one node, started, stopped, killed and paused at will.
+
+What is known about a broker stands in its folder, so any process can find, stop or restart it:
+``broker.json`` names process and port, ``data/`` holds topics and metadata, ``broker.log`` is what
+Kafka logs, ``broker.out`` what Java prints. A broker outlives the process that started it, until it
+is stopped. It listens on the loopback only, and is no model for one in production.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bicycle_runtime.base.environment import environment_for_child
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
+from bicycle_runtime.dev.broker_options import (
+    HOST,
+    BrokerOptions,
+    BrokerSecurity,
+    log_settings,
+    server_properties,
+)
+from bicycle_runtime.dev.errors import (
+    BrokerConflictError,
+    BrokerMissingError,
+    BrokerStartError,
+    PortTakenError,
+)
+from bicycle_runtime.dev.java_programs import require_java
+from bicycle_runtime.dev.kafka_jars import kafka_jars
+from bicycle_runtime.dev.ports import choose_port, is_free
+from bicycle_runtime.dev.probing import answers_api_versions, serves_metadata
+from bicycle_runtime.dev.waiting import locked, wait_until
+
+__all__ = ["BrokerOptions", "BrokerRecord", "BrokerSecurity", "KafkaBroker"]
+
+_CLUSTER_ID = "Bicycle-dev-cluster-AA"  # Any will do, as long as the data keeps it.
+_FORMAT_TIMEOUT_S = 120
+_KILL_TIMEOUT_S = 30
+_TAIL_LINE_COUNT = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerRecord:
+    """What ``broker.json`` says: the process (id and start time), its port, its users' names."""
+
+    pid: int
+    started: int
+    port: int
+    users: tuple[str, ...] = ()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether that process still exists, paused or not."""
+        return is_alive(self.pid, self.started)
+
+
+class KafkaBroker:
+    """The broker of one folder, whoever started it.
+
+    Args:
+        options: Folder, port, memory and more.
+        cache_dir: Directory that outlives brokers: the jars are kept there.
+        report: Gets a line for people before something that takes long.
+        source: Chooses among free ports.
+
+    Example:
+        broker = KafkaBroker(BrokerOptions(folder=Path("kafka")), cache_dir=Path("cache"))
+        broker.start()
+        Producer(broker.client_settings())
+        broker.stop()
+    """
+
+    def __init__(
+        self,
+        options: BrokerOptions,
+        *,
+        cache_dir: Path,
+        report: Callable[[str], None] = lambda _line: None,
+        source: random.Random | None = None,
+    ) -> None:
+        self.options = options
+        self._folder = options.folder.absolute()
+        self._cache_dir = cache_dir
+        self._report = report
+        self._source = source or system_random()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of this broker lies."""
+        return self._folder
+
+    @property
+    def log_path(self) -> Path:
+        """What Kafka logs."""
+        return self._folder / "broker.log"
+
+    @property
+    def bootstrap(self) -> str:
+        """``HOST:PORT`` for clients; the same after a restart.
+
+        Raises:
+            BrokerMissingError: it was never started, so that port 0 is not chosen yet.
+        """
+        record = self.record()
+        port = record.port if record else self.options.port
+        if not port:
+            raise BrokerMissingError(folder=str(self._folder))
+        return f"{HOST}:{port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process; BrokerMissingError when there is none."""
+        return self._running().pid
+
+    def record(self) -> BrokerRecord | None:
+        """Return what was written at the last start; None before the first."""
+        try:
+            data = json.loads((self._folder / "broker.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return BrokerRecord(**{**data, "users": tuple(data["users"])})
+
+    def client_settings(self, user: str | None = None) -> dict[str, str]:
+        """Return the properties (of librdkafka) with which a client connects.
+
+        Args:
+            user: One of the users of a secured broker; the first when absent.
+        """
+        security = self.options.security
+        secured = {} if security is None else security.client_settings(user)
+        return {"bootstrap.servers": self.bootstrap, **secured}
+
+    def is_running(self) -> bool:
+        """Tell whether the process exists; it may be paused, or on its way up."""
+        record = self.record()
+        return record is not None and record.is_running
+
+    def is_answering(self, *, timeout_s: float = 2.0) -> bool:
+        """Tell whether the broker answers an ApiVersions request."""
+        record = self.record()
+        return (
+            record is not None
+            and record.is_running
+            and answers_api_versions(
+                HOST, record.port, ca_path=self._ca_path(), timeout_s=timeout_s
+            )
+        )
+
+    def start(self) -> bool:
+        """Start the broker on new or existing data, and wait until it answers.
+
+        Returns:
+            True when it was started, False when it ran already.
+
+        Raises:
+            BrokerConflictError: one runs here on another port, or its data has other users.
+            BrokerJavaError: Java is missing or too old.
+            BrokerStartError: it ended, or did not answer in time; it does not run then.
+            JarFetchError: the jars are not here and could not be fetched.
+            JarChecksumError: a fetched jar is a wrong one.
+            PortTakenError: somebody else listens there.
+        """
+        timeout_s = self.options.start_timeout_ms / 1_000
+        jars = kafka_jars(self._cache_dir, report=self._report)
+        try:
+            with locked(self._folder / "lock", timeout_s=timeout_s + _FORMAT_TIMEOUT_S):
+                return self._start(jars, timeout_s)
+        except TimeoutError:
+            raise self._start_error("another command is starting it and does not end") from None
+
+    def stop(self) -> bool:
+        """End the broker cleanly, and kill it when it does not end in time.
+
+        Returns:
+            True when it ended by itself.
+
+        Raises:
+            BrokerMissingError: none runs here.
+        """
+        record = self._running()
+        self._signal(record, signal.SIGTERM)
+        self._signal(record, signal.SIGCONT)  # A paused one would never see the other.
+        if self._wait_for_end(record, self.options.stop_timeout_ms / 1_000):
+            return True
+        self.kill()
+        return False
+
+    def kill(self) -> None:
+        """End the broker by SIGKILL, as a crash would; BrokerMissingError when none runs."""
+        record = self._running()
+        self._signal(record, signal.SIGKILL)
+        self._wait_for_end(record, _KILL_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Halt the broker by SIGSTOP: connections stay open, and nothing answers."""
+        self._signal(self._running(), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused broker go on."""
+        self._signal(self._running(), signal.SIGCONT)
+
+    def _start(self, jars: list[Path], timeout_s: float) -> bool:
+        record = self.record()
+        if record and record.is_running:
+            self._require_same(record)
+            self._wait_for_answer(timeout_s)
+            return False
+        java = require_java()
+        port = self._choose_port(record)
+        self._write_settings(port)
+        self._format(java, jars, record)
+        try:
+            self._spawn(java, jars, port)
+            self._wait_for_answer(timeout_s)
+        except BaseException:
+            with contextlib.suppress(BrokerMissingError):  # It may have ended by itself.
+                self.kill()
+            raise
+        return True
+
+    def _require_same(self, record: BrokerRecord) -> None:
+        """Refuse to take a broker that runs for the one that was asked for, if it is another."""
+        asked = self.options.port
+        if asked not in (0, record.port):
+            raise BrokerConflictError(
+                folder=str(self._folder), name="port", found=record.port, asked=asked
+            )
+        self._require_same_users(record)
+
+    def _require_same_users(self, record: BrokerRecord) -> None:
+        found, asked = ", ".join(record.users) or "none", ", ".join(self._users) or "none"
+        if found != asked:
+            raise BrokerConflictError(
+                folder=str(self._folder), name="users", found=found, asked=asked
+            )
+
+    @property
+    def _users(self) -> tuple[str, ...]:
+        security = self.options.security
+        return () if security is None else tuple(security.users)
+
+    def _choose_port(self, record: BrokerRecord | None) -> int:
+        port = self.options.port or (record.port if record else 0)
+        if not port:
+            return choose_port(HOST, self._source)
+        if not is_free(HOST, port):
+            raise PortTakenError(host=HOST, port=port)
+        return port
+
+    def _write_settings(self, port: int) -> None:
+        controller_port = choose_port(HOST, self._source, besides=port)
+        text = server_properties(self.options, port=port, controller_port=controller_port)
+        path = self._folder / "server.properties"
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+        (self._folder / "log4j2.properties").write_text(
+            log_settings(self.log_path), encoding="utf-8"
+        )
+
+    def _format(self, java: Path, jars: list[Path], record: BrokerRecord | None) -> None:
+        """Prepare an empty data folder; one that has data stays as it is."""
+        if (self._folder / "data" / "meta.properties").is_file():
+            if record:
+                self._require_same_users(record)
+            return
+        security = self.options.security
+        command = [
+            *self._java(java, jars, "kafka.tools.StorageTool", heap_mb=128),
+            *("format", "--ignore-formatted", "--cluster-id", _CLUSTER_ID),
+            *("--config", str(self._folder / "server.properties")),
+            *([] if security is None else security.scram_arguments()),
+        ]
+        with (self._folder / "broker.out").open("wb") as output:
+            try:
+                result = subprocess.run(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    timeout=_FORMAT_TIMEOUT_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                reason = f"its data was not prepared within {_FORMAT_TIMEOUT_S} s"
+                raise self._start_error(reason) from None
+        if result.returncode:
+            raise self._start_error(f"its data could not be prepared (exit {result.returncode})")
+
+    def _spawn(self, java: Path, jars: list[Path], port: int) -> None:
+        """Start Java in a session of its own: a Ctrl-C of the terminal does not reach it."""
+        command = [
+            *self._java(java, jars, "kafka.Kafka", heap_mb=self.options.heap_mb),
+            str(self._folder / "server.properties"),
+        ]
+        with (self._folder / "broker.out").open("wb") as output:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=environment_for_child({}),
+                # A lock or a socket of the starter must not live as long as the broker.
+                close_fds=True,
+                start_new_session=True,
+            )
+        pid = self._process.pid
+        record = BrokerRecord(pid=pid, started=start_ticks(pid), port=port, users=self._users)
+        temporary = self._folder / ".broker.json"
+        temporary.write_text(json.dumps(asdict(record)), encoding="utf-8")
+        temporary.replace(self._folder / "broker.json")
+
+    def _java(self, java: Path, jars: list[Path], main: str, *, heap_mb: int) -> list[str]:
+        return [
+            *(str(java), f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError"),
+            f"-Dlog4j2.configurationFile={self._folder / 'log4j2.properties'}",
+            *("-Djava.awt.headless=true", "-cp", os.pathsep.join(map(str, jars)), main),
+        ]
+
+    def _wait_for_answer(self, timeout_s: float) -> None:
+        """Wait until the broker serves: its port is open seconds before it does."""
+        has_ended = False
+
+        def is_decided() -> bool:
+            nonlocal has_ended
+            has_ended = not self._is_still_running()
+            return has_ended or (
+                self.is_answering() and serves_metadata(self.client_settings(), timeout_s=5)
+            )
+
+        is_in_time = wait_until(is_decided, timeout_s=timeout_s)
+        if has_ended:
+            raise self._start_error("its process ended")
+        if not is_in_time:
+            raise self._start_error(f"it runs, but gave no answer within {timeout_s:g} s")
+
+    def _is_still_running(self) -> bool:
+        if self._process is not None:
+            self._process.poll()
+        return self.is_running()
+
+    def _running(self) -> BrokerRecord:
+        record = self.record()
+        if record is None or not record.is_running:
+            raise BrokerMissingError(folder=str(self._folder))
+        return record
+
+    def _signal(self, record: BrokerRecord, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(record.pid, number)
+
+    def _wait_for_end(self, record: BrokerRecord, timeout_s: float) -> bool:
+        has_ended = wait_for_end(record.pid, record.started, timeout_s=timeout_s)
+        if has_ended and self._process is not None and self._process.pid == record.pid:
+            self._process.wait()
+            self._process = None
+        return has_ended
+
+    def _ca_path(self) -> Path | None:
+        security = self.options.security
+        return None if security is None else security.keystore.ca_path
+
+    def _start_error(self, reason: str) -> BrokerStartError:
+        """Return the error with the end of Kafka's log, and of what Java printed if it did."""
+        log, lines = self.log_path, _last_lines(self.log_path)
+        printed = _last_lines(self._folder / "broker.out")
+        if printed:
+            log, lines = self._folder / "broker.out", [*lines[-5:], *printed]
+        return BrokerStartError(
+            folder=str(self._folder),
+            reason=reason,
+            log=str(log),
+            tail=lines,
+            tail_text="\n".join(f"    {line}" for line in lines) or "    (empty)",
+        )
+
+
+def _last_lines(path: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [line for line in lines if line.strip()][-_TAIL_LINE_COUNT:]
+    return []

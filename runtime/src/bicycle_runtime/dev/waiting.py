@@ -1,0 +1,66 @@
+"""Waiting for another process: for a condition to come true, and for a lock to be free.
+
+Both have a bound. A lock is the kernel's, not the file's existence, so a crash leaves none behind.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bicycle_runtime.base.clock import Clock, SystemClock
+
+__all__ = ["locked", "wait_until"]
+
+_POLL_S = 0.1
+
+
+def wait_until(
+    condition: Callable[[], bool], *, timeout_s: float, clock: Clock | None = None
+) -> bool:
+    """Ask again and again until a condition holds; return whether it did in time.
+
+    Args:
+        condition: Is asked at least once.
+        timeout_s: How long to go on, 0 or more.
+        clock: Measures that; the machine's when absent.
+    """
+    clock = clock or SystemClock()
+    pause = threading.Event()
+    end = clock.monotonic() + timeout_s
+    while not condition():
+        if clock.monotonic() >= end:
+            return False
+        pause.wait(_POLL_S)
+    return True
+
+
+@contextmanager
+def locked(path: Path, *, timeout_s: float) -> Iterator[None]:
+    """Hold a lock file, which is made when missing and never removed.
+
+    Processes that are started meanwhile do not inherit it.
+
+    Raises:
+        TimeoutError: somebody else held it all the time.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+    def is_ours() -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    try:
+        if not wait_until(is_ours, timeout_s=timeout_s):
+            raise TimeoutError(f"{path} is held by another process")
+        yield
+    finally:
+        os.close(descriptor)

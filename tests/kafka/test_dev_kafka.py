@@ -1,0 +1,163 @@
+"""The broker of `bicycle dev kafka`, for real: its life, its data, its security."""
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from bicycle_runtime.dev.errors import BrokerConflictError, BrokerMissingError, PortTakenError
+from tests.kafka_broker import broker_in, create_topic
+
+
+def produce(broker, topic, values, **settings):
+    producer = Producer({**broker.client_settings(), **settings})
+    for value in values:
+        producer.produce(topic, value.encode())
+    assert producer.flush(30) == 0
+
+
+def values_in(broker, topic, count, **settings):
+    """Return the first messages of a topic, read from its beginning."""
+    consumer = Consumer(
+        {**broker.client_settings(), "group.id": "reader", "auto.offset.reset": "earliest"}
+        | settings
+    )
+    consumer.subscribe([topic])
+    try:
+        return [message.value().decode() for message in consumer.consume(count, timeout=30)]
+    finally:
+        consumer.close()
+
+
+def test_messages_go_in_and_come_out(kafka_broker, topic):
+    name = topic()
+
+    produce(kafka_broker, name, ["ada", "bob"])
+
+    assert values_in(kafka_broker, name, 2) == ["ada", "bob"]
+
+
+def test_topics_are_made_on_purpose_only(kafka_broker, kafka_admin, topic):
+    first, second = topic(partitions=3), topic(cleanup_policy="compact")
+    found = kafka_admin.list_topics(timeout=10).topics
+
+    assert (len(found[first].partitions), len(found[second].partitions)) == (3, 1)
+    with pytest.raises(KafkaException) as error:
+        Consumer({**kafka_broker.client_settings(), "group.id": "g"}).get_watermark_offsets(
+            _partition("never-made"), timeout=5
+        )
+    assert error.value.args[0].code() in (
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._TIMED_OUT,
+    )
+
+
+def _partition(topic):
+    from confluent_kafka import TopicPartition
+
+    return TopicPartition(topic, 0)
+
+
+def test_a_transaction_is_committed(kafka_broker, topic):
+    name = topic()
+    producer = Producer({**kafka_broker.client_settings(), "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"ada")
+    producer.commit_transaction(30)
+
+    settings = {"isolation.level": "read_committed"}
+    assert values_in(kafka_broker, name, 1, **settings) == ["ada"]
+
+
+def test_a_killed_broker_starts_again_at_its_place_with_its_data(new_kafka_broker):
+    broker = new_kafka_broker()
+    bootstrap, pid = broker.bootstrap, broker.pid
+    create_topic(AdminClient(broker.client_settings()), "words")
+    produce(broker, "words", ["ada"])
+
+    broker.kill()
+    assert not broker.is_running()
+    assert not broker.is_answering()
+    assert broker.start()
+
+    assert broker.bootstrap == bootstrap
+    assert broker.pid != pid
+    assert values_in(broker, "words", 1) == ["ada"]
+
+
+def test_a_paused_broker_does_not_answer_until_it_is_resumed(new_kafka_broker):
+    broker = new_kafka_broker()
+
+    broker.pause()
+    assert broker.is_running()
+    assert not broker.is_answering(timeout_s=0.5)
+    broker.resume()
+    assert broker.is_answering(timeout_s=10)
+
+
+def test_a_paused_broker_can_be_stopped(new_kafka_broker):
+    broker = new_kafka_broker()
+    broker.pause()
+
+    assert broker.stop()
+    with pytest.raises(BrokerMissingError):
+        broker.stop()
+
+
+def test_starting_twice_gives_the_broker_that_runs(kafka_broker):
+    other = broker_in(kafka_broker.folder)
+
+    assert not other.start()
+    assert other.bootstrap == kafka_broker.bootstrap
+    assert other.pid == kafka_broker.pid
+
+
+def test_a_broker_that_runs_on_another_port_is_not_taken_for_the_one_asked_for(kafka_broker):
+    found = int(kafka_broker.bootstrap.rpartition(":")[2])
+
+    with pytest.raises(BrokerConflictError) as error:
+        broker_in(kafka_broker.folder, port=found + 1).start()
+
+    assert error.value.facts["found"] == found
+    assert error.value.facts["asked"] == found + 1
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_starts(kafka_broker, tmp_path):
+    port = int(kafka_broker.bootstrap.rpartition(":")[2])
+    second = broker_in(tmp_path / "second", port=port)
+
+    with pytest.raises(PortTakenError) as error:
+        second.start()
+
+    assert error.value.facts["port"] == port
+    assert not second.is_running()
+
+
+def test_users_get_in_by_scram_over_tls(secure_kafka_broker):
+    settings = secure_kafka_broker.client_settings("ada")
+    create_topic(AdminClient(settings), "secrets")
+
+    produce(secure_kafka_broker, "secrets", ["ada"], **settings)
+
+    assert settings["security.protocol"] == "SASL_SSL"
+    assert values_in(secure_kafka_broker, "secrets", 1, **settings) == ["ada"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sasl.password": "guessed"},
+        {"sasl.username": "eve"},
+        {"security.protocol": "PLAINTEXT"},
+        {"security.protocol": "SASL_PLAINTEXT"},
+        {"ssl.ca.location": "probe"},
+    ],
+    ids=str,
+)
+def test_nobody_else_gets_in(secure_kafka_broker, wrong):
+    settings = secure_kafka_broker.client_settings("ada") | wrong | {"log_level": 0}
+
+    with pytest.raises(KafkaException):
+        AdminClient(settings).list_topics(timeout=4)

@@ -1,0 +1,111 @@
+"""Fixtures with a real Kafka broker, for every test of this repository and of its plugins.
+
+The broker is that of `bicycle dev kafka`. Its jars are fetched once into the cache of the machine's
+home. A broker that can not be had is a failure: nothing is skipped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from bicycle_runtime.cli.parameters import home
+from bicycle_runtime.dev.errors import BrokerMissingError
+from bicycle_runtime.dev.kafka_broker import BrokerOptions, BrokerSecurity, KafkaBroker
+from bicycle_runtime.dev.keystore import make_keystore
+
+USERS = {"broker": "broker-secret", "ada": "ada-secret"}
+_TOPIC_TIMEOUT_S = 30
+
+
+def broker_in(folder: Path, **options) -> KafkaBroker:
+    """Return a small broker that is not started."""
+    settings = BrokerOptions(**{"folder": folder, "heap_mb": 256, **options})
+    return KafkaBroker(settings, cache_dir=home().cache_dir)
+
+
+def end(broker: KafkaBroker) -> None:
+    """Stop a broker whatever a test did to it; one that hangs is killed."""
+    if broker.is_running():
+        broker.stop()
+    with pytest.raises(BrokerMissingError):
+        _ = broker.pid
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """One broker for all tests that leave it alone; `bootstrap` says where."""
+    broker = broker_in(tmp_path_factory.mktemp("kafka"))
+    try:
+        broker.start()
+        yield broker
+    finally:
+        end(broker)
+
+
+@pytest.fixture(scope="session")
+def secure_kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """One that lets in only who logs in by SCRAM over TLS; see its `client_settings(user)`."""
+    folder = tmp_path_factory.mktemp("secure-kafka")
+    security = BrokerSecurity(keystore=make_keystore(folder / "tls"), users=USERS)
+    broker = broker_in(folder, security=security)
+    try:
+        broker.start()
+        yield broker
+    finally:
+        end(broker)
+
+
+@pytest.fixture
+def new_kafka_broker(tmp_path: Path) -> Iterator[Callable[..., KafkaBroker]]:
+    """Make and start brokers that a test may kill and pause; takes the fields of BrokerOptions."""
+    brokers: list[KafkaBroker] = []
+
+    def start(**options) -> KafkaBroker:
+        broker = broker_in(**{"folder": tmp_path / f"kafka-{len(brokers)}", **options})
+        brokers.append(broker)
+        broker.start()
+        return broker
+
+    yield start
+    for broker in brokers:
+        end(broker)
+
+
+@pytest.fixture
+def kafka_admin(kafka_broker: KafkaBroker) -> AdminClient:
+    """The administration client of the common broker."""
+    return AdminClient(kafka_broker.client_settings())
+
+
+@pytest.fixture
+def topic(
+    kafka_admin: AdminClient, request: pytest.FixtureRequest, topic_numbers: Iterator[int]
+) -> Callable[..., str]:
+    """Create a topic of the common broker under a name of its own, and return the name."""
+    test = re.sub(r"[^\w.-]+", "-", request.node.name)[:80]
+
+    def create(*, partitions: int = 1, **config: str) -> str:
+        name = f"{test}-{next(topic_numbers)}"
+        create_topic(kafka_admin, name, partitions=partitions, **config)
+        return name
+
+    return create
+
+
+@pytest.fixture(scope="session")
+def topic_numbers() -> Iterator[int]:
+    """Numbers that make the names of topics unique."""
+    return itertools.count()
+
+
+def create_topic(admin: AdminClient, name: str, *, partitions: int = 1, **config: str) -> None:
+    """Create a topic and wait for it; settings are written with `_` in place of `.`."""
+    settings = {key.replace("_", "."): value for key, value in config.items()}
+    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
+    admin.create_topics([wanted])[name].result(_TOPIC_TIMEOUT_S)
