@@ -362,16 +362,16 @@ class KafkaSinkBuilder(_KafkaBuilder, Generic[T]):
         """
         return self._set_function("value", function)
 
-    def headers(self, function: Callable[[T], Iterable[tuple[str, bytes]]]) -> Self:
+    def headers(self, function: Callable[[T], Iterable[tuple[str, str | bytes | None]]]) -> Self:
         """Set the headers; none otherwise."""
         return self._set_function("headers", function)
 
-    def timestamp(self, function: Callable[[T], int]) -> Self:
-        """Set the time of the message in ms since 1970; the time of writing otherwise."""
+    def timestamp(self, function: Callable[[T], int | None]) -> Self:
+        """Set the time of the message in ms since 1970; for None and otherwise that of writing."""
         return self._set_function("timestamp", function)
 
-    def partition(self, function: Callable[[T], int]) -> Self:
-        """Set the partition; otherwise the client chooses by key, as Java clients do."""
+    def partition(self, function: Callable[[T], int | None]) -> Self:
+        """Set the partition; for None and otherwise the client chooses one by the key."""
         return self._set_function("partition", function)
 
     def serializer(self, format: KafkaFormat) -> Self:
