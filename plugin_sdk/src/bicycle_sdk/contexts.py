@@ -12,6 +12,10 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Required, Self, TypedDict, TypeVar, Unpack, cast
 
+from bicycle_sdk.state.access import LocalCells, StateAccess
+from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
+from bicycle_sdk.state.timers import Timer, TimerQueue, TimerService
+
 if TYPE_CHECKING:
     import random as random_module
 
@@ -25,6 +29,7 @@ __all__ = [
     "Histogram",
     "KeyedProcessContext",
     "Metrics",
+    "OnTimerContext",
     "ProcessContext",
     "RuntimeContext",
     "SourceMessage",
@@ -212,15 +217,18 @@ class Context:
         return self._clock()
 
 
-class RuntimeContext(Context):
-    """What a function with state may ask besides: watermark, key, and small named values.
+class RuntimeContext(StateAccess, Context):
+    """What a function with state may ask besides: watermark, key, states and small named values.
 
     ``get_state`` and its companions keep one value per name and key on a keyed stream, and one per
-    name and subtask otherwise. They are durable in a job; standalone they live in this object.
+    name and subtask otherwise. ``get_value_state`` and its kin hand out typed states of a keyed
+    stream. They are durable in a job; standalone they live in this object.
     """
 
     def __init__(self, **options: Unpack[ContextOptions]) -> None:
-        super().__init__(**options)
+        StateAccess.__init__(self)
+        Context.__init__(self, **options)
+        self._cells = LocalCells(self.state_time)
         self.watermark = WATERMARK_MIN
         self._key: Any = None
         self._state_values: dict[tuple[Hashable, str], Any] = {}
@@ -236,6 +244,18 @@ class RuntimeContext(Context):
     def set_current_key(self, key: Hashable) -> None:
         """Switch to the state of another key. Called by the runtime, never by functions."""
         self._key = key
+
+    def state_cells(self, descriptor: StateDescriptor) -> Any:
+        """Return where the entries of a state lie. Called by the context itself."""
+        return self._cells.cells_of(descriptor)
+
+    def state_key(self) -> Hashable:
+        """Return the key under which state is read and written. Called by handles."""
+        return cast("Hashable", self._key)
+
+    def state_time(self, domain: TimeDomain) -> int:
+        """Return the time in ms by which states expire."""
+        return self.processing_time if domain == "processing" else self.watermark
 
     def get_state(self, name: str, default: Any = None) -> Any:
         """Return the saved value, or ``default`` when there is none."""
@@ -260,6 +280,26 @@ class ProcessContext(RuntimeContext):
         super().__init__(**options)
         self.timestamp: int | None = None
         self._side_outputs: list[tuple[str, Any]] = []
+        self._timers: tuple[TimerQueue, TimerQueue] | None = None
+
+    @property
+    def timer_service(self) -> TimerService:
+        """Sets and deletes the timers of the current key, on a keyed stream."""
+        event, processing = self.timer_queues()
+        return TimerService(self, event=event, processing=processing)
+
+    def timer_queues(self) -> tuple[TimerQueue, TimerQueue]:
+        """Return the timers that wait for event time, and for processing time."""
+        if self._timers is None:
+            self._timers = TimerQueue("event"), TimerQueue("processing")
+        return self._timers
+
+    def state_time(self, domain: TimeDomain) -> int:
+        """Return the time in ms by which states expire."""
+        known = super().state_time(domain)
+        if domain == "processing" or self.timestamp is None:
+            return known
+        return max(self.timestamp, known)
 
     def side_output(self, tag: str, value: Any) -> None:
         """Send a value to those who read ``stream.side_output(tag)``; nobody reading it is fine."""
@@ -277,6 +317,23 @@ class KeyedProcessContext(ProcessContext, Generic[K]):
     def current_key(self) -> K:
         """Return the key of the record at hand."""
         return cast("K", self._key)
+
+
+class OnTimerContext(KeyedProcessContext[K]):
+    """What ``on_timer`` may ask: the same, with key and time of the timer that fires.
+
+    ``timestamp`` is the time of the timer in ms, ``time_domain`` which time it waited for.
+    """
+
+    def __init__(self, **options: Unpack[ContextOptions]) -> None:
+        super().__init__(**options)
+        self.time_domain: TimeDomain = "event"
+
+    def set_fired(self, timer: Timer) -> None:
+        """Switch to a timer that fires. Called by what runs the function."""
+        self.set_current_key(timer.key)
+        self.timestamp = timer.time_ms
+        self.time_domain = timer.domain
 
 
 def _seeded(task_info: TaskInfo) -> random_module.Random:

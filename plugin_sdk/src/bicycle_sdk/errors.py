@@ -16,9 +16,11 @@ __all__ = [
     "FunctionResultError",
     "GraphError",
     "GraphFormatError",
+    "InvalidWindowError",
     "ParameterError",
     "PluginDefinitionError",
     "PreviewError",
+    "StateDefinitionError",
     "StateMergeError",
     "StreamDefinitionError",
 ]
@@ -150,3 +152,19 @@ class StateMergeError(BicycleError):
     code = "BIC-1008"
     message = "{function} does not say how the states of several subtasks become one"
     fix = "define merge_state(states), put key_by before the function, or keep the parallelism"
+
+
+class StateDefinitionError(BicycleError):
+    """A state or a timer can not be as the function asks for it; the call itself raises it."""
+
+    code = "BIC-1010"
+    message = "state {state!r}: {problem}"
+    fix = "{hint}"
+
+
+class InvalidWindowError(BicycleError):
+    """A window would hold no time at all."""
+
+    code = "BIC-1016"
+    message = "window start must be before its end: [{start}, {end})"
+    fix = "give bounds in ms with start < end"

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from bicycle_sdk.contexts import (
     Context,
     KeyedProcessContext,
+    OnTimerContext,
     ProcessContext,
     RuntimeContext,
 )
@@ -159,9 +160,22 @@ class ProcessFunction(_Closable, ABC, Generic[In, Out]):
 
         Called on a worker, once per record and attempt. ``ctx.side_output(tag, value)`` sends
         further
-        records to those who read that tag. State belongs in ``ctx.save_state``:
+        records to those who read that tag. State belongs in ``ctx.get_value_state`` and its kin:
         attributes of a process function are not saved.
         """
+
+    def on_timer(
+        self,
+        timestamp_ms: int,  # noqa: ARG002 - overriders use it
+        ctx: OnTimerContext[Any],  # noqa: ARG002 - overriders use it
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from a timer; nothing by default.
+
+        Called on a worker, once per timer that ``ctx.timer_service`` set on a keyed stream: when
+        the watermark (or the clock) has reached its time, after the records of the epoch, by time
+        and then by key. State is that of the timer's key. An exception goes to ``on_error``.
+        """
+        return ()
 
     def open(self, ctx: ProcessContext) -> Awaitable[None] | None:
         """Open connections and load models; called on a worker, once per subtask, first of all."""
@@ -175,6 +189,14 @@ class KeyedProcessFunction(_Closable, ABC, Generic[K, In, Out]):
         self, value: In, ctx: KeyedProcessContext[K]
     ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
         """Return the records that follow from one record, as ``ProcessFunction`` does."""
+
+    def on_timer(
+        self,
+        timestamp_ms: int,  # noqa: ARG002 - overriders use it
+        ctx: OnTimerContext[K],  # noqa: ARG002 - overriders use it
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from a timer, as ``ProcessFunction`` does."""
+        return ()
 
     def open(self, ctx: KeyedProcessContext[K]) -> Awaitable[None] | None:
         """Open connections and load models; called on a worker, once per subtask, first of all."""

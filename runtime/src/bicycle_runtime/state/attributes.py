@@ -13,6 +13,7 @@ from typing import Any
 
 from bicycle_runtime.state.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.values import ValueCodec
+from bicycle_sdk.state import StateDescriptor
 
 __all__ = ["Attribute", "describe_attributes"]
 
@@ -79,7 +80,11 @@ def _instance_values(function: Any) -> dict[str, Any]:
     for name in _hints(type(function)):
         if name not in values and hasattr(function, name) and _is_users(type(function), name):
             values[name] = getattr(function, name)
-    return {name: value for name, value in values.items() if not name.startswith("__")}
+    return {
+        name: value
+        for name, value in values.items()
+        if not name.startswith("__") and not isinstance(value, StateDescriptor)
+    }
 
 
 def _is_users(cls: type, name: str) -> bool:

@@ -18,7 +18,17 @@ import msgspec
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import StateFileError
 
-__all__ = ["Section", "decode_sections", "encode_sections", "merge_sections"]
+__all__ = [
+    "EVERYWHERE",
+    "Section",
+    "decode_sections",
+    "encode_sections",
+    "make_section",
+    "merge_sections",
+]
+
+# Stands for the key group of what every subtask has a copy of: it is read by all of them.
+EVERYWHERE = -1
 
 _MAGIC = b"BICD"
 _FORMAT_VERSION = 1
@@ -73,7 +83,7 @@ def encode_sections(sections: Sequence[Section]) -> bytes:
 def decode_sections(
     data: bytes, *, path: str, operator: str, groups: Collection[int] | None = None
 ) -> list[Section]:
-    """Read a state file, keeping only the key groups asked for (None: all).
+    """Read a state file, keeping only the key groups asked for (None: all) and ``EVERYWHERE``.
 
     Raises:
         StateFileError: cut, changed, or of another format version.
@@ -90,7 +100,7 @@ def decode_sections(
     sections = _SECTIONS.decode(body)
     if groups is None:
         return sections
-    return [section for section in sections if section.group in groups]
+    return [s for s in sections if s.group in groups or s.group == EVERYWHERE]
 
 
 def merge_sections(files: Iterable[Sequence[Section]]) -> list[Section]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["NamedMergeError", "StateFileError", "StateMergeError", "StateTypeError"]
+__all__ = [
+    "NamedMergeError",
+    "StateFileError",
+    "StateKindError",
+    "StateMergeError",
+    "StateTypeError",
+]
 
 
 class StateTypeError(BicycleError):
@@ -49,3 +55,14 @@ class StateMergeError(BicycleError):
         "define merge_state(states) in the function, keep the parallelism, or put the state "
         "behind key_by"
     )
+
+
+class StateKindError(BicycleError):
+    """A keyed state is asked for as another kind than sealed epochs have it."""
+
+    code = "BIC-1310"
+    message = (
+        "state {state!r} was written as a {sealed} state and is asked for as a {asked} state; "
+        "what is sealed is unchanged"
+    )
+    fix = "give the new state another name, or go back to the kind it had"

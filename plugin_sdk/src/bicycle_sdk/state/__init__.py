@@ -1,0 +1,44 @@
+"""What a function keeps between records: states by key, and timers.
+
+Handles come from a context: ``ctx.get_value_state("count", int, default=0)``. Everything here works
+in plain memory; a runtime adds what makes it durable.
+"""
+
+from bicycle_sdk.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    StateTtl,
+    TimeDomain,
+    ValueStateDescriptor,
+)
+from bicycle_sdk.state.handles import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReadOnlyMapState,
+    ReducingState,
+    ValueState,
+)
+from bicycle_sdk.state.timers import Timer, TimerService
+
+__all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "ReadOnlyMapState",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "StateDescriptor",
+    "StateTtl",
+    "TimeDomain",
+    "Timer",
+    "TimerService",
+    "ValueState",
+    "ValueStateDescriptor",
+]

@@ -1,0 +1,254 @@
+"""How a context hands out state: ``get_value_state`` and its kin, by name or by descriptor.
+
+``StateAccess`` makes handles and remembers them. Where the entries lie is decided by who derives
+from it: ``LocalCells`` keeps them in memory, for functions that run without a runtime.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from datetime import timedelta
+from typing import Any, TypeVar, cast, overload
+
+from bicycle_sdk.state.cells import CarefulValueCells, Expiry, MapCells, ValueCells
+from bicycle_sdk.state.descriptors import (
+    Aggregate,
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    StateTtl,
+    TimeDomain,
+    ValueStateDescriptor,
+    require_same,
+)
+from bicycle_sdk.state.frozen import is_frozen_type
+from bicycle_sdk.state.handles import (
+    AggregatingState,
+    ListState,
+    MapState,
+    ReducingState,
+    ValueState,
+    make_handle,
+)
+
+__all__ = ["LocalCells", "StateAccess", "make_cells"]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+In = TypeVar("In")
+Acc = TypeVar("Acc")
+Out = TypeVar("Out")
+_Ttl = StateTtl | timedelta | None
+
+
+def make_cells(
+    descriptor: StateDescriptor,
+    *,
+    clock: Callable[[TimeDomain], int],
+    order: Callable[[Any], Any] | None = None,
+) -> ValueCells | MapCells:
+    """Return empty cells for a state.
+
+    Args:
+        descriptor: The state.
+        clock: Tells the time in ms in a domain, for its TTL.
+        order: Gives what map keys are sorted by.
+    """
+    ttl = descriptor.time_to_live
+    expiry = None if ttl is None else Expiry(ttl, lambda: clock(ttl.time))
+    is_frozen = is_frozen_type(descriptor.stored_type) and descriptor.stored_type is not None
+    if descriptor.kind in ("list", "map"):
+        return MapCells(is_frozen=is_frozen, expiry=expiry, order=order)
+    if is_frozen and expiry is None:
+        return ValueCells()
+    return CarefulValueCells(is_frozen=is_frozen, expiry=expiry)
+
+
+class LocalCells:
+    """The cells of all states of one function, in memory.
+
+    Args:
+        clock: Tells the time in ms in a domain.
+    """
+
+    def __init__(self, clock: Callable[[TimeDomain], int]) -> None:
+        self._clock = clock
+        self._states: dict[str, tuple[StateDescriptor, ValueCells | MapCells]] = {}
+
+    def cells_of(self, descriptor: StateDescriptor) -> ValueCells | MapCells:
+        """Return the cells of a state; they are made when first asked for."""
+        known = self._states.get(descriptor.name)
+        if known is None:
+            known = descriptor, make_cells(descriptor, clock=self._clock)
+            self._states[descriptor.name] = known
+        require_same(known[0], descriptor)
+        return known[1]
+
+
+class StateAccess(ABC):
+    """The part of a context that hands out states."""
+
+    def __init__(self) -> None:
+        self._handles: dict[Any, tuple[Any, Any]] = {}
+
+    @abstractmethod
+    def state_cells(self, descriptor: StateDescriptor) -> Any:
+        """Return where the entries of a state lie. Called by the context itself."""
+
+    @abstractmethod
+    def state_key(self) -> Hashable:
+        """Return the key under which state is read and written. Called by handles."""
+
+    @overload
+    def get_value_state(self, name: ValueStateDescriptor[T]) -> ValueState[T]: ...
+    @overload
+    def get_value_state(
+        self, name: str, type: type[T], *, ttl: _Ttl = None
+    ) -> ValueState[T | None]: ...
+    @overload
+    def get_value_state(
+        self, name: str, type: type[T], default: T, ttl: _Ttl = None
+    ) -> ValueState[T]: ...
+    @overload
+    def get_value_state(
+        self, name: str, type: Any = None, default: Any = None, ttl: _Ttl = None
+    ) -> ValueState[Any]: ...
+    def get_value_state(
+        self,
+        name: str | ValueStateDescriptor[Any],
+        type: Any = None,
+        default: Any = None,
+        ttl: _Ttl = None,
+    ) -> ValueState[Any]:
+        """Return the state of this name that holds one value per key.
+
+        Args:
+            name: Name of the state in this operator, or a descriptor instead of all arguments.
+            type: Type of the value; without it values are pickled, which is slow.
+            default: What ``value()`` returns where there is none.
+            ttl: How long a value lives; None is for ever.
+
+        Raises:
+            StateDefinitionError: the state was declared otherwise before.
+        """
+        if isinstance(name, ValueStateDescriptor):
+            return cast("ValueState[Any]", self._by_descriptor(name))
+        return cast(
+            "ValueState[Any]",
+            self._by_name(ValueStateDescriptor, name, type, default, ttl),
+        )
+
+    @overload
+    def get_list_state(self, name: ListStateDescriptor[T]) -> ListState[T]: ...
+    @overload
+    def get_list_state(self, name: str, type: type[T], ttl: _Ttl = None) -> ListState[T]: ...
+    @overload
+    def get_list_state(self, name: str, type: Any = None, ttl: _Ttl = None) -> ListState[Any]: ...
+    def get_list_state(
+        self, name: str | ListStateDescriptor[Any], type: Any = None, ttl: _Ttl = None
+    ) -> ListState[Any]:
+        """Return the state of this name that holds a list per key; ``type`` is of its elements."""
+        if isinstance(name, ListStateDescriptor):
+            return cast("ListState[Any]", self._by_descriptor(name))
+        return cast("ListState[Any]", self._by_name(ListStateDescriptor, name, type, ttl))
+
+    @overload
+    def get_map_state(self, name: MapStateDescriptor[K, V]) -> MapState[K, V]: ...
+    @overload
+    def get_map_state(
+        self, name: str, key_type: type[K], value_type: type[V], ttl: _Ttl = None
+    ) -> MapState[K, V]: ...
+    @overload
+    def get_map_state(
+        self, name: str, key_type: Any = None, value_type: Any = None, ttl: _Ttl = None
+    ) -> MapState[Any, Any]: ...
+    def get_map_state(
+        self,
+        name: str | MapStateDescriptor[Any, Any],
+        key_type: Any = None,
+        value_type: Any = None,
+        ttl: _Ttl = None,
+    ) -> MapState[Any, Any]:
+        """Return the state of this name that holds a map per key."""
+        if isinstance(name, MapStateDescriptor):
+            return cast("MapState[Any, Any]", self._by_descriptor(name))
+        return cast(
+            "MapState[Any, Any]",
+            self._by_name(MapStateDescriptor, name, key_type, value_type, ttl),
+        )
+
+    @overload
+    def get_reducing_state(self, name: ReducingStateDescriptor[T]) -> ReducingState[T]: ...
+    @overload
+    def get_reducing_state(
+        self, name: str, type: type[T], reduce: Callable[[T, T], T], ttl: _Ttl = None
+    ) -> ReducingState[T]: ...
+    @overload
+    def get_reducing_state(
+        self, name: str, type: Any = None, reduce: Any = None, ttl: _Ttl = None
+    ) -> ReducingState[Any]: ...
+    def get_reducing_state(
+        self,
+        name: str | ReducingStateDescriptor[Any],
+        type: Any = None,
+        reduce: Any = None,
+        ttl: _Ttl = None,
+    ) -> ReducingState[Any]:
+        """Return the state of this name that joins what is added: ``reduce(old, new)``."""
+        if isinstance(name, ReducingStateDescriptor):
+            return cast("ReducingState[Any]", self._by_descriptor(name))
+        return cast(
+            "ReducingState[Any]",
+            self._by_name(ReducingStateDescriptor, name, type, reduce, ttl),
+        )
+
+    @overload
+    def get_aggregating_state(
+        self, name: AggregatingStateDescriptor[In, Acc, Out]
+    ) -> AggregatingState[In, Out]: ...
+    @overload
+    def get_aggregating_state(
+        self, name: str, aggregate: Aggregate[In, Acc, Out], type: Any = None, ttl: _Ttl = None
+    ) -> AggregatingState[In, Out]: ...
+    def get_aggregating_state(
+        self,
+        name: str | AggregatingStateDescriptor[Any, Any, Any],
+        aggregate: Any = None,
+        type: Any = None,
+        ttl: _Ttl = None,
+    ) -> AggregatingState[Any, Any]:
+        """Return the state of this name that aggregates what is added.
+
+        Args:
+            name: Name of the state in this operator, or a descriptor.
+            aggregate: An object of an ``AggregateFunction``.
+            type: Type of its accumulators; without it they are pickled.
+            ttl: How long an accumulator lives; None is for ever.
+        """
+        if isinstance(name, AggregatingStateDescriptor):
+            return cast("AggregatingState[Any, Any]", self._by_descriptor(name))
+        return cast(
+            "AggregatingState[Any, Any]",
+            self._by_name(AggregatingStateDescriptor, name, aggregate, type, ttl),
+        )
+
+    def _by_descriptor(self, descriptor: StateDescriptor) -> Any:
+        known = self._handles.get(descriptor)
+        if known is None:
+            handle = make_handle(descriptor, self.state_cells(descriptor), self)
+            known = self._handles[descriptor] = (descriptor, handle)
+        return known[1]
+
+    def _by_name(self, kind: Callable[..., StateDescriptor], *arguments: Any) -> Any:
+        # hot path: 150 ns for a function that asks anew for each record.
+        place = (kind, arguments[0])
+        known = self._handles.get(place)
+        if known is None or known[0] != arguments:
+            descriptor = kind(*arguments)
+            handle = make_handle(descriptor, self.state_cells(descriptor), self)
+            known = self._handles[place] = (arguments, handle)
+        return known[1]

@@ -1,0 +1,432 @@
+"""The entries of one state in memory, for all keys, and which of them changed.
+
+Handles (``handles``) read and write cells under the current key; a runtime saves what ``touched``
+and ``touched_stamps`` name and clears them. What expired is never handed out; ``sweep`` removes it.
+A store that is larger than memory takes the place of these classes by having their methods.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import takewhile
+from typing import Any
+
+from bicycle_sdk.state.descriptors import StateTtl
+
+__all__ = [
+    "MISSING",
+    "CarefulValueCells",
+    "Expiry",
+    "MapCells",
+    "ValueCells",
+    "has_prefix",
+    "natural_order",
+]
+
+MISSING = object()
+_BUCKETS_PER_TTL = 8  # Space is given back at most this part of a TTL after the entry expired.
+_RANKS = ((0, type(None)), (1, bytes), (2, str), (4, int), (5, float))
+_TUPLE_RANK = 3
+_SIMPLE = frozenset({str, int, float, bytes, bool, type(None)})
+
+
+class Expiry:
+    """When each cell of a state was last used, and which cells are due.
+
+    Cells lie in buckets by their time, so that a sweep looks only at what expired.
+
+    Args:
+        ttl: How long cells live.
+        clock: Tells the time in ms in the domain of the TTL.
+    """
+
+    __slots__ = (
+        "_buckets",
+        "_clock",
+        "_width",
+        "is_on_access",
+        "stamps",
+        "touched",
+        "ttl",
+        "ttl_ms",
+    )
+
+    def __init__(self, ttl: StateTtl, clock: Callable[[], int]) -> None:
+        self.ttl_ms = ttl.duration_ms
+        self.is_on_access = ttl.update == "on_access"
+        self._clock = clock
+        self._width = max(1, self.ttl_ms // _BUCKETS_PER_TTL)
+        self._buckets: dict[int, dict[Hashable, None]] = {}
+        self.stamps: dict[Any, int] = {}
+        self.touched: dict[Any, None] = {}
+
+    def is_live(self, cell: Hashable) -> bool:
+        """Tell whether a cell is not expired; a cell that has no time yet starts to live now."""
+        stamp = self.stamps.get(cell)
+        if stamp is None:
+            self.renew(cell)
+            return True
+        return self._clock() < stamp + self.ttl_ms
+
+    def renew(self, cell: Hashable) -> None:
+        """Let a cell live for the whole duration from now; its time never goes back."""
+        now = self._clock()
+        stamp = self.stamps.get(cell)
+        if stamp is None or now > stamp:
+            self.put(cell, now)
+            self.touched[cell] = None
+
+    def put(self, cell: Hashable, stamp: int) -> None:
+        """Set the time of a cell, as sealed state has it."""
+        bucket = stamp // self._width
+        old = self.stamps.get(cell)
+        if old is None or old // self._width != bucket:
+            self._buckets.setdefault(bucket, {})[cell] = None
+        self.stamps[cell] = stamp
+
+    def forget(self, cell: Hashable) -> None:
+        """Drop a cell."""
+        if self.stamps.pop(cell, None) is not None:
+            self.touched[cell] = None
+
+    def due(self) -> Iterator[Any]:
+        """Yield the cells that are expired, and forget in which bucket they lay."""
+        now = self._clock()
+        for bucket in sorted(self._buckets):
+            if now < (bucket + 1) * self._width + self.ttl_ms:
+                return
+            for cell in self._buckets.pop(bucket):
+                stamp = self.stamps.get(cell)
+                if stamp is not None and stamp // self._width == bucket:
+                    yield cell
+
+    def reset(self) -> None:
+        """Forget everything."""
+        for part in (self.stamps, self.touched, self._buckets):
+            part.clear()
+
+    def next_due_ms(self) -> int | None:
+        """Return when the next cell may be removed, in the domain of the TTL; None without any."""
+        if not self._buckets:
+            return None
+        return (min(self._buckets) + 1) * self._width + self.ttl_ms
+
+
+class ValueCells:
+    """One value per key, of a type whose values never change, and living for ever."""
+
+    __slots__ = ("entries", "expiry", "touched")
+
+    # hot path: 60 ns a read and 90 ns a write besides the key; states that expire, or whose values
+    # can be changed in place, take the longer way of ``CarefulValueCells``.
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, Any] = {}
+        self.touched: dict[Any, None] = {}
+        self.expiry: Expiry | None = None
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        """Return the value of a key, else the default."""
+        return self.entries.get(key, default)
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Set the value of a key."""
+        self.entries[key] = value
+        self.touched[key] = None
+
+    def delete(self, key: Hashable) -> None:
+        """Remove the value of a key; harmless when there is none."""
+        if self.entries.pop(key, MISSING) is not MISSING:
+            self.touched[key] = None
+
+    def sweep(self) -> None:
+        """Remove what expired."""
+
+    def peek(self, cell: Any) -> Any:
+        """Return the value of a cell without using it; ``MISSING`` when there is none."""
+        return self.entries.get(cell, MISSING)
+
+    def cells(self) -> Iterable[Any]:
+        """Return all cells: the keys."""
+        return self.entries
+
+    def load(self, cells: Iterable[Any], values: Iterable[Any]) -> None:
+        """Put sealed values in; they do not count as changed."""
+        self.entries.update(zip(cells, values, strict=True))
+
+    def unload(self, cells: Iterable[Any]) -> None:
+        """Take sealed deletions over; they do not count as changes."""
+        for cell in cells:
+            self.entries.pop(cell, None)
+
+    def reset(self) -> None:
+        """Forget everything, sealed or not."""
+        self.entries.clear()
+        self.touched.clear()
+        if self.expiry is not None:
+            self.expiry.reset()
+
+
+class CarefulValueCells(ValueCells):
+    """One value per key that may expire, or that may be changed in place.
+
+    A value that can be changed in place counts as changed once it was handed out.
+    """
+
+    __slots__ = ("_is_frozen",)
+
+    def __init__(self, *, is_frozen: bool, expiry: Expiry | None = None) -> None:
+        super().__init__()
+        self._is_frozen = is_frozen
+        self.expiry = expiry
+
+    def get(self, key: Hashable, default: Any = None) -> Any:
+        """Return the value of a key, else the default."""
+        if key not in self.entries:
+            return default
+        expiry = self.expiry
+        if expiry is not None:
+            if not expiry.is_live(key):
+                self.delete(key)
+                return default
+            if expiry.is_on_access:
+                expiry.renew(key)
+        if not self._is_frozen:
+            self.touched[key] = None
+        return self.entries[key]
+
+    def put(self, key: Hashable, value: Any) -> None:
+        """Set the value of a key."""
+        self.entries[key] = value
+        self.touched[key] = None
+        if self.expiry is not None:
+            self.expiry.renew(key)
+
+    def delete(self, key: Hashable) -> None:
+        """Remove the value of a key; harmless when there is none."""
+        super().delete(key)
+        if self.expiry is not None:
+            self.expiry.forget(key)
+
+    def sweep(self) -> None:
+        """Remove what expired."""
+        for key in self.expiry.due() if self.expiry is not None else ():
+            self.delete(key)
+
+
+class MapCells:
+    """A map per key, entry by entry; a cell is ``(key, map key)``. Lists are maps by position.
+
+    Args:
+        is_frozen: Whether values are of a type that can not be changed in place.
+        expiry: When entries expire; None for never.
+        order: Gives what map keys are sorted by; it refuses keys that can not be stored.
+    """
+
+    __slots__ = ("_is_frozen", "_order", "_sorted", "expiry", "rows", "touched")
+
+    def __init__(
+        self,
+        *,
+        is_frozen: bool,
+        expiry: Expiry | None = None,
+        order: Callable[[Any], Any] | None = None,
+    ) -> None:
+        self._is_frozen = is_frozen
+        self._order = natural_order if order is None else order
+        self._sorted: dict[Any, list[tuple[Any, Any]]] = {}
+        self.expiry = expiry
+        self.rows: dict[Any, dict[Any, Any]] = {}
+        self.touched: dict[tuple[Any, Any], None] = {}
+
+    def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:
+        """Return an entry of a key's map, else the default."""
+        row = self.rows.get(key)
+        if row is None or part not in row or not self._use((key, part)):
+            return default
+        return row[part]
+
+    def has(self, key: Hashable, part: Hashable) -> bool:
+        """Tell whether a key's map has an entry."""
+        row = self.rows.get(key)
+        return row is not None and part in row and self._is_live((key, part))
+
+    def put(self, key: Hashable, part: Hashable, value: Any) -> None:
+        """Set an entry of a key's map."""
+        row = self.rows.get(key)
+        if row is None:
+            row = self.rows[key] = {}
+        if part not in row:
+            self._admit(key, part)
+        row[part] = value
+        cell = (key, part)
+        self.touched[cell] = None
+        if self.expiry is not None:
+            self.expiry.renew(cell)
+
+    def append(self, key: Hashable, values: Iterable[Any]) -> None:
+        """Put values behind the last position of a key's list."""
+        row = self.rows.get(key)
+        start = next(reversed(row)) + 1 if row else 0
+        for position, value in enumerate(values, start):
+            self.put(key, position, value)
+
+    def delete(self, key: Hashable, part: Hashable) -> None:
+        """Remove an entry of a key's map; harmless when there is none."""
+        row = self.rows.get(key)
+        if row is None or part not in row:
+            return
+        del row[part]
+        self.touched[key, part] = None
+        if self.expiry is not None:
+            self.expiry.forget((key, part))
+        if not row:
+            del self.rows[key]
+            self._sorted.pop(key, None)
+        elif key in self._sorted:
+            ordered = self._sorted[key]
+            del ordered[bisect_left(ordered, (self._order(part),))]
+
+    def clear(self, key: Hashable) -> None:
+        """Remove a key's map."""
+        self._sorted.pop(key, None)
+        for part in self.rows.pop(key, ()):
+            self.touched[key, part] = None
+            if self.expiry is not None:
+                self.expiry.forget((key, part))
+
+    def items(self, key: Hashable) -> list[tuple[Any, Any]]:
+        """Return the entries of a key's map, oldest first."""
+        row = self.rows.get(key, {})
+        return [(part, value) for part, value in list(row.items()) if self._use((key, part))]
+
+    def is_empty(self, key: Hashable) -> bool:
+        """Tell whether a key's map has no entry."""
+        return not any(self._is_live((key, part)) for part in self.rows.get(key, ()))
+
+    def scan(
+        self, key: Hashable, start: Any = MISSING, end: Any = MISSING, *, prefix: Any = MISSING
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield the entries of a key's map in key order, as they are when they are reached.
+
+        Args:
+            key: Whose map.
+            start: First map key; ``MISSING`` for no bound.
+            end: Map key behind the last; ``MISSING`` for no bound.
+            prefix: Only map keys that begin with this.
+        """
+        row = self.rows.get(key, {})
+        for part in self._between(key, prefix if start is MISSING else start, end, prefix):
+            if part in row and self._use((key, part)):
+                yield part, row[part]
+
+    def load(self, cells: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:
+        """Put sealed entries in; they do not count as changed."""
+        for (key, part), value in zip(cells, values, strict=True):
+            self.rows.setdefault(key, {})[part] = value
+            self._sorted.pop(key, None)
+
+    def unload(self, cells: Iterable[tuple[Any, Any]]) -> None:
+        """Take sealed deletions over; they do not count as changes."""
+        for key, part in cells:
+            row = self.rows.get(key, {})
+            row.pop(part, None)
+            self._sorted.pop(key, None)
+            if not row:
+                self.rows.pop(key, None)
+
+    def sweep(self) -> None:
+        """Remove what expired."""
+        for key, part in self.expiry.due() if self.expiry is not None else ():
+            self.delete(key, part)
+
+    def peek(self, cell: tuple[Any, Any]) -> Any:
+        """Return the value of a cell without using it; ``MISSING`` when there is none."""
+        key, part = cell
+        return self.rows.get(key, {}).get(part, MISSING)
+
+    def cells(self) -> Iterable[tuple[Any, Any]]:
+        """Return all cells."""
+        return ((key, part) for key, row in self.rows.items() for part in row)
+
+    def reset(self) -> None:
+        """Forget everything, sealed or not."""
+        for part in (self.rows, self.touched, self._sorted):
+            part.clear()
+        if self.expiry is not None:
+            self.expiry.reset()
+
+    def _between(self, key: Hashable, start: Any, end: Any, prefix: Any) -> list[Any]:
+        ordered = self._ordered(key)
+        first = 0 if start is MISSING else bisect_left(ordered, (self._order(start),))
+        last = len(ordered) if end is MISSING else bisect_left(ordered, (self._order(end),))
+        parts = [part for _, part in ordered[first:last]] if prefix is MISSING else []
+        if prefix is not MISSING:
+            found = takewhile(lambda entry: has_prefix(entry[1], prefix), ordered[first:])
+            parts = [part for _, part in found]
+        return parts
+
+    def _ordered(self, key: Hashable) -> list[tuple[Any, Any]]:
+        ordered = self._sorted.get(key)
+        if ordered is None:
+            order = self._order
+            ordered = sorted(((order(part), part) for part in self.rows.get(key, ())), key=_first)
+            if ordered:
+                self._sorted[key] = ordered
+        return ordered
+
+    def _admit(self, key: Hashable, part: Hashable) -> None:
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            insort(ordered, (self._order(part), part), key=_first)
+        elif type(part) not in _SIMPLE:
+            self._order(part)
+
+    def _use(self, cell: tuple[Any, Any]) -> bool:
+        """Tell whether a cell is live; then it counts as read."""
+        if not self._is_live(cell):
+            return False
+        if self.expiry is not None and self.expiry.is_on_access:
+            self.expiry.renew(cell)
+        if not self._is_frozen:
+            self.touched[cell] = None
+        return True
+
+    def _is_live(self, cell: tuple[Any, Any]) -> bool:
+        return self.expiry is None or self.expiry.is_live(cell)
+
+
+def natural_order(key: Any) -> Any:
+    """Return what keys are sorted by: None, bytes, text, tuples, whole numbers, other numbers.
+
+    Example:
+        >>> sorted(["b", 2, "a", 1], key=natural_order)
+        ['a', 'b', 1, 2]
+    """
+    if isinstance(key, tuple):
+        return (_TUPLE_RANK, tuple(map(natural_order, key)))
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
+    for rank, kind in _RANKS:
+        if isinstance(key, kind):
+            return (rank, key)
+    return (len(_RANKS) + 1, type(key).__qualname__, str(key))
+
+
+def has_prefix(key: Any, prefix: Any) -> bool:
+    """Tell whether a text, bytes or a tuple begins with another; false for other keys.
+
+    Example:
+        >>> has_prefix("apple", "app"), has_prefix(("ada", 1), ("ada",)), has_prefix(12, 1)
+        (True, True, False)
+    """
+    if isinstance(key, tuple) and isinstance(prefix, tuple):
+        return key[: len(prefix)] == prefix
+    if isinstance(key, str) and isinstance(prefix, str):
+        return key.startswith(prefix)
+    return isinstance(key, bytes) and isinstance(prefix, bytes) and key.startswith(prefix)
+
+
+def _first(entry: tuple[Any, Any]) -> Any:
+    return entry[0]

@@ -1,0 +1,258 @@
+"""What a function says about a state before it uses it: name, kind, types, how long entries live.
+
+A descriptor is plain data that holds nothing. Kept as a field of the function's class it also tells
+``bicycle plan`` about the state without running anything::
+
+    class Seen(KeyedProcessFunction[str, str, str]):
+        seen = ValueStateDescriptor("seen", bool, default=False, ttl=StateTtl(timedelta(hours=1)))
+"""
+
+from __future__ import annotations
+
+import inspect
+from builtins import type as _Class  # for classes with a field of that name
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args
+
+from bicycle_sdk.errors import StateDefinitionError
+
+__all__ = [
+    "Aggregate",
+    "AggregatingStateDescriptor",
+    "ListStateDescriptor",
+    "MapStateDescriptor",
+    "ReducingStateDescriptor",
+    "StateDescriptor",
+    "StateKind",
+    "StateTtl",
+    "TimeDomain",
+    "ValueStateDescriptor",
+    "require_same",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+In = TypeVar("In")
+Acc = TypeVar("Acc")
+Out = TypeVar("Out")
+AddedIn = TypeVar("AddedIn", contravariant=True)  # noqa: PLC0105 - read as In.
+ResultOut = TypeVar("ResultOut", covariant=True)  # noqa: PLC0105 - read as Out.
+
+TimeDomain = Literal["event", "processing"]
+StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
+_UPDATES = ("on_write", "on_access")
+
+
+class Aggregate(Protocol[AddedIn, Acc, ResultOut]):
+    """What an aggregating state needs of its function; every ``AggregateFunction`` has it."""
+
+    def create_accumulator(self) -> Acc:
+        """Return the accumulator of no values."""
+
+    def add(self, accumulator: Acc, value: AddedIn) -> Acc:
+        """Return the accumulator with one more value."""
+
+    def get_result(self, accumulator: Acc) -> ResultOut:
+        """Return the result of an accumulator."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateTtl:
+    """How long an entry lives after it was last written, or last written or read.
+
+    An expired entry is never returned, and its space is given back within twice the duration.
+    Entries of lists and maps expire one by one.
+
+    Args:
+        duration: How long, as a ``timedelta`` or in ms.
+        time: ``processing`` counts the time of day as ``ctx.now()`` tells it. ``event`` counts
+            event time: that of the record at hand, or the watermark once that is later.
+        update: ``on_write``: only writing starts the time anew; ``on_access``: reading does too.
+
+    Raises:
+        StateDefinitionError: not positive, or an unknown word.
+    """
+
+    duration: timedelta | int
+    time: TimeDomain = "processing"
+    update: Literal["on_write", "on_access"] = "on_write"
+
+    def __post_init__(self) -> None:
+        if self.duration_ms <= 0:
+            _refuse("StateTtl", f"a duration of {self.duration_ms} ms", "give 1 ms or more")
+        if self.time not in get_args(TimeDomain):
+            _refuse("StateTtl", f"time={self.time!r}", "use 'processing' or 'event'")
+        if self.update not in _UPDATES:
+            _refuse("StateTtl", f"update={self.update!r}", "use 'on_write' or 'on_access'")
+
+    @property
+    def duration_ms(self) -> int:
+        """The duration in ms."""
+        if isinstance(self.duration, timedelta):
+            return int(self.duration / timedelta(milliseconds=1))
+        return self.duration
+
+
+class StateDescriptor:
+    """What all descriptors have. Two states of one operator never share a name."""
+
+    kind: ClassVar[StateKind]
+
+    if TYPE_CHECKING:  # Each descriptor has these fields at their places.
+        name: str
+        ttl: StateTtl | timedelta | None
+
+    @property
+    def time_to_live(self) -> StateTtl | None:
+        """How long entries live; None is for ever."""
+        return StateTtl(self.ttl) if isinstance(self.ttl, timedelta) else self.ttl
+
+    @property
+    def stored_type(self) -> Any:
+        """The declared type of what is stored per entry; None when it is not known."""
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        name: Any = self.name
+        ttl: Any = self.ttl
+        if not isinstance(name, str) or not name:
+            _refuse(repr(name), "a state needs a name", "give a text that is not empty")
+        if ttl is not None and not isinstance(ttl, StateTtl | timedelta):
+            _refuse(name, f"ttl={ttl!r}", "give a StateTtl or a timedelta")
+
+
+@dataclass(frozen=True, eq=False)
+class ValueStateDescriptor(StateDescriptor, Generic[T]):
+    """One value per key; ``default`` is what ``value()`` returns where there is none."""
+
+    kind: ClassVar[StateKind] = "value"
+
+    name: str
+    type: _Class[T] | Any = None
+    default: T | None = None
+    ttl: StateTtl | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def stored_type(self) -> Any:
+        """The type of the value."""
+        return self.type
+
+
+@dataclass(frozen=True, eq=False)
+class ListStateDescriptor(StateDescriptor, Generic[T]):
+    """A list per key, written element by element."""
+
+    kind: ClassVar[StateKind] = "list"
+
+    name: str
+    type: _Class[T] | Any = None
+    ttl: StateTtl | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def stored_type(self) -> Any:
+        """The type of an element."""
+        return self.type
+
+
+@dataclass(frozen=True, eq=False)
+class MapStateDescriptor(StateDescriptor, Generic[K, V]):
+    """A map per key, written entry by entry."""
+
+    kind: ClassVar[StateKind] = "map"
+
+    name: str
+    key_type: type[K] | Any = None
+    value_type: type[V] | Any = None
+    ttl: StateTtl | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+
+    @property
+    def stored_type(self) -> Any:
+        """The type of the values."""
+        return self.value_type
+
+
+@dataclass(frozen=True, eq=False)
+class ReducingStateDescriptor(StateDescriptor, Generic[T]):
+    """One value per key, which ``reduce(old, new)`` joins with each value that is added."""
+
+    kind: ClassVar[StateKind] = "reducing"
+
+    name: str
+    type: _Class[T] | Any
+    reduce: Callable[[T, T], T]
+    ttl: StateTtl | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+        _require_plain(self.name, getattr(self.reduce, "reduce", self.reduce))
+
+    @property
+    def stored_type(self) -> Any:
+        """The type of the value."""
+        return self.type
+
+
+@dataclass(frozen=True, eq=False)
+class AggregatingStateDescriptor(StateDescriptor, Generic[In, Acc, Out]):
+    """One accumulator per key; ``type`` is that of the accumulator, for storing it."""
+
+    kind: ClassVar[StateKind] = "aggregating"
+
+    name: str
+    aggregate: Aggregate[In, Acc, Out]
+    type: _Class[Acc] | Any = None
+    ttl: StateTtl | timedelta | None = None
+
+    def __post_init__(self) -> None:
+        self._check()
+        for method in ("create_accumulator", "add", "get_result"):
+            _require_plain(self.name, getattr(self.aggregate, method, None))
+
+    @property
+    def stored_type(self) -> Any:
+        """The type of the accumulator."""
+        return self.type
+
+
+def require_same(known: StateDescriptor, asked: StateDescriptor) -> None:
+    """Refuse to read a state as something else than it was declared.
+
+    Raises:
+        StateDefinitionError: kind, types or time to live differ.
+    """
+    for what, old, new in (
+        ("the kind", known.kind, asked.kind),
+        ("the type", known.stored_type, asked.stored_type),
+        ("the time to live", known.time_to_live, asked.time_to_live),
+    ):
+        if old != new:
+            _refuse(
+                asked.name,
+                f"{what} is {_words(new)} here and was {_words(old)} before",
+                "use one descriptor wherever this state is used, or another name",
+            )
+
+
+def _require_plain(name: str, function: Any) -> None:
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        _refuse(name, f"{function!r} is not a plain function", "pass a function without async")
+
+
+def _words(part: Any) -> str:
+    return part.__qualname__ if isinstance(part, type) else str(part)
+
+
+def _refuse(state: str, problem: str, hint: str) -> None:
+    raise StateDefinitionError(state=state, problem=problem, hint=hint)

@@ -1,0 +1,299 @@
+"""The handles through which a function reads and writes its state, each under the current key.
+
+A handle holds no data and may be kept: what ``open`` obtained serves every record, under the key of
+the record (or the timer) at hand. Where the data lies and what is saved is the business of cells.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, Generic, Protocol, TypeVar
+
+from bicycle_sdk.errors import StateDefinitionError
+from bicycle_sdk.state.cells import MISSING, MapCells, ValueCells
+from bicycle_sdk.state.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from bicycle_sdk.state.frozen import is_frozen_type
+
+__all__ = [
+    "AggregatingState",
+    "KeyScope",
+    "ListState",
+    "MapState",
+    "ReadOnlyMapState",
+    "ReducingState",
+    "ValueState",
+    "make_handle",
+]
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class KeyScope(Protocol):
+    """Knows whose state is meant."""
+
+    def state_key(self) -> Hashable:
+        """Return the key of the record or timer at hand."""
+
+
+class ValueState(Generic[T]):
+    """One value per key.
+
+    Example:
+        >>> from bicycle_sdk.contexts import RuntimeContext
+        >>> count = RuntimeContext.standalone().get_value_state("count", int, default=0)
+        >>> count.update(count.value() + 1)
+        >>> count.value()
+        1
+    """
+
+    __slots__ = ("_cells", "_default", "_scope")
+
+    def __init__(
+        self, descriptor: ValueStateDescriptor[Any], cells: ValueCells, scope: KeyScope
+    ) -> None:
+        self._cells = cells
+        self._scope = scope
+        default = descriptor.default
+        self._default = default if is_frozen_type(type(default)) else _Fresh(default)
+
+    def value(self) -> T:
+        """Return the value of the current key; the default where there is none."""
+        value = self._cells.get(self._scope.state_key(), self._default)
+        return value.copied() if type(value) is _Fresh else value  # type: ignore[no-any-return]
+
+    def update(self, value: T) -> None:
+        """Set the value of the current key."""
+        self._cells.put(self._scope.state_key(), value)
+
+    def clear(self) -> None:
+        """Remove the value of the current key."""
+        self._cells.delete(self._scope.state_key())
+
+
+class ReducingState(Generic[T]):
+    """One value per key, joined with each value that is added."""
+
+    __slots__ = ("_cells", "_reduce", "_scope")
+
+    def __init__(
+        self, descriptor: ReducingStateDescriptor[T], cells: ValueCells, scope: KeyScope
+    ) -> None:
+        self._cells = cells
+        self._scope = scope
+        function: Any = descriptor.reduce
+        self._reduce: Callable[[T, T], T] = getattr(function, "reduce", function)
+
+    def add(self, value: T) -> None:
+        """Join the value of the current key with another; the first one stands as it is."""
+        key = self._scope.state_key()
+        old = self._cells.get(key, MISSING)
+        self._cells.put(key, value if old is MISSING else self._reduce(old, value))
+
+    def get(self) -> T | None:
+        """Return the value of the current key; None when nothing was added."""
+        value: T | None = self._cells.get(self._scope.state_key())
+        return value
+
+    def clear(self) -> None:
+        """Remove the value of the current key."""
+        self._cells.delete(self._scope.state_key())
+
+
+class AggregatingState(Generic[In, Out]):
+    """One accumulator per key, made and read by an ``AggregateFunction``."""
+
+    __slots__ = ("_aggregate", "_cells", "_scope")
+
+    def __init__(
+        self,
+        descriptor: AggregatingStateDescriptor[In, Any, Out],
+        cells: ValueCells,
+        scope: KeyScope,
+    ) -> None:
+        self._cells = cells
+        self._scope = scope
+        self._aggregate = descriptor.aggregate
+
+    def add(self, value: In) -> None:
+        """Add a value to the accumulator of the current key."""
+        key = self._scope.state_key()
+        accumulator = self._cells.get(key, MISSING)
+        if accumulator is MISSING:
+            accumulator = self._aggregate.create_accumulator()
+        self._cells.put(key, self._aggregate.add(accumulator, value))
+
+    def get(self) -> Out | None:
+        """Return the result for the current key; None when nothing was added."""
+        accumulator = self._cells.get(self._scope.state_key(), MISSING)
+        return None if accumulator is MISSING else self._aggregate.get_result(accumulator)
+
+    def clear(self) -> None:
+        """Remove the accumulator of the current key."""
+        self._cells.delete(self._scope.state_key())
+
+
+class ListState(Generic[T]):
+    """A list per key. Adding writes the new elements only, however long the list is."""
+
+    __slots__ = ("_cells", "_scope")
+
+    def __init__(self, _: ListStateDescriptor[T], cells: MapCells, scope: KeyScope) -> None:
+        self._cells = cells
+        self._scope = scope
+
+    def get(self) -> list[T]:
+        """Return the elements of the current key, oldest first; ``[]`` when there are none."""
+        return [value for _, value in self._cells.items(self._scope.state_key())]
+
+    def add(self, value: T) -> None:
+        """Put an element at the end."""
+        self._cells.append(self._scope.state_key(), (value,))
+
+    def add_all(self, values: Iterable[T]) -> None:
+        """Put elements at the end."""
+        self._cells.append(self._scope.state_key(), values)
+
+    def update(self, values: Iterable[T]) -> None:
+        """Put other elements in place of all."""
+        key, elements = self._scope.state_key(), list(values)
+        self._cells.clear(key)
+        self._cells.append(key, elements)
+
+    def clear(self) -> None:
+        """Remove all elements."""
+        self._cells.clear(self._scope.state_key())
+
+    def is_empty(self) -> bool:
+        """Tell whether there is no element."""
+        return self._cells.is_empty(self._scope.state_key())
+
+
+class ReadOnlyMapState(Generic[K, V]):
+    """A map that can be read but not changed, such as broadcast state beside records.
+
+    Map keys come in key order: text, bytes and whole numbers as Python sorts them, tuples part by
+    part.
+    """
+
+    __slots__ = ("_cells", "_scope")
+
+    def __init__(self, _: MapStateDescriptor[K, V], cells: MapCells, scope: KeyScope) -> None:
+        self._cells = cells
+        self._scope = scope
+
+    def get(self, key: K, default: Any = None) -> V | Any:
+        """Return the entry of a map key, else the default."""
+        return self._cells.get(self._scope.state_key(), key, default)
+
+    def contains(self, key: K) -> bool:
+        """Tell whether a map key has an entry."""
+        return self._cells.has(self._scope.state_key(), key)
+
+    def entries(self) -> Iterator[tuple[K, V]]:
+        """Yield map keys with their entries, in key order; the map may be changed meanwhile."""
+        return self._cells.scan(self._scope.state_key())
+
+    def keys(self) -> Iterator[K]:
+        """Yield the map keys, in order."""
+        return (key for key, _ in self.entries())
+
+    def values(self) -> Iterator[V]:
+        """Yield the entries, in the order of their map keys."""
+        return (value for _, value in self.entries())
+
+    def range(self, start: K | None = None, end: K | None = None) -> Iterator[tuple[K, V]]:
+        """Yield the entries with ``start <= map key < end``, in key order; None sets no bound."""
+        first = MISSING if start is None else start
+        last = MISSING if end is None else end
+        return self._cells.scan(self._scope.state_key(), first, last)
+
+    def prefix(self, prefix: Any) -> Iterator[tuple[K, V]]:
+        """Yield the entries whose map keys begin with a text, with bytes, or with parts of a tuple.
+
+        Example:
+            >>> from bicycle_sdk.contexts import RuntimeContext
+            >>> visits = RuntimeContext.standalone().get_map_state("visits")
+            >>> for key in [("ada", 2), ("bob", 3), ("ada", 1)]:
+            ...     visits.put(key, True)
+            >>> [key for key, _ in visits.prefix(("ada",))]
+            [('ada', 1), ('ada', 2)]
+        """
+        if not isinstance(prefix, str | bytes | tuple):
+            raise StateDefinitionError(
+                state="prefix()",
+                problem=f"{type(prefix).__qualname__} is nothing that a map key can begin with",
+                hint="give a text, bytes or a tuple, or use range()",
+            )
+        return self._cells.scan(self._scope.state_key(), prefix=prefix)
+
+    def is_empty(self) -> bool:
+        """Tell whether there is no entry."""
+        return self._cells.is_empty(self._scope.state_key())
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return self.keys()
+
+
+class MapState(ReadOnlyMapState[K, V]):
+    """A map per key, written entry by entry."""
+
+    __slots__ = ()
+
+    def put(self, key: K, value: V) -> None:
+        """Set the entry of a map key."""
+        self._cells.put(self._scope.state_key(), key, value)
+
+    def remove(self, key: K) -> V | None:
+        """Remove the entry of a map key and return it; None when there was none."""
+        scope = self._scope.state_key()
+        old: V | None = self._cells.get(scope, key)
+        self._cells.delete(scope, key)
+        return old
+
+    def clear(self) -> None:
+        """Remove all entries of the current key."""
+        self._cells.clear(self._scope.state_key())
+
+
+class _Fresh:
+    """A default that may be changed in place: each reader gets a copy of its own."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def copied(self) -> Any:
+        return copy.deepcopy(self._value)
+
+
+def make_handle(descriptor: StateDescriptor, cells: Any, scope: KeyScope) -> Any:
+    """Return the handle of a state over its cells."""
+    match descriptor:
+        case ValueStateDescriptor():
+            return ValueState(descriptor, cells, scope)
+        case ListStateDescriptor():
+            return ListState(descriptor, cells, scope)
+        case MapStateDescriptor():
+            return MapState(descriptor, cells, scope)
+        case ReducingStateDescriptor():
+            return ReducingState(descriptor, cells, scope)
+        case AggregatingStateDescriptor():
+            return AggregatingState(descriptor, cells, scope)
+        case _:
+            raise TypeError(f"{descriptor!r} is not a state descriptor")

@@ -1,0 +1,172 @@
+"""Timers: a function asks to be called again for a key at a time.
+
+There is one timer per key, time and domain. Setting and deleting take effect at once; timers fire
+by time, then by key, each once. ``TimerQueue`` keeps the timers of one domain for all keys; when
+they fire is decided by who advances the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple, Protocol
+
+from bicycle_sdk.errors import StateDefinitionError
+from bicycle_sdk.state.cells import natural_order
+from bicycle_sdk.state.descriptors import TimeDomain
+
+__all__ = ["Timer", "TimerQueue", "TimerScope", "TimerService"]
+
+_STALE_MIN = 64  # So many deleted timers may lie in a heap before it is worth building anew.
+_TIME_MAX = 2**63 - 1
+
+
+class Timer(NamedTuple):
+    """One timer: it fires for ``key`` once the time of its domain has reached ``time_ms``."""
+
+    domain: TimeDomain
+    time_ms: int
+    key: Any
+
+
+class TimerScope(Protocol):
+    """Knows whose timers are meant, and how late it is."""
+
+    def state_key(self) -> Hashable:
+        """Return the key of the record or timer at hand."""
+
+    def current_watermark(self) -> int:
+        """Return the watermark in ms."""
+
+    def current_processing_time(self) -> int:
+        """Return the wall clock in ms."""
+
+
+class TimerQueue:
+    """The timers of one domain for all keys.
+
+    Args:
+        domain: Which time they wait for.
+        order: Gives what keys are sorted by where times are equal.
+    """
+
+    def __init__(self, domain: TimeDomain, order: Callable[[Any], Any] = natural_order) -> None:
+        self.domain = domain
+        self._order = order
+        self._heap: list[tuple[int, Any, int, Any]] = []
+        self._pushed = 0
+        self.waiting: dict[tuple[Any, int], None] = {}
+        self.touched: dict[tuple[Any, int], None] = {}
+
+    def set(self, key: Hashable, time_ms: int) -> None:
+        """Set a timer; harmless when it is set already."""
+        cell = (key, time_ms)
+        if cell not in self.waiting:
+            self.load(key, time_ms)
+            self.touched[cell] = None
+
+    def delete(self, key: Hashable, time_ms: int) -> None:
+        """Delete a timer; harmless when there is none."""
+        if self.waiting.pop((key, time_ms), self) is None:
+            self.touched[key, time_ms] = None
+
+    def load(self, key: Hashable, time_ms: int) -> None:
+        """Set a timer that is sealed already."""
+        cell = (key, time_ms)
+        if cell in self.waiting:
+            return
+        self.waiting[cell] = None
+        if len(self._heap) > 2 * len(self.waiting) + _STALE_MIN:
+            self._rebuild()
+            return
+        self._pushed += 1
+        heappush(self._heap, (time_ms, self._order(key), self._pushed, key))
+
+    def unload(self, key: Hashable, time_ms: int) -> None:
+        """Take a sealed deletion over."""
+        self.waiting.pop((key, time_ms), None)
+
+    def pop_due(self, time_ms: int) -> Timer | None:
+        """Take out and return the first timer that is due at a time; None when none is."""
+        first = self._first()
+        if first is None or first.time_ms > time_ms:
+            return None
+        heappop(self._heap)
+        self.delete(first.key, first.time_ms)
+        return first
+
+    def next_time_ms(self) -> int | None:
+        """Return the time of the first timer; None when there is none."""
+        first = self._first()
+        return None if first is None else first.time_ms
+
+    def reset(self) -> None:
+        """Forget all timers, sealed or not."""
+        for part in (self._heap, self.waiting, self.touched):
+            part.clear()
+
+    def times_of(self, key: Hashable) -> list[int]:
+        """Return the times for which a key has timers, in order."""
+        return sorted(time_ms for owner, time_ms in self.waiting if owner == key)
+
+    def _first(self) -> Timer | None:
+        heap = self._heap
+        while heap and (heap[0][3], heap[0][0]) not in self.waiting:
+            heappop(heap)
+        return Timer(self.domain, heap[0][0], heap[0][3]) if heap else None
+
+    def _rebuild(self) -> None:
+        self._heap = [
+            (time_ms, self._order(key), index, key)
+            for index, (key, time_ms) in enumerate(self.waiting)
+        ]
+        self._pushed = len(self._heap)
+        heapify(self._heap)
+
+
+class TimerService:
+    """Sets and deletes timers of the current key. ``ctx.timer_service`` of a process function."""
+
+    __slots__ = ("_event", "_processing", "_scope")
+
+    def __init__(self, scope: TimerScope, *, event: TimerQueue, processing: TimerQueue) -> None:
+        self._scope = scope
+        self._event = event
+        self._processing = processing
+
+    def register_event_time_timer(self, time_ms: int) -> None:
+        """Ask for ``on_timer`` once the watermark has reached ``time_ms``.
+
+        It is called after the records of an epoch, for a time that has passed already as well.
+        """
+        self._event.set(self._scope.state_key(), _checked(time_ms))
+
+    def register_processing_time_timer(self, time_ms: int) -> None:
+        """Ask for ``on_timer`` once the clock has reached ``time_ms``."""
+        self._processing.set(self._scope.state_key(), _checked(time_ms))
+
+    def delete_event_time_timer(self, time_ms: int) -> None:
+        """Delete the timer of the current key at this time; harmless when there is none."""
+        self._event.delete(self._scope.state_key(), time_ms)
+
+    def delete_processing_time_timer(self, time_ms: int) -> None:
+        """Delete the timer of the current key at this time; harmless when there is none."""
+        self._processing.delete(self._scope.state_key(), time_ms)
+
+    def current_watermark(self) -> int:
+        """Return the watermark in ms: up to this event time input is complete."""
+        return self._scope.current_watermark()
+
+    def current_processing_time(self) -> int:
+        """Return the wall clock in ms. An epoch that is computed again sees another value."""
+        return self._scope.current_processing_time()
+
+
+def _checked(time_ms: Any) -> int:
+    if type(time_ms) is not int or not -_TIME_MAX - 1 <= time_ms <= _TIME_MAX:
+        raise StateDefinitionError(
+            state="timer",
+            problem=f"{time_ms!r} is not a time in whole milliseconds",
+            hint="give an int, such as ctx.timestamp + 60_000",
+        )
+    return time_ms
