@@ -1,26 +1,45 @@
-"""Our own connectors against the contract suites."""
+"""Our own connectors against the conformance suite that every connector has to pass."""
 
 import gzip
 import json
 import socket
+import threading
 from dataclasses import dataclass
-from typing import ClassVar
 
-import pytest
 import zstandard
 
-from bicycle_runtime.connectors.contract import ConnectorSpec, Guarantee
-from tests.contract.connector_suite import (
-    DurableSinkSuite,
-    SinkRun,
+from bicycle_runtime.connectors import builtin
+from bicycle_runtime.connectors.contract import Guarantee
+from bicycle_runtime.testing.connectors import (
+    CanBeUnwritable,
+    EndlessSourceCase,
+    ExtensionSuite,
+    FeedsBadRecords,
+    RunsInForks,
+    SinkCase,
     SinkSuite,
-    SourceRun,
+    SourceCase,
     SourceSuite,
-    eventually,
-    services_in,
+)
+from bicycle_sdk.connectors import (
+    SourceDescriptor,
+    collect_sink,
+    collection_source,
+    console_sink,
+    csv_file_source,
+    file_sink,
+    generator_source,
+    jsonl_file_source,
+    socket_sink,
+    socket_source,
+    text_file_source,
 )
 
-LINES = [f"line {number} " + "x" * (number * 7 % 40) for number in range(60)]
+pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+
+KAFKA = {"kafka"}  # Needs a broker: its suites are in tests/kafka.
+WORDS = ("hello", "world", "bicycle", "streaming", "data", "python", "spark")
+HALF_A_LINE = b"line "  # So begins every line.
 
 
 @dataclass
@@ -29,189 +48,348 @@ class Order:
     user: str
 
 
-def source_run(folder, word, properties, **more):
-    spec = ConnectorSpec(vertex_id="v", connector_type=word, properties=properties, **more)
-    return SourceRun(spec, services_in(folder))
+def line(number):
+    return f"line {number} " + "x" * (number * 7 % 40)
+
+
+class CollectionCase(SourceCase):
+    word = "collection"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.items = []
+
+    def record(self, number):
+        return {"n": number}
+
+    def feed(self, numbers):
+        self.items += self.records(numbers)
+
+    def descriptor(self):
+        return collection_source(self.items)
 
 
 class TestCollection(SourceSuite):
-    expected: ClassVar = [{"n": number} for number in range(50)]
+    case_type = CollectionCase
 
-    def make_run(self, folder):
-        return source_run(folder, "collection", {}, payloads={"items": self.expected})
+
+class GeneratorCase(SourceCase):
+    word = "generator"
+
+    def record(self, number):
+        return WORDS[number % len(WORDS)]
+
+    def feed(self, numbers):
+        self.count = numbers.stop
+
+    def descriptor(self):
+        return generator_source(rate_ms=0, count=self.count)
 
 
 class TestGenerator(SourceSuite):
-    expected: ClassVar = (
-        ["hello", "world", "bicycle", "streaming", "data", "python", "spark"] * 6
-    )[:40]
+    case_type = GeneratorCase
 
-    def make_run(self, folder):
-        return source_run(folder, "generator", {"rate_ms": 0, "count": 40})
+
+class TextCase(SourceCase, FeedsBadRecords):
+    """Lines of one file; the last one has no newline."""
+
+    word = "text"
+
+    def record(self, number):
+        return line(number)
+
+    def feed(self, numbers):
+        self.append("\n".join(self.records(numbers)).encode())
+
+    def feed_bad(self):
+        self.append(b"\xff\xfe no text")
+        return b"\xff\xfe no text"
+
+    def append(self, data):
+        path = self.folder / "in.txt"
+        before = path.read_bytes() + b"\n" if path.exists() else b""
+        path.write_bytes(before + data)
+
+    def descriptor(self):
+        return text_file_source(self.folder / "in.txt")
 
 
 class TestTextFile(SourceSuite):
-    expected: ClassVar = LINES
+    case_type = TextCase
 
-    def make_run(self, folder):
-        (folder / "in.txt").write_text("\n".join(LINES))
-        return source_run(folder, "text", {"path": str(folder / "in.txt")})
+
+class FollowedTextCase(EndlessSourceCase, FeedsBadRecords):
+    """Lines that come into three files by turns; each ends with half a line."""
+
+    word = "text"
+    is_ordered = False
+
+    def record(self, number):
+        return line(number)
+
+    def feed(self, numbers):
+        for number in numbers:
+            self.append(number % 3, line(number).encode())
+
+    def feed_bad(self):
+        self.append(1, b"line \xff\xfe")
+        return b"line \xff\xfe"
+
+    def append(self, number, data):
+        path = self.folder / f"{number}.txt"
+        rest = data.removeprefix(HALF_A_LINE) if path.exists() else data
+        with path.open("ab") as stream:
+            stream.write(rest + b"\n" + HALF_A_LINE)
+
+    def descriptor(self):
+        return text_file_source(self.folder, follow=True)
 
 
 class TestFollowedTextFiles(SourceSuite):
-    expected: ClassVar = LINES
-    is_bounded = False
-    is_ordered = False
+    case_type = FollowedTextCase
 
-    def make_run(self, folder):
-        (folder / "in").mkdir()
-        for number in range(3):
-            text = "".join(f"{line}\n" for line in LINES[number * 20 : number * 20 + 20])
-            (folder / "in" / f"{number}.txt").write_text(text + "half a line")
-        return source_run(folder, "text", {"path": str(folder / "in"), "follow": True})
+
+class GzipCase(TextCase):
+    """Each feed is a member of its own."""
+
+    def append(self, data):
+        path = self.folder / "in.txt.gz"
+        before = path.read_bytes() if path.exists() else b""
+        path.write_bytes(before + gzip.compress(data + b"\n"))
+
+    def descriptor(self):
+        return text_file_source(self.folder / "in.txt.gz")
 
 
 class TestGzipFile(SourceSuite):
-    expected: ClassVar = LINES
+    case_type = GzipCase
 
-    def make_run(self, folder):
-        (folder / "in.txt.gz").write_bytes(gzip.compress("\n".join(LINES).encode()))
-        return source_run(folder, "text", {"path": str(folder / "in.txt.gz")})
+
+class ZstdCase(SourceCase, FeedsBadRecords):
+    """JSON lines in a file for each feed, in two frames."""
+
+    word = "jsonl"
+    is_ordered = False
+
+    def record(self, number):
+        return {"line": line(number)}
+
+    def feed(self, numbers):
+        self.write("".join(json.dumps(value) + "\n" for value in self.records(numbers)).encode())
+
+    def feed_bad(self):
+        self.write(b'{"line": \n')
+        return b'{"line": '
+
+    def write(self, data):
+        count = len(list(self.folder.iterdir()))
+        frames = zstandard.compress(data[:100]) + zstandard.compress(data[100:])
+        (self.folder / f"{count}.jsonl.zst").write_bytes(frames)
+
+    def descriptor(self):
+        return jsonl_file_source(self.folder / "*.zst")
 
 
 class TestZstdFiles(SourceSuite):
-    expected: ClassVar = [json.loads(f'{{"line": "{line}"}}') for line in LINES]
-    is_ordered = False
+    case_type = ZstdCase
 
-    def make_run(self, folder):
-        for number in range(3):
-            some = self.expected[number * 20 : number * 20 + 20]
-            data = "".join(json.dumps(value) + "\n" for value in some).encode()
-            frames = zstandard.compress(data[:100]) + zstandard.compress(data[100:])
-            (folder / f"{number}.jsonl.zst").write_bytes(frames)
-        return source_run(folder, "jsonl", {"path": str(folder / "*.zst")})
+
+class JsonlCase(SourceCase, FeedsBadRecords):
+    """Typed records with blank lines between them."""
+
+    word = "jsonl"
+
+    def record(self, number):
+        return Order(number, f"user {number}")
+
+    def feed(self, numbers):
+        rows = [
+            f'{{"id": {order.id}, "user": "{order.user}"}}\n' for order in self.records(numbers)
+        ]
+        self.append("\n".join(rows))
+
+    def feed_bad(self):
+        self.append('{"id": "one"}\n')
+        return b'{"id": "one"}'
+
+    def append(self, text):
+        with (self.folder / "in.jsonl").open("a") as stream:
+            stream.write(text)
+
+    def descriptor(self):
+        return jsonl_file_source(self.folder / "in.jsonl", record_type=Order)
 
 
 class TestJsonlFile(SourceSuite):
-    expected: ClassVar = [Order(number, f"user {number}") for number in range(60)]
+    case_type = JsonlCase
 
-    def make_run(self, folder):
-        rows = [f'{{"id": {order.id}, "user": "{order.user}"}}\n' for order in self.expected]
-        (folder / "in.jsonl").write_text("\n".join(rows))
-        return source_run(folder, "jsonl", {"path": str(folder / "in.jsonl")}, record_type=Order)
+
+class CsvCase(SourceCase, FeedsBadRecords):
+    """Quoted fields with quotes and newlines."""
+
+    word = "csv"
+
+    def record(self, number):
+        return Order(number, 'a "user"\nof two lines' * (number % 3))
+
+    def feed(self, numbers):
+        for order in self.records(numbers):
+            user = order.user.replace('"', '""')
+            self.append(f'{order.id},"{user}"\n' if user else f"{order.id},\n")
+
+    def feed_bad(self):
+        self.append("1,2,3\n")
+        return b"1,2,3"
+
+    def append(self, text):
+        path = self.folder / "in.csv"
+        header = "" if path.exists() else "id,user\n"
+        with path.open("a") as stream:
+            stream.write(header + text)
+
+    def descriptor(self):
+        return csv_file_source(self.folder / "in.csv", record_type=Order)
 
 
 class TestCsvFile(SourceSuite):
-    expected: ClassVar = [
-        Order(number, 'a "user"\nof two lines' * (number % 3)) for number in range(60)
-    ]
+    case_type = CsvCase
 
-    def make_run(self, folder):
-        rows = ["id,user\n"]
-        for order in self.expected:
-            user = order.user.replace('"', '""')
-            rows.append(f'{order.id},"{user}"\n' if user else f"{order.id},\n")
-        (folder / "in.csv").write_text("".join(rows))
-        return source_run(folder, "csv", {"path": str(folder / "in.csv")}, record_type=Order)
+
+class SocketSourceCase(EndlessSourceCase, FeedsBadRecords):
+    word = "socket"
+
+    def record(self, number):
+        return line(number)
+
+    def started(self, source):
+        self.port = source.port
+
+    def feed(self, numbers):
+        self.send("".join(f"{text}\n" for text in self.records(numbers)).encode())
+
+    def feed_bad(self):
+        self.send(b"\xff\xfe no text\n")
+        return b"\xff\xfe no text"
+
+    def send(self, data):
+        with socket.create_connection(("127.0.0.1", self.port)) as client:
+            client.sendall(data)
+            client.shutdown(socket.SHUT_WR)
+            client.settimeout(self.wait_s)
+            assert client.recv(1) == b""  # The server has read all and put it into the journal.
+
+    def descriptor(self):
+        described = socket_source(host="127.0.0.1", port=0)
+        properties = {**described.properties, "segment_bytes": 1024}
+        return SourceDescriptor(connector_type="socket", properties=properties, output_type=str)
 
 
 class TestSocketSource(SourceSuite):
-    expected: ClassVar = LINES
-    is_bounded = False
-
-    def make_run(self, folder):
-        return source_run(folder, "socket", {"host": "127.0.0.1", "port": 0, "segment_bytes": 1024})
-
-    def after_start(self, run):
-        with socket.create_connection(("127.0.0.1", run.source.port)) as client:
-            client.sendall("\n".join(LINES).encode())
-        byte_count = sum(len(line) + 1 for line in LINES)
-        eventually(lambda: run.source.poll().lag.byte_count == byte_count)
+    case_type = SocketSourceCase
 
 
-def sink_run(folder, word, properties, printed=None):
-    spec = ConnectorSpec(vertex_id="v", connector_type=word, properties=properties)
-    return SinkRun(spec, services_in(folder, printed))
+class CollectCase(SinkCase):
+    word = "collect"
 
+    def record(self, number):
+        return [(number, "a"), {number}, Order(number, "x"), b"%d" % number, number / 4][number % 5]
 
-JSON_EPOCHS = [
-    [
-        [{"epoch": epoch, "n": number, "subtask": subtask} for number in range(3)]
-        for subtask in (0, 1)
-    ]
-    for epoch in range(5)
-]
+    def descriptor(self):
+        return collect_sink("out")
+
+    def visible(self):
+        return [self.collected["out"]]
 
 
 class TestCollect(SinkSuite):
-    guarantee = Guarantee.EXACTLY_ONCE
-    epochs: ClassVar = [[[(1, "a"), {2, 3}], [Order(1, "x")]], [[b"bytes"], [None, 1.5]]]
+    case_type = CollectCase
 
-    def make_run(self, folder):
-        return sink_run(folder, "collect", {"name": "out"})
 
-    def visible(self, folder, run):
-        return run.services.collected["out"]
+class ConsoleCase(SinkCase):
+    word = "console"
+    guarantee = Guarantee.AT_LEAST_ONCE
+
+    def record(self, number):
+        return f"record {number}"
+
+    def descriptor(self):
+        return console_sink()
+
+    def visible(self):
+        return [[text.removeprefix("[SINK] ") for text in self.console]]
 
 
 class TestConsole(SinkSuite):
-    guarantee = Guarantee.AT_LEAST_ONCE
-    epochs: ClassVar = [[["a", "b"], ["c"]], [["d"], ["e", "f"]]]
-
-    def make_run(self, folder):
-        self.printed = []
-        return sink_run(folder, "console", {}, self.printed)
-
-    def visible(self, folder, run):
-        return [line.removeprefix("[SINK] ") for line in self.printed]
+    case_type = ConsoleCase
 
 
-class FileSinkCase(DurableSinkSuite):
-    guarantee = Guarantee.EXACTLY_ONCE
-    word: str
+class JsonlSinkCase(SinkCase, CanBeUnwritable, RunsInForks):
+    word = "jsonl_file"
+    traced_modules = ("connectors/files/parts.py", "base/storage.py")
+    traced_lines_min = 10
+    format = "jsonl"
     roll_bytes = 1 << 20
 
-    def make_run(self, folder):
-        path = str(folder / "out")
-        return sink_run(folder, self.word, {"path": path, "roll_bytes": self.roll_bytes})
+    def record(self, number):
+        return {"number": number, "text": "x" * (number * 7 % 40)}
 
-    def visible(self, folder, run):
-        texts = [path.read_text() for path in sorted((folder / "out").iterdir())]
+    def descriptor(self):
+        return self.sink_in(self.folder / "out")
+
+    def unwritable(self):
+        (self.folder / "file").touch()
+        return self.sink_in(self.folder / "file")
+
+    def sink_in(self, path):
+        return file_sink(path, format=self.format, roll_bytes=self.roll_bytes)
+
+    def visible(self):
+        texts = [path.read_text() for path in sorted((self.folder / "out").iterdir())]
         assert all(text.endswith("\n") for text in texts)
-        return [record for text in texts for record in self.parse(text)]
+        return [[record for text in texts for record in self.parse(text)]]
 
     def parse(self, text):
-        return [json.loads(line) for line in text.splitlines()]
+        return [json.loads(row) for row in text.splitlines()]
 
 
-class TestJsonlFileSink(FileSinkCase):
-    word = "jsonl_file"
-    epochs: ClassVar = JSON_EPOCHS
+class TestJsonlFileSink(SinkSuite):
+    case_type = JsonlSinkCase
 
 
-class TestJsonlFileSinkWithOnePartPerFewRecords(FileSinkCase):
-    word = "jsonl_file"
-    epochs: ClassVar = JSON_EPOCHS
+class FewRecordsCase(JsonlSinkCase):
     roll_bytes = 250
 
 
-class TestJsonlFileSinkWithOnePartPerStagedFile(FileSinkCase):
-    word = "jsonl_file"
-    epochs: ClassVar = JSON_EPOCHS
+class TestJsonlFileSinkWithOnePartPerFewRecords(SinkSuite):
+    case_type = FewRecordsCase
+
+
+class StagedFileCase(JsonlSinkCase):
     roll_bytes = 1
 
 
-class TestTextFileSink(FileSinkCase):
+class TestJsonlFileSinkWithOnePartPerStagedFile(SinkSuite):
+    case_type = StagedFileCase
+
+
+class TextSinkCase(JsonlSinkCase):
     word = "text_file"
-    epochs: ClassVar = [[["a", "b"], ["c"]], [["d"], ["e", "f"]]]
+    format = "text"
+
+    def record(self, number):
+        return f"record {number}"
 
     def parse(self, text):
         return text.splitlines()
 
 
-class TestCsvFileSink(FileSinkCase):
+class TestTextFileSink(SinkSuite):
+    case_type = TextSinkCase
+
+
+class CsvSinkCase(TextSinkCase):
     word = "csv_file"
-    epochs: ClassVar = [[["a", "b"], ["c"]], [["d"], ["e", "f"]], [["g"], []]]
+    format = "csv"
 
     def parse(self, text):
         lines = text.splitlines()
@@ -220,36 +398,78 @@ class TestCsvFileSink(FileSinkCase):
         return lines[1:]
 
 
-class TestSocketSink(SinkSuite):
-    guarantee = Guarantee.AT_LEAST_ONCE
-    epochs: ClassVar = [[["a", "b"], ["c"]], [["d"], ["e", "f"]]]
+class TestCsvFileSink(SinkSuite):
+    case_type = CsvSinkCase
 
-    @pytest.fixture(autouse=True)
-    def _clients(self):
+
+class SocketSinkCase(SinkCase, CanBeUnwritable):
+    word = "socket"
+    guarantee = Guarantee.AT_LEAST_ONCE
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.received = []
         self.clients = []
-        yield
-        for client in self.clients:
+        self.taken = socket.create_server(("127.0.0.1", 0))
+
+    def record(self, number):
+        return f"record {number}"
+
+    def descriptor(self):
+        return socket_sink(host="127.0.0.1", port=0)
+
+    def unwritable(self):
+        return socket_sink(host="127.0.0.1", port=self.taken.getsockname()[1])
+
+    def started(self, sink):
+        client = socket.create_connection(("127.0.0.1", sink.port), timeout=self.wait_s)
+        reader = threading.Thread(target=self.read, args=(client,))
+        self.clients.append((client, reader))
+        reader.start()
+        done = threading.Event()
+        while sink.client_count == 0:
+            done.wait(0.002)
+
+    def read(self, client):
+        with client.makefile("r") as lines:
+            for text in lines:
+                self.received.append(text.removesuffix("\n"))
+
+    def visible(self):
+        return [list(self.received)]
+
+    def close(self):
+        self.taken.close()
+        for client, reader in self.clients:
+            client.shutdown(socket.SHUT_RDWR)
+            reader.join()
             client.close()
 
-    def make_run(self, folder):
-        return sink_run(folder, "socket", {"host": "127.0.0.1", "port": 0})
 
-    def before_publishing(self, run):
-        self.clients.append(socket.create_connection(("127.0.0.1", run.sink.port)))
-        self.clients[-1].settimeout(10)
-        eventually(lambda: run.sink.client_count == 1)
+class TestSocketSink(SinkSuite):
+    case_type = SocketSinkCase
 
-    def test_a_restart_after_every_sealed_epoch_is_harmless(self, run):
-        run.seal(self.epochs[0])
 
-        run.restart()
-
-        assert run.sink.dropped_count() == len(self.expected(1))  # Nobody was connected yet.
-
-    def visible(self, folder, run):
-        run.sink.stop()
-        text = ""
-        for client in self.clients:
-            while data := client.recv(1 << 16):
-                text += data.decode()
-        return text.splitlines()
+class TestExtension(ExtensionSuite):
+    extension = builtin
+    suites = (
+        TestCollection,
+        TestGenerator,
+        TestTextFile,
+        TestFollowedTextFiles,
+        TestGzipFile,
+        TestZstdFiles,
+        TestJsonlFile,
+        TestCsvFile,
+        TestSocketSource,
+        TestCollect,
+        TestConsole,
+        TestJsonlFileSink,
+        TestJsonlFileSinkWithOnePartPerFewRecords,
+        TestJsonlFileSinkWithOnePartPerStagedFile,
+        TestTextFileSink,
+        TestCsvFileSink,
+        TestSocketSink,
+    )
+    sources = builtin.bicycle_sources().keys() - KAFKA
+    sinks = builtin.bicycle_sinks().keys() - KAFKA

@@ -30,7 +30,10 @@ def locked() -> dict[str, str]:
 
 
 def requirements_of(file: Path) -> list[Requirement]:
-    return [Requirement(text) for text in project_of(file).get("dependencies", [])]
+    project = project_of(file)
+    extras = project.get("optional-dependencies", {}).values()
+    texts = [*project.get("dependencies", []), *(text for extra in extras for text in extra)]
+    return [Requirement(text) for text in texts]
 
 
 def imported_modules(folder: Path) -> set[str]:

@@ -17,7 +17,7 @@ from bicycle_runtime.connectors.files.opening import ByteCursor
 from bicycle_runtime.connectors.files.reader import FileReader
 from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.connectors.text import LineBlock, text_decoder
-from tests.contract.connector_suite import SourceRun, services_in
+from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 
 
 def read_all(tmp_path, word, name, data, record_type=None):

@@ -12,13 +12,14 @@ from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_
 from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import (
     OpenPartDamagedError,
+    OutputTakenOverError,
     OutputUnwritableError,
     RecordUnencodableError,
     StagedFileDamagedError,
 )
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
 from bicycle_runtime.operators.io import StagedFile, WriterTask
-from tests.contract.connector_suite import SinkRun, services_in
+from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 
 
 @pytest.fixture
@@ -380,3 +381,16 @@ def test_the_output_directory_may_be_relative(tmp_path, monkeypatch, sink):
 
 def test_local_storage_is_what_open_storage_gives_for_paths(tmp_path):
     assert isinstance(open_storage(str(tmp_path)), LocalStorage)
+
+
+def test_a_run_that_was_replaced_may_not_publish_any_more(sink, out):
+    run = sink(roll_bytes=1)
+    run.seal([[1]])
+    old = run.sink
+    run.lose()
+
+    with pytest.raises(OutputTakenOverError) as caught:
+        old.publish(run.epoch, run.memo)
+
+    assert caught.value.facts == {"vertex": "v", "path": str(out), "epoch": 0}
+    assert parts(out) == ["1\n"]

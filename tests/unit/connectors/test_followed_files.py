@@ -8,7 +8,7 @@ import pytest
 
 from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
 from bicycle_runtime.connectors.errors import InputChangedError, InputMissingError
-from tests.contract.connector_suite import SourceRun, services_in, values_of
+from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
-from tests.contract.connector_suite import SinkRun, SourceRun, services_in, values_of
+from bicycle_runtime.testing.connectors.running import SinkRun, SourceRun, services_in, values_of
 
 
 def generator(tmp_path, **properties):

@@ -14,7 +14,7 @@ from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import JournalDamagedError, PortUnavailableError
 from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
-from tests.contract.connector_suite import (
+from bicycle_runtime.testing.connectors.running import (
     PLENTY,
     SinkRun,
     SourceRun,

@@ -5,7 +5,7 @@ that point in a process, ``kill`` sends SIGKILL to it, ``raise`` raises, and ``h
 until the test lets go, so that it can kill or freeze another process at just that point. With a
 directory in ``BICYCLE_FAULTS_ONCE`` each entry fires once over all processes and restarts, and
 leaves a file of its name with the process id. Within one process ``arm_fault`` does the same as
-``raise``, without the environment.
+``raise``, without the environment, or does there whatever a test wants.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -51,23 +52,30 @@ class InjectedFault(Exception):
 
 _counts: dict[str, int] = {}
 _armed: dict[str, int] = {}
+_acts: dict[str, Callable[[], object]] = {}
+_lock = threading.Lock()  # Sinks may pass a point in several threads.
 
 
-def arm_fault(name: str, passage: int = 1) -> None:
+def arm_fault(name: str, passage: int = 1, *, act: Callable[[], object] | None = None) -> None:
     """Let the point raise ``InjectedFault`` in this process, once, at its next n-th passage.
 
     Args:
         name: One of ``FAULT_POINTS`` or ``TRANSACTION_POINTS``.
         passage: Which passage from now on, 1 or more.
+        act: What to do there instead, in the thread that passes; then it goes on.
     """
     if name not in _KNOWN_POINTS:
         raise ValueError(f"{name!r} is none of {', '.join(_KNOWN_POINTS)}")
     _armed[name] = passage
+    _acts.pop(name, None)
+    if act is not None:
+        _acts[name] = act
 
 
 def disarm_faults() -> None:
     """Take back what ``arm_fault`` asked for and what has not happened yet."""
     _armed.clear()
+    _acts.clear()
 
 
 def fault_point(name: str) -> None:
@@ -88,10 +96,17 @@ def fault_point(name: str) -> None:
 
 
 def _pass_armed(name: str) -> None:
-    _armed[name] -= 1
-    if _armed[name] <= 0:
+    with _lock:
+        left = _armed.get(name, 0) - 1
+        if left != 0:
+            if left > 0:
+                _armed[name] = left
+            return
         del _armed[name]
+        act = _acts.pop(name, None)
+    if act is None:
         raise InjectedFault(name)
+    act()
 
 
 def _plan() -> dict[str, list[tuple[int, str]]]:

@@ -16,6 +16,7 @@ __all__ = [
     "InputUnreadableError",
     "JournalDamagedError",
     "OpenPartDamagedError",
+    "OutputTakenOverError",
     "OutputUnwritableError",
     "PortUnavailableError",
     "RecordUnencodableError",
@@ -122,6 +123,17 @@ class RecordUnencodableError(BicycleError):
     code = "BIC-1723"
     message = "sink format {format_name!r} can not write a record of type {record_type}: {reason}"
     fix = "map the record to a str, number, tuple, list, dict or dataclass before the sink"
+
+
+class OutputTakenOverError(BicycleError):
+    """Another run of the job has started, so this one may not publish any more."""
+
+    code = "BIC-1724"
+    message = (
+        "vertex {vertex!r}: another run of this job has taken over the output {path!r}; "
+        "epoch {epoch} was not published by this one"
+    )
+    fix = "let this process end: the other run publishes what was sealed"
 
 
 class PortUnavailableError(BicycleError):

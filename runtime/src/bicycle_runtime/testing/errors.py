@@ -1,10 +1,10 @@
-"""Errors of the harness: tests that ask for what the job does not have."""
+"""Errors of tests: they ask for what the job does not have, or leave out a rule."""
 
 from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["HarnessError"]
+__all__ = ["HarnessError", "RuleChangedError"]
 
 
 class HarnessError(BicycleError):
@@ -13,3 +13,11 @@ class HarnessError(BicycleError):
     code = "BIC-2101"
     message = "harness of job {job!r}: {problem}"
     fix = "{hint}"
+
+
+class RuleChangedError(BicycleError):
+    """A conformance suite replaces a rule that it inherits."""
+
+    code = "BIC-2102"
+    message = "suite {suite!r} replaces the rule {rule!r}, so it would prove nothing"
+    fix = "give tests of your own other names; what differs between connectors belongs to the case"

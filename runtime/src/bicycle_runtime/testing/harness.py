@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -65,6 +66,7 @@ class HarnessOptions:
         scripted: Sources (by uid) that are replaced by scripts.
         taps: Vertices whose output is collected too, by uid; a side output as ``(uid, tag)``.
         real_sinks: Sinks that really write; the others collect under their uid.
+        extensions: Modules with connector hooks, beside those that are installed.
         engine: Sizes of epochs.
         start_ms: First reading of the clock.
         new_executor: Makes what runs the tasks; None runs them in the calling thread.
@@ -74,6 +76,7 @@ class HarnessOptions:
     scripted: Collection[str] = ()
     taps: Sequence[Tap] = ()
     real_sinks: Collection[str] = ()
+    extensions: Sequence[object] = ()
     engine: EngineOptions = field(default_factory=EngineOptions)
     start_ms: int = 1_000_000
     new_executor: Callable[[], Executor] = LocalExecutor
@@ -119,7 +122,7 @@ class Harness:
         self._scripts = {uid: Script() for uid in _scripted_sources(self._graph)}
         self._collected: dict[str, list[Any]] = {}
         self._is_finished = False
-        self._registry = registry_for(self._graph)
+        self._registry = registry_for(self._graph, self._options.extensions)
         self.clock = ManualClock(self._options.start_ms)
         self.console: list[str] = []
         self.epochs: list[EpochStats] = []
@@ -381,9 +384,16 @@ class Harness:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def registry_for(graph: JobGraph) -> ConnectorRegistry:
-    """Return our connectors and the script; extensions are only loaded when the graph names one."""
-    ours = load_registry([Extension(name="testing", load=lambda: script_module)])
+def registry_for(graph: JobGraph, extensions: Sequence[object] = ()) -> ConnectorRegistry:
+    """Return our connectors, the script and these extensions.
+
+    Installed extensions are only loaded when the graph names what none of these offers.
+    """
+    given = [script_module, *extensions]
+    ours = load_registry(
+        Extension(name=f"testing-{number}", load=partial(_itself, module))
+        for number, module in enumerate(given)
+    )
     words = {
         vertex.details["connector"]["connector_type"]
         for vertex in graph.vertices
@@ -395,6 +405,10 @@ def registry_for(graph: JobGraph) -> ConnectorRegistry:
     return ConnectorRegistry(
         {**others.sources, **ours.sources}, {**others.sinks, **ours.sinks}, others.refusals
     )
+
+
+def _itself(module: object) -> object:
+    return module
 
 
 def _built(job: Callable[[StreamEnvironment], object]) -> StreamEnvironment:

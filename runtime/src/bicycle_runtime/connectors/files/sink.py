@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
-from bicycle_runtime.connectors.errors import OutputUnwritableError
+from bicycle_runtime.connectors.errors import OutputTakenOverError, OutputUnwritableError
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter
 from bicycle_runtime.connectors.files.options import FileSinkOptions
 from bicycle_runtime.connectors.files.parts import OpenPart, PartPlan, carry_out, withdraw
@@ -62,7 +63,7 @@ class FileSink(Sink):
         self._after = SinkState()
 
     def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
-        """Make the output directory and prove that it can be written.
+        """Make the output directory, prove that it can be written, and take it over.
 
         Raises:
             OutputUnwritableError: it is not a directory, or may not be written.
@@ -84,6 +85,8 @@ class FileSink(Sink):
                 reason=error.strerror or str(error),
             ) from error
         self._run = str(memo.get("run") or self._new_run())
+        self._owner = attempt_id(source=system_random()).encode()
+        services.storage.write(self._owner_path, self._owner)
         self._withdraw_unsealed(memo)
 
     def writer(self) -> FileWriterFactory:
@@ -116,7 +119,15 @@ class FileSink(Sink):
         }
 
     def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
-        """Carry out the epoch's part plans, in order."""
+        """Carry out the epoch's part plans, in order.
+
+        Raises:
+            OutputTakenOverError: a later run has started; an old plan would cut its open part.
+        """
+        if self._services.storage.read(self._owner_path) != self._owner:
+            raise OutputTakenOverError(
+                vertex=self.spec.vertex_id, path=str(self._folder), epoch=epoch
+            )
         for plan in memo.get("plans", []):
             carry_out(PartPlan.from_json(plan), self._services.storage, self._folder)
 
@@ -132,6 +143,10 @@ class FileSink(Sink):
         plans = [PartPlan.from_json(plan) for plan in memo.get("plans", [])]
         held = part.held if (part := _open_part(memo)) is not None else ()
         return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}
+
+    @property
+    def _owner_path(self) -> str:
+        return f"{self._services.prefix}/owner"
 
     def _due_ms(self, part: OpenPart) -> int:
         return part.since_ms + self._options.roll_ms

@@ -1,0 +1,60 @@
+"""The conformance suite for connectors: what a source or sink must hold, as tests to inherit.
+
+The author of a connector writes a *case* (make the connector, put records in, look at what came
+out) and gets the rules by inheriting ``SourceSuite`` or ``SinkSuite``. The suite plays the engine,
+kills it at every named point, and knows nothing of any connector. A connector may declare
+exactly-once only if its suite passes.
+
+This package needs pytest, which the extra ``bicycle-runtime[testing]`` brings.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before the imports below: only then do failed assertions of the suite show what they compared.
+pytest.register_assert_rewrite(
+    *(f"{__name__}.{name}" for name in ("extension_suite", "running", "sink_suite", "source_suite"))
+)
+
+from bicycle_runtime.testing.connectors.cases import (  # noqa: E402 - see above.
+    RECORD_COUNT,
+    CanBeUnwritable,
+    CarriesMetadata,
+    EndlessSourceCase,
+    FeedsBadRecords,
+    HasOutages,
+    Metadata,
+    RunsInForks,
+    SinkCase,
+    SourceCase,
+)
+from bicycle_runtime.testing.connectors.extension_suite import ExtensionSuite  # noqa: E402 - same.
+from bicycle_runtime.testing.connectors.rules import rules_of  # noqa: E402 - same.
+from bicycle_runtime.testing.connectors.running import (  # noqa: E402 - same.
+    SinkRun,
+    SourceRun,
+    services_in,
+)
+from bicycle_runtime.testing.connectors.sink_suite import SinkSuite  # noqa: E402 - same.
+from bicycle_runtime.testing.connectors.source_suite import SourceSuite  # noqa: E402 - same.
+
+__all__ = [
+    "RECORD_COUNT",
+    "CanBeUnwritable",
+    "CarriesMetadata",
+    "EndlessSourceCase",
+    "ExtensionSuite",
+    "FeedsBadRecords",
+    "HasOutages",
+    "Metadata",
+    "RunsInForks",
+    "SinkCase",
+    "SinkRun",
+    "SinkSuite",
+    "SourceCase",
+    "SourceRun",
+    "SourceSuite",
+    "rules_of",
+    "services_in",
+]

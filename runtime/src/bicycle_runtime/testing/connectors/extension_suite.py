@@ -1,0 +1,88 @@
+"""The rules for an extension as a whole: its words lead somewhere, and each has a suite that ran.
+
+This is what makes *exactly once* a result and not a claim: the rule below fails when a connector
+has no suite, or when a rule of its suite is not part of the test run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import ClassVar
+
+import pytest
+
+from bicycle_runtime.connectors.registry import ConnectorRegistry, Extension, load_registry
+from bicycle_runtime.testing.connectors.rules import PLUGIN, Suite, rules_of
+from bicycle_runtime.testing.connectors.sink_suite import SinkSuite
+from bicycle_runtime.testing.connectors.source_suite import SourceSuite
+
+__all__ = ["ExtensionSuite"]
+
+
+class ExtensionSuite:
+    """Inherit, and name the extension and the suites of its connectors.
+
+    Attributes:
+        extension: The module with the hooks.
+        suites: Subclasses of ``SourceSuite`` and ``SinkSuite``: at least one for each word.
+        sources: Words that these suites must cover; None for all that the extension offers.
+        sinks: Likewise.
+    """
+
+    extension: ClassVar[object]
+    suites: ClassVar[Collection[type[Suite]]]
+    sources: ClassVar[Collection[str] | None] = None
+    sinks: ClassVar[Collection[str] | None] = None
+
+    def test_every_word_leads_to_a_class(self) -> None:
+        """No hook is refused, and every class can be imported."""
+        registry = registry_of(self.extension)
+
+        assert registry.refusals == ()
+        for word in self._words("sources"):
+            registry.source_class(word)
+        for word in self._words("sinks"):
+            registry.sink_class(word)
+
+    def test_every_connector_has_a_suite(self, request: pytest.FixtureRequest) -> None:
+        """Each word is the subject of a suite, and every rule of it is in this test run."""
+        assert request.config.pluginmanager.hasplugin(PLUGIN), f"name the plugin {PLUGIN}"
+        run = {
+            (item.cls, item.originalname)
+            for item in request.session.items
+            if isinstance(item, pytest.Function)
+        }
+
+        left_out = [
+            f"{suite.__name__}.{rule}"
+            for suite in self.suites
+            for rule in rules_of(suite)
+            if (suite, rule) not in run
+        ]
+
+        assert left_out == [], "run these together with this test"
+        assert set(self._words("sources")) <= self._tested(SourceSuite)
+        assert set(self._words("sinks")) <= self._tested(SinkSuite)
+
+    def _words(self, direction: str) -> list[str]:
+        chosen = self.sources if direction == "sources" else self.sinks
+        if chosen is not None:
+            return sorted(chosen)
+        registry = registry_of(self.extension)
+        ours = ConnectorRegistry({}, {}) if is_builtin(self.extension) else load_registry([])
+        if direction == "sources":
+            return sorted(registry.sources.keys() - ours.sources.keys())
+        return sorted(registry.sinks.keys() - ours.sinks.keys())
+
+    def _tested(self, kind: type[Suite]) -> set[str]:
+        return {suite.case_type.word for suite in self.suites if issubclass(suite, kind)}
+
+
+def is_builtin(extension: object) -> bool:
+    """Tell whether these are our own hooks, whose words are in every registry."""
+    return getattr(extension, "__name__", None) == "bicycle_runtime.connectors.builtin"
+
+
+def registry_of(extension: object) -> ConnectorRegistry:
+    """Return a registry with this extension."""
+    return load_registry([Extension(name="under-test", load=lambda: extension)])

@@ -1,0 +1,307 @@
+"""The engine's side of one connector: what is sealed, and the live object.
+
+A run keeps offsets and memos as a manifest would (through JSON) and hands them back at a restart.
+It has no tasks and no threads: that is what jobs on the ``Harness`` add.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.connectors.contract import (
+    Budget,
+    ConnectorSpec,
+    DriverServices,
+    Sink,
+    Source,
+    SourceStatus,
+)
+from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
+from bicycle_runtime.operators.io import (
+    BadRecord,
+    Slice,
+    SourceBatch,
+    SourceReader,
+    StagedFile,
+    WriterTask,
+)
+
+__all__ = [
+    "PLENTY",
+    "Epoch",
+    "SinkRun",
+    "SourceRun",
+    "eventually",
+    "services_in",
+    "values_of",
+]
+
+PLENTY = Budget(record_count=1_000_000, byte_count=1 << 30, parallelism=2)
+_WAIT_S = 20.0
+_PAUSE_S = 0.005
+_EPOCHS_MAX = 10_000
+
+
+def services_in(
+    folder: Path,
+    printed: list[str] | None = None,
+    collected: dict[str, list[Any]] | None = None,
+) -> DriverServices:
+    """Return services over a folder, with a clock that is moved by hand.
+
+    Args:
+        folder: Where the checkpoint directory will be.
+        printed: Takes console lines.
+        collected: Takes records of collect sinks.
+    """
+    return DriverServices(
+        storage=LocalStorage(str(folder / "checkpoints"), is_synced=False),
+        prefix="connectors/v",
+        clock=ManualClock(start_ms=1_000_000),
+        collected={} if collected is None else collected,
+        console=(printed if printed is not None else []).append,
+    )
+
+
+def eventually(condition: Callable[[], bool], wait_s: float = _WAIT_S) -> None:
+    """Wait until another thread has made a condition true."""
+    for _ in pauses(wait_s):
+        if condition():
+            return
+    raise AssertionError(f"it did not happen within {wait_s} s")
+
+
+def pauses(wait_s: float) -> Iterator[None]:
+    """Yield at once, and then after short pauses until the time is over."""
+    deadline = time.monotonic() + wait_s
+    yield
+    while time.monotonic() < deadline:
+        threading.Event().wait(_PAUSE_S)
+        yield
+
+
+@dataclass
+class Epoch:
+    """What one epoch read."""
+
+    slices: list[Slice]
+    batches: list[list[SourceBatch]]
+
+    @property
+    def values(self) -> list[Any]:
+        """All records, slice by slice."""
+        return [value for batch in self.all_batches for value in batch.values]
+
+    @property
+    def failures(self) -> list[BadRecord]:
+        """All input that could not be decoded, slice by slice."""
+        return [failure for batch in self.all_batches for failure in batch.failures]
+
+    @property
+    def all_batches(self) -> list[SourceBatch]:
+        """All batches, slice by slice."""
+        return [batch for part in self.batches for batch in part]
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """Per shard, the furthest offset reached."""
+        ends: dict[str, int] = {}
+        for part, batches in zip(self.slices, self.batches, strict=True):
+            assert batches, f"the reader gave no batch for {part}"
+            ends[part.shard] = max(ends.get(part.shard, 0), batches[-1].next_offset)
+        return ends
+
+
+@dataclass
+class SourceRun:
+    """One source. ``on_start`` is told of each object that was started.
+
+    With ``is_publishing`` an epoch counts as published as soon as it is sealed.
+    """
+
+    spec: ConnectorSpec
+    services: DriverServices
+    registry: ConnectorRegistry = field(default_factory=default_registry)
+    offsets: dict[str, int] = field(default_factory=dict)
+    memo: dict[str, Any] = field(default_factory=dict)
+    on_start: Callable[[Source], None] = lambda _: None
+    is_publishing: bool = False
+    source: Source = field(init=False)
+    reader: SourceReader = field(init=False)
+
+    def start(self) -> SourceRun:
+        """Start a source from what is sealed."""
+        self.source = self.registry.create_source(self.spec)
+        self.source.start(self.services, dict(self.offsets), self.memo)
+        self.reader = pickle.loads(cloudpickle.dumps(self.source.reader()))
+        self.on_start(self.source)
+        return self
+
+    def restart(self) -> SourceRun:
+        """Forget the live object, as a crash does, and start again."""
+        self.stop()
+        return self.start()
+
+    def stop(self) -> None:
+        """Close what is open."""
+        self.reader.close()
+        self.source.stop()
+
+    def read(self, budget: Budget) -> Epoch:
+        """Plan and read one epoch without sealing it."""
+        slices = self.source.plan(budget)
+        return Epoch(slices, [list(self.reader.read(part)) for part in slices])
+
+    def seal(self, epoch: Epoch) -> None:
+        """Seal it; the memo goes through JSON, as in a manifest."""
+        self.memo = json.loads(json.dumps(self.source.memo(epoch.slices, epoch.ends)))
+        self.offsets.update(epoch.ends)
+        self.source.sealed(epoch.ends)
+        if self.is_publishing:
+            self.source.published(dict(self.offsets))
+
+    def poll_for_input(self, wait_s: float = _WAIT_S) -> SourceStatus:
+        """Poll until there is input; the clock moves as the source asks for."""
+        status = self.source.poll()
+        for _ in pauses(wait_s):
+            if status.has_input:
+                break
+            assert isinstance(self.services.clock, ManualClock)
+            self.services.clock.advance(status.next_poll_ms)
+            status = self.source.poll()
+        return status
+
+    def drain(
+        self,
+        budget: Budget = PLENTY,
+        *,
+        restarts: bool = False,
+        count: int = 0,
+        wait_s: float = _WAIT_S,
+    ) -> list[Epoch]:
+        """Read and seal epochs until there is no input.
+
+        Args:
+            budget: Of each epoch.
+            restarts: Whether to restart after each epoch.
+            count: Wait until so many records, good and bad, were read.
+            wait_s: At most so long, each time.
+        """
+        epochs: list[Epoch] = []
+        read_count = 0
+        while self._has_input(count - read_count, wait_s):
+            epoch = self.read(budget)
+            self.seal(epoch)
+            epochs.append(epoch)
+            read_count += len(epoch.values) + len(epoch.failures)
+            assert len(epochs) < _EPOCHS_MAX, "the source does not move on"
+            if restarts:
+                self.restart()
+        return epochs
+
+    def _has_input(self, missing_count: int, wait_s: float) -> bool:
+        status = self.source.poll()
+        if status.has_input or status.is_finished or missing_count <= 0:
+            return status.has_input
+        return self.poll_for_input(wait_s).has_input
+
+
+def values_of(epochs: list[Epoch]) -> list[Any]:
+    """All records of some epochs."""
+    return [value for epoch in epochs for value in epoch.values]
+
+
+@dataclass
+class SinkRun:
+    """One sink. ``on_start`` is told of each object that was started, before it publishes."""
+
+    spec: ConnectorSpec
+    services: DriverServices
+    registry: ConnectorRegistry = field(default_factory=default_registry)
+    memo: dict[str, Any] = field(default_factory=dict)
+    epoch: int = -1
+    attempt: int = 0
+    is_sealed: bool = False
+    on_start: Callable[[Sink], None] = lambda _: None
+    lost: list[Sink] = field(default_factory=list)
+    written: list[Any] = field(default_factory=list)  # Whatever any writer took.
+    sealed: list[list[list[Any]]] = field(default_factory=list)  # Epoch, subtask, records.
+    sink: Sink = field(init=False)
+
+    def start(self) -> SinkRun:
+        """Start a sink from what is sealed and publish that again, as the engine does."""
+        self.sink = self.registry.create_sink(self.spec)
+        self.sink.start(self.services, self.memo)
+        self.on_start(self.sink)
+        if self.is_sealed:
+            self.sink.publish(self.epoch, self.memo)
+        return self
+
+    def restart(self) -> SinkRun:
+        """Forget the live object, as a crash does, and start again."""
+        self.sink.stop()
+        return self.start()
+
+    def lose(self) -> SinkRun:
+        """Start another object while the old one still lives somewhere; it is kept in ``lost``."""
+        self.lost.append(self.sink)
+        return self.start()
+
+    def stop(self) -> None:
+        """Stop all objects."""
+        self.sink.stop()
+        for sink in self.lost:
+            sink.stop()
+
+    def stage(self, epoch: int, records: list[list[Any]]) -> list[StagedFile]:
+        """Write one list of records per subtask."""
+        self.attempt += 1
+        factory = pickle.loads(cloudpickle.dumps(self.sink.writer()))
+        staged: list[StagedFile] = []
+        for subtask, values in enumerate(records):
+            prefix = f"staged/{epoch}/{subtask}-{self.attempt}"
+            writer = factory.open(
+                WriterTask(
+                    storage=self.services.storage, prefix=prefix, epoch=epoch, subtask=subtask
+                )
+            )
+            self.written += values
+            writer.write(values[: len(values) // 2])
+            writer.write(values[len(values) // 2 :])
+            staged += writer.finish()
+        return staged
+
+    def seal(self, records: list[list[Any]], *, is_last: bool = False) -> None:
+        """Stage and seal the next epoch; the memo goes through JSON, as in a manifest."""
+        staged = self.stage(self.epoch + 1, records)
+        memo = self.sink.prepare(self.epoch + 1, staged, is_last=is_last)
+        self.memo = json.loads(json.dumps(memo))
+        self.sealed.append(records)
+        self.is_sealed = True
+        self.epoch += 1
+
+    def publish(self) -> None:
+        """Publish the sealed epoch."""
+        self.sink.publish(self.epoch, self.memo)
+
+    def run_epoch(self, records: list[list[Any]], *, is_last: bool = False) -> None:
+        """Seal and publish."""
+        self.seal(records, is_last=is_last)
+        self.publish()
+
+    def collect(self) -> None:
+        """Delete the staged files that the sealed epoch does not claim, as the engine does."""
+        claimed = self.sink.referenced_paths(self.memo)
+        for path in sorted(set(self.services.storage.list("staged")) - claimed):
+            self.services.storage.delete(path)

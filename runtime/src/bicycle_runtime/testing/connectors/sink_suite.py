@@ -1,0 +1,448 @@
+"""The rules for sinks: nothing before publishing, publishing twice, crashes, zombies, outages.
+
+They follow from the contract (``connectors.contract``, ``operators.io``): tasks stage, the driver
+seals, and only then is anything visible. How strictly output is compared depends on the guarantee
+that the sink declares: a sink that is at-least-once may repeat records, but never lose one.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from bicycle_runtime.base.faults import (
+    FAULT_POINTS,
+    TRANSACTION_POINTS,
+    InjectedFault,
+    arm_fault,
+    disarm_faults,
+)
+from bicycle_runtime.operators.io import WriterTask
+from bicycle_runtime.testing.connectors.cases import (
+    CanBeUnwritable,
+    HasOutages,
+    RunsInForks,
+    SinkCase,
+)
+from bicycle_runtime.testing.connectors.output import Output
+from bicycle_runtime.testing.connectors.processes import killed_at
+from bicycle_runtime.testing.connectors.rules import Suite, needs
+from bicycle_runtime.testing.connectors.running import SinkRun, pauses, services_in
+from bicycle_runtime.testing.harness import Harness
+from bicycle_runtime.testing.script import script_source
+from bicycle_sdk.environment import StreamEnvironment
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["SinkSuite"]
+
+_WIDTHS = (2, 1, 3, 2)  # Writers of each epoch: the sink is rescaled between them.
+_PER_WRITER = 5
+_PART = 10  # Records of one of the three parts of a job's input.
+
+
+class SinkSuite(Suite):
+    """Inherit, and set ``case_type``; or give a fixture ``case`` that makes one."""
+
+    case_type: ClassVar[type[SinkCase]]
+
+    @pytest.fixture
+    def case(self, tmp_path: Path) -> Iterator[SinkCase]:
+        """The outside world; replace this fixture when the case needs another one."""
+        case = self.case_type(tmp_path / "world")
+        case.folder.mkdir()
+        yield case
+        case.close()
+
+    @pytest.fixture
+    def run(self, case: SinkCase, tmp_path: Path) -> Iterator[SinkRun]:
+        """A started sink."""
+        run = start(case, tmp_path)
+        yield run
+        disarm_faults()
+        run.stop()
+
+    # --- what it says of itself --------------------------------------------------------------
+
+    def test_it_declares_the_guarantee_that_is_tested_here(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """The case says what is promised, and is held to it."""
+        assert run.sink.guarantee is case.guarantee
+        assert run.spec.connector_type == case.word
+
+    def test_the_records_of_the_case_are_distinct(self, case: SinkCase) -> None:
+        """Otherwise nobody could see that one is there twice."""
+        texts = [repr(value) for epoch in plan_of(case) for part in epoch for value in part]
+
+        assert len(set(texts)) == len(texts)
+
+    def test_an_unknown_option_is_refused(self, case: SinkCase) -> None:
+        """A misspelt property is an error of the constructor, not ignored."""
+        spec = case.spec()
+        wrong = replace(spec, properties={**spec.properties, "no_such_option": 1})
+
+        with pytest.raises(BicycleError):
+            case.registry().create_sink(wrong)
+
+    @needs(CanBeUnwritable)
+    def test_an_output_that_can_not_be_written_is_an_error_at_the_start(
+        self, case: SinkCase, tmp_path: Path
+    ) -> None:
+        """Not in the first epoch, when input has been read already."""
+        assert isinstance(case, CanBeUnwritable)
+        found = case.unwritable()
+        spec = replace(
+            case.spec(), connector_type=found.connector_type, properties=found.properties
+        )
+        sink = case.registry().create_sink(spec)
+
+        with pytest.raises(BicycleError):
+            sink.start(services_in(tmp_path), {})
+        sink.stop()
+
+    # --- staging -----------------------------------------------------------------------------
+
+    def test_nothing_is_visible_before_it_is_published(self, run: SinkRun, case: SinkCase) -> None:
+        """A sealed epoch waits for ``publish``."""
+        run.seal(plan_of(case)[0], is_last=True)
+
+        output_of(case, run).check(published_count=0)
+
+    def test_output_of_attempts_that_were_not_sealed_is_never_visible(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """Neither of an attempt that was lost before sealing, nor of one that ends after it."""
+        run.stage(1, [case.records(range(1000, 1005))])
+        run.seal(plan_of(case)[0], is_last=True)
+        run.stage(1, [case.records(range(2000, 2005)), case.records(range(2005, 2010))])
+        run.publish()
+
+        output_of(case, run).check()
+
+    def test_an_aborted_writer_leaves_nothing(self, run: SinkRun, case: SinkCase) -> None:
+        """No staged file, and nothing to see."""
+        task = WriterTask(storage=run.services.storage, prefix="staged/1/x", epoch=1, subtask=0)
+        writer = run.sink.writer().open(task)
+        run.written += case.records(range(5))
+        writer.write(case.records(range(5)))
+
+        writer.abort()
+
+        assert run.services.storage.list("staged") == []
+        output_of(case, run).check()
+
+    def test_a_writer_without_records_stages_nothing(self, run: SinkRun) -> None:
+        """An epoch without output costs nothing."""
+        assert run.stage(1, [[], []]) == []
+
+    def test_staged_files_are_what_they_are_reported_to_be(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """Path, size and checksum are those of the file; counts add up."""
+        records = plan_of(case)[0]
+
+        staged = run.stage(1, records)
+
+        for file in staged:
+            data = run.services.storage.read(file.path)
+            assert (len(data), zlib.crc32(data)) == (file.byte_count, file.crc32)
+        for subtask, values in enumerate(records):
+            counts = [file.record_count for file in staged if file.subtask == subtask]
+            assert sum(counts) == len(values) or not staged
+
+    def test_preparing_again_before_sealing_gives_the_same_decision(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """``prepare`` changes nothing, here or outside."""
+        staged = run.stage(1, plan_of(case)[0])
+
+        first = run.sink.prepare(1, staged, is_last=False)
+
+        assert run.sink.prepare(1, staged, is_last=False) == first
+        output_of(case, run).check()
+
+    # --- publishing --------------------------------------------------------------------------
+
+    def test_all_records_are_visible_at_the_end(self, run: SinkRun, case: SinkCase) -> None:
+        """Each as it went in; what one writer took in order stays in order."""
+        for records, is_last in epochs_of(case):
+            run.run_epoch(records, is_last=is_last)
+
+        output_of(case, run).check(is_in_order=True)
+
+    def test_publishing_every_epoch_twice_is_harmless(self, run: SinkRun, case: SinkCase) -> None:
+        """The engine can not know whether a publication that was cut off had ended."""
+        for records, is_last in epochs_of(case):
+            run.run_epoch(records, is_last=is_last)
+            run.publish()
+
+        output_of(case, run).check()
+
+    def test_a_restart_after_every_sealed_epoch_is_harmless(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """The memo alone tells a new object how to publish; then with other writers."""
+        for records, is_last in epochs_of(case):
+            run.seal(records, is_last=is_last)
+            run.restart()
+
+        output_of(case, run).check()
+
+    def test_a_restart_after_every_published_epoch_is_harmless(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """Published already, the epoch is published once more at the restart."""
+        for records, is_last in epochs_of(case):
+            run.run_epoch(records, is_last=is_last)
+            run.restart()
+
+        output_of(case, run).check()
+
+    def test_staged_files_that_publishing_needs_are_claimed(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """All that ``referenced_paths`` does not name is deleted before and after publishing."""
+        for records, is_last in epochs_of(case):
+            run.seal(records, is_last=is_last)
+            run.collect()
+            run.restart()
+            run.collect()
+
+        output_of(case, run).check()
+
+    def test_an_epoch_without_records_changes_nothing(self, run: SinkRun, case: SinkCase) -> None:
+        """Idle epochs are sealed and published like others."""
+        run.run_epoch([[], []])
+        run.run_epoch(plan_of(case)[0])
+        run.run_epoch([])
+        run.run_epoch([], is_last=True)
+
+        output_of(case, run).check()
+
+    # --- crashes -----------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("point", TRANSACTION_POINTS)
+    @pytest.mark.parametrize("passage", [1, 2])
+    def test_a_crash_inside_publishing_loses_and_repeats_nothing(
+        self, run: SinkRun, case: SinkCase, point: str, passage: int
+    ) -> None:
+        """The old object dies where it is; the new one starts from the sealed memo.
+
+        A sink that publishes in transactions passes these points; for others this is a restart.
+        """
+        for records, is_last in epochs_of(case):
+            run.seal(records, is_last=is_last)
+            arm_fault(point, passage)
+            with suppress(InjectedFault):
+                run.publish()
+            disarm_faults()
+            run.lose()
+
+        output_of(case, run).check()
+
+    @needs(RunsInForks)
+    @pytest.mark.parametrize("is_last", [False, True])
+    def test_a_kill_at_any_line_of_publishing_loses_and_repeats_nothing(
+        self, tmp_path: Path, is_last: bool
+    ) -> None:
+        """The process dies before the first, the second, … line that publishing executes."""
+        assert issubclass(self.case_type, RunsInForks)
+        for step in count(1):
+            folder = tmp_path / str(step)
+            case = self.case_type(folder / "world")
+            case.folder.mkdir(parents=True)
+            run = start(case, folder)
+            plan = plan_of(case)
+            for records in plan[:-1]:
+                run.run_epoch(records)
+            run.seal(plan[-1], is_last=is_last)
+            was_killed = killed_at(step, run.publish, case.traced_modules)
+            run.restart()
+            run.run_epoch([], is_last=True)
+            output_of(case, run).check()
+            run.stop()
+            case.close()
+            if not was_killed:
+                break
+        assert step > self.case_type.traced_lines_min
+
+    def test_an_old_object_that_wakes_up_changes_nothing(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """A driver that was taken for dead publishes its epoch: it fails or it is ignored."""
+        for records, is_last in epochs_of(case):
+            run.seal(records, is_last=is_last)
+            old, epoch, memo = run.sink, run.epoch, run.memo
+            run.lose()
+            # Whatever the fence of the sink raises: only the output counts.
+            with suppress(Exception):
+                old.publish(epoch, memo)
+        for zombie in run.lost:
+            with suppress(Exception):
+                zombie.publish(epoch, memo)
+
+        output_of(case, run).check()
+
+    def test_an_old_object_that_wakes_up_an_epoch_later_changes_nothing(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """It publishes an epoch that is long published, between two of the new object."""
+        run.seal(plan_of(case)[0])
+        old, epoch, memo = run.sink, run.epoch, run.memo
+        run.lose()
+        for records, is_last in list(epochs_of(case))[1:]:
+            run.run_epoch(records, is_last=is_last)
+            # Whatever the fence of the sink raises: only the output counts.
+            with suppress(Exception):
+                old.publish(epoch, memo)
+
+        output_of(case, run).check()
+
+    @needs(HasOutages)
+    @pytest.mark.parametrize("point", ["before", *TRANSACTION_POINTS])
+    def test_an_outage_loses_and_repeats_nothing(
+        self, run: SinkRun, case: SinkCase, point: str
+    ) -> None:
+        """The other side goes away before or within publishing, and comes back."""
+        assert isinstance(case, HasOutages)
+        for records, is_last in epochs_of(case):
+            run.seal(records, is_last=is_last)
+            if run.epoch == 2:
+                publish_through_outage(run, case, point)
+            else:
+                run.publish()
+
+        output_of(case, run).check()
+
+    # --- ends --------------------------------------------------------------------------------
+
+    def test_stopping_twice_is_harmless(self, run: SinkRun) -> None:
+        """The engine stops what it started also after errors, and then once more."""
+        run.stop()
+
+        run.stop()
+
+    def test_stopping_what_never_started_is_harmless(self, case: SinkCase) -> None:
+        """When one connector can not start, the others are stopped unstarted."""
+        sink = case.registry().create_sink(case.spec())
+
+        sink.stop()
+
+    # --- whole jobs --------------------------------------------------------------------------
+
+    @pytest.mark.parametrize("point", FAULT_POINTS)
+    def test_a_job_killed_at(self, case: SinkCase, point: str) -> None:
+        """A job from a list to this sink, killed at a named point of its second epoch."""
+        assert run_job(case, point) == 1
+
+    @pytest.mark.parametrize("point", TRANSACTION_POINTS)
+    def test_a_job_killed_inside_publishing_at(self, case: SinkCase, point: str) -> None:
+        """Likewise, within a transaction; a sink without transactions is not killed there."""
+        assert run_job(case, point) <= 1
+
+
+def run_job(case: SinkCase, point: str) -> int:
+    """Run a job in three parts, killed in the second one, and compare its output.
+
+    Returns:
+        How often it was killed.
+    """
+    values = case.records(range(3 * _PART))
+
+    def job(env: StreamEnvironment) -> None:
+        env.add_source(script_source()).uid("in").sink_to(case.descriptor()).uid("out")
+
+    with Harness(
+        job,
+        parallelism=2,
+        real_sinks=["out"],
+        extensions=[] if case.extension is None else [case.extension],
+    ) as harness:
+        case.started(harness.setup.sinks["out"])
+        for part in range(3):
+            harness.push(values[part * _PART : (part + 1) * _PART])
+            if part == 1:
+                harness.fail_at(point)
+            crash_count = harness.crash_count
+            harness.run_epoch()
+            if harness.crash_count > crash_count:
+                case.started(harness.setup.sinks["out"])
+        disarm_faults()
+        harness.end()
+        harness.run()
+        case.collected = {name: harness.results(name) for name in harness.sink_names()}
+        case.console = harness.console
+        unseen_count = harness.setup.sinks["out"].dropped_count()
+        output = Output(case, epochs=[[values]], written=values)
+        output.check(unseen_count=unseen_count)
+        return harness.crash_count
+
+
+def start(case: SinkCase, folder: Path) -> SinkRun:
+    """Start a sink; the first epoch will be 1, as in the engine."""
+    services = services_in(folder, case.console, case.collected)
+    return SinkRun(
+        case.spec(), services, registry=case.registry(), epoch=0, on_start=case.started
+    ).start()
+
+
+def output_of(case: SinkCase, run: SinkRun) -> Output:
+    """Return the output of a run, to be checked."""
+    return Output(case, epochs=run.sealed, written=run.written)
+
+
+def plan_of(case: SinkCase) -> list[list[list[Any]]]:
+    """Return the records of all epochs: epoch, subtask, records."""
+    numbers = count()
+    return [
+        [[case.record(next(numbers)) for _ in range(_PER_WRITER)] for _ in range(width)]
+        for width in _WIDTHS
+    ]
+
+
+def epochs_of(case: SinkCase) -> Iterator[tuple[list[list[Any]], bool]]:
+    """Yield the records of each epoch, and whether it is the last one."""
+    for number, records in enumerate(plan_of(case), start=1):
+        yield records, number == len(_WIDTHS)
+
+
+def publish_through_outage(run: SinkRun, case: SinkCase, point: str) -> None:
+    """Publish while the other side is away, with a restart after every error."""
+    assert isinstance(case, HasOutages)
+    timer = threading.Timer(case.outage_s, case.mend_transport)
+    going_away = leaving(case, timer)
+    if point == "before":
+        going_away()
+    else:
+        arm_fault(point, act=going_away)
+    try:
+        for _ in pauses(case.wait_s + case.outage_s):
+            try:
+                run.publish()
+                return
+            except Exception:  # noqa: BLE001 - whatever a driver of an absent server raises.
+                with suppress(Exception):
+                    run.lose()
+        raise AssertionError(f"it was not published within {case.wait_s} s after the outage")
+    finally:
+        disarm_faults()
+        if timer.ident is not None:
+            timer.join()
+
+
+def leaving(case: HasOutages, timer: threading.Timer) -> Callable[[], None]:
+    """Return what begins an outage that the timer ends."""
+
+    def leave() -> None:
+        case.break_transport()
+        timer.start()
+
+    return leave

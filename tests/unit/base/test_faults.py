@@ -1,0 +1,51 @@
+import pytest
+
+from bicycle_runtime.base.faults import InjectedFault, arm_fault, disarm_faults, fault_point
+
+
+@pytest.fixture(autouse=True)
+def _disarmed():
+    yield
+    disarm_faults()
+
+
+def test_an_armed_point_raises_once_at_the_passage_that_was_asked_for():
+    arm_fault("read", 2)
+
+    fault_point("read")
+    with pytest.raises(InjectedFault):
+        fault_point("read")
+    fault_point("read")
+
+
+def test_an_act_takes_the_place_of_the_error_once():
+    acts = []
+    arm_fault("read", act=lambda: acts.append("here"))
+
+    fault_point("read")
+    fault_point("read")
+
+    assert acts == ["here"]
+
+
+def test_arming_again_without_an_act_raises():
+    arm_fault("read", act=lambda: None)
+    arm_fault("read")
+
+    with pytest.raises(InjectedFault):
+        fault_point("read")
+
+
+def test_a_disarmed_point_does_nothing():
+    acts = []
+    arm_fault("read", act=lambda: acts.append("here"))
+    disarm_faults()
+
+    fault_point("read")
+
+    assert acts == []
+
+
+def test_a_point_that_nobody_knows_is_refused():
+    with pytest.raises(ValueError, match="nowhere"):
+        arm_fault("nowhere")
