@@ -71,7 +71,7 @@ def test_lines_go_from_the_socket_to_the_raw_topic():
         "brokers": "localhost:9092",
         "topic": "raw-lines",
         "value_format": "string",
-        "create_topic": {"partitions": 4, "replication_factor": 1, "config": {}},
+        "create_topic": {"partitions": 4},
     }
 
 

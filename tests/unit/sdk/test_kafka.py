@@ -15,7 +15,7 @@ from bicycle_sdk import (
 from bicycle_sdk.errors import GraphError, StreamDefinitionError
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.kafka import is_secret_property
-from tests.unit.sdk.jobs import only
+from tests.unit.sdk.jobs import Parity, only
 
 UserId = NewType("UserId", str)
 SECOND = timedelta(seconds=1)
@@ -68,6 +68,7 @@ def test_a_source_says_all_that_was_set():
         .key_deserializer("json")
         .bounded()
         .discovery_interval(3 * SECOND)
+        .connect_timeout(4 * SECOND)
         .on_data_loss("earliest")
     )
 
@@ -80,6 +81,7 @@ def test_a_source_says_all_that_was_set():
         "key_format": "json",
         "bounded": True,
         "discovery_ms": 3_000,
+        "connect_timeout_ms": 4_000,
         "on_data_loss": "earliest",
         "properties": {"client.id": "bike", "fetch.min.bytes": "5", "check.crcs": "true"},
     }
@@ -190,6 +192,11 @@ def test_a_sink_says_all_that_was_set():
         .delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
         .transactional_id_prefix("clicks")
         .transaction_timeout(60 * SECOND)
+        .recovery_budget(20 * SECOND)
+        .publish_timeout(30 * SECOND)
+        .connect_timeout(40 * SECOND)
+        .marker_topic("marks")
+        .on_rewind("publish_again")
         .create_topic(partitions=4, replication_factor=3, retention=SECOND, config={"a": "b"})
     )
 
@@ -201,6 +208,11 @@ def test_a_sink_says_all_that_was_set():
         "guarantee": "exactly-once",
         "transactional_id_prefix": "clicks",
         "transaction_timeout_ms": 60_000,
+        "recovery_budget_ms": 20_000,
+        "publish_timeout_ms": 30_000,
+        "connect_timeout_ms": 40_000,
+        "marker_topic": "marks",
+        "on_rewind": "publish_again",
         "create_topic": {
             "partitions": 4,
             "replication_factor": 3,
@@ -240,12 +252,15 @@ def test_a_schema_of_a_sink_wins_over_its_format():
     assert found.payloads == {"value_schema": schema, "key_schema": schema}
 
 
-def test_retention_is_not_part_of_a_topic_that_does_not_ask_for_it():
-    assert properties(sink().create_topic())["create_topic"] == {
-        "partitions": 1,
-        "replication_factor": 1,
-        "config": {},
-    }
+def test_a_topic_is_created_as_the_brokers_decide_unless_it_says_more():
+    assert properties(sink().create_topic())["create_topic"] == {}
+    assert properties(sink().create_topic(partitions=2))["create_topic"] == {"partitions": 2}
+
+
+def test_a_key_may_be_chosen_by_a_key_selector():
+    selector = Parity()
+
+    assert sink(int).key(selector).build_connector().payloads == {"key": selector}
 
 
 # --- security --------------------------------------------------------------------------------
@@ -407,6 +422,9 @@ def test_a_sink_of_another_type_than_the_stream_is_refused(env, words):
         lambda: sink().delivery_guarantee("exactly-once"),
         lambda: sink().transactional_id_prefix(""),
         lambda: sink().transaction_timeout(timedelta(microseconds=1)),
+        lambda: sink().marker_topic(""),
+        lambda: sink().on_rewind("cry"),
+        lambda: sink().recovery_budget(timedelta(0)),
         lambda: sink().create_topic(partitions=0),
         lambda: sink().create_topic(retention=timedelta(0)),
     ],

@@ -1,0 +1,27 @@
+"""Kafka as a source and as a sink, described by chained calls; nothing here talks to a broker.
+
+A builder collects settings. ``build_connector`` makes a descriptor of them: the word ``kafka``,
+JSON properties, and the objects that are no JSON beside them. What was not set is left out, since
+the connector knows the defaults; it also checks what only the broker or its client can tell.
+"""
+
+from bicycle_sdk.kafka.base import (
+    DecodingSchema,
+    EncodingSchema,
+    KafkaBuilder,
+    KafkaFormat,
+    is_secret_property,
+)
+from bicycle_sdk.kafka.sink import DeliveryGuarantee, KafkaSinkBuilder
+from bicycle_sdk.kafka.source import KafkaSourceBuilder
+
+__all__ = [
+    "DecodingSchema",
+    "DeliveryGuarantee",
+    "EncodingSchema",
+    "KafkaBuilder",
+    "KafkaFormat",
+    "KafkaSinkBuilder",
+    "KafkaSourceBuilder",
+    "is_secret_property",
+]

@@ -1,0 +1,206 @@
+"""What the builders of sources and sinks share: brokers, properties, security, formats."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Literal, NoReturn, Protocol, Self, TypeVar
+
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.secrets import Secret
+
+__all__ = [
+    "DecodingSchema",
+    "EncodingSchema",
+    "KafkaBuilder",
+    "KafkaFormat",
+    "format_of",
+    "is_secret_property",
+    "type_given_by",
+]
+
+KafkaFormat = Literal["json", "string", "bytes", "msgpack"]
+# What a format gives; None: whatever the record type says.
+_FORMATS: Mapping[str, Any] = {"json": None, "string": str, "bytes": bytes, "msgpack": None}
+
+_MILLISECOND = timedelta(milliseconds=1)
+_SECRET_ENDINGS = ("password", "secret", "passphrase", "key.pem")
+_PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+
+class DecodingSchema(Protocol):
+    """Turns the bytes of a message into a value; called on workers, once per message.
+
+    Whatever it raises makes the message a bad record, which the source's ``on_error`` treats.
+    """
+
+    def decode(self, data: bytes, /) -> Any:
+        """Return the value."""
+
+
+class EncodingSchema(Protocol):
+    """Turns a value into the bytes of a message; called on workers, once per record."""
+
+    def encode(self, value: Any, /) -> bytes:
+        """Return the bytes."""
+
+
+def is_secret_property(name: str) -> bool:
+    """Return whether a property of the client holds a secret, and may be given as ``Secret`` only.
+
+    Example:
+        >>> [is_secret_property(name) for name in ("sasl.password", "ssl.key.pem", "client.id")]
+        [True, True, False]
+    """
+    return name.lower().endswith(_SECRET_ENDINGS)
+
+
+def format_of(record_type: Any) -> KafkaFormat:
+    """Return the format that a type asks for: a new name, a note or ``| None`` changes nothing."""
+    while hasattr(record_type, "__supertype__"):
+        record_type = record_type.__supertype__
+    if typing.get_origin(record_type) is typing.Annotated:
+        return format_of(typing.get_args(record_type)[0])
+    if typing.get_origin(record_type) in (typing.Union, types.UnionType):
+        members = set(typing.get_args(record_type)) - {types.NoneType}
+        return format_of(members.pop()) if len(members) == 1 else "json"
+    if record_type is str:
+        return "string"
+    return "bytes" if record_type is bytes else "json"
+
+
+def type_given_by(format: str) -> Any:
+    """Return the type that a format gives, None when it depends on the record type."""
+    return _FORMATS.get(format)
+
+
+class KafkaBuilder:
+    """What both builders share: brokers, properties of the client, security, formats."""
+
+    def __init__(self, brokers: str, record_type: Any) -> None:
+        self._given_type = record_type
+        self._settings: dict[str, Any] = {"brokers": brokers}
+        self._payloads: dict[str, Any] = {}
+        self._properties: dict[str, Any] = {}
+        self._protocol_parts: set[str] = set()
+        if not brokers.strip():
+            self._refuse("brokers", f"found {brokers!r}", "give host:port, several with commas")
+
+    def property(self, name: str, value: str | float | bool | Secret) -> Self:
+        """Set a property of the client library (librdkafka) by its name there.
+
+        Raises:
+            StreamDefinitionError: the property holds a secret, and ``value`` is plain text.
+        """
+        if isinstance(value, Secret):
+            self._properties[name] = value.to_json()
+            return self
+        if is_secret_property(name):
+            hint = 'give Secret.env("NAME") or Secret.file(path): a graph is stored and shown'
+            self._refuse("property", f"{name} is given as plain text", hint)
+        self._properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
+        return self
+
+    def properties(self, properties: Mapping[str, str | float | bool | Secret]) -> Self:
+        """Set several properties of the client library."""
+        for name, value in properties.items():
+            self.property(name, value)
+        return self
+
+    def sasl(self, mechanism: str, username: str | Secret, password: Secret) -> Self:
+        """Log in with a name and a password.
+
+        Args:
+            mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; for others use ``property``.
+            username: The name.
+            password: Where the password is found.
+        """
+        if mechanism not in _PASSWORD_MECHANISMS:
+            known = ", ".join(_PASSWORD_MECHANISMS)
+            hint = f"one of {known}; others by property('sasl.mechanism', …)"
+            self._refuse("sasl", f"mechanism is {mechanism!r}", hint)
+        self._protocol_parts.add("SASL")
+        return self.properties(
+            {"sasl.mechanism": mechanism, "sasl.username": username, "sasl.password": password}
+        )
+
+    def tls(
+        self,
+        *,
+        ca_location: str | None = None,
+        certificate_location: str | None = None,
+        key_location: str | None = None,
+        key_password: Secret | None = None,
+    ) -> Self:
+        """Encrypt the connection. Files must be readable under the same path on every host.
+
+        Args:
+            ca_location: PEM file of the authorities to trust; None: those of the machine.
+            certificate_location: PEM file of the client's own certificate.
+            key_location: PEM file of the client's private key.
+            key_password: Where the password of that key is found.
+        """
+        self._protocol_parts.add("SSL")
+        given: dict[str, str | Secret | None] = {
+            "ssl.ca.location": ca_location,
+            "ssl.certificate.location": certificate_location,
+            "ssl.key.location": key_location,
+            "ssl.key.password": key_password,
+        }
+        return self.properties({name: v for name, v in given.items() if v is not None})
+
+    def connect_timeout(self, timeout: timedelta) -> Self:
+        """Set how long the first start waits for a broker; 30 s otherwise. Later ones wait on."""
+        return self._set_duration("connect_timeout", "connect_timeout_ms", timeout)
+
+    # --- what the builders make of it --------------------------------------------------------
+
+    def _declared_type(self) -> Any:
+        """Return the keyword's type, or that of the brackets, or None.
+
+        ``KafkaSourceBuilder[str](…)`` leaves its argument on the instance, after the constructor.
+        """
+        if self._given_type is not None:
+            return self._given_type
+        arguments = typing.get_args(getattr(self, "__orig_class__", None))
+        says_nothing = (TypeVar, typing.ForwardRef, str)
+        if not arguments or arguments[0] is Any or isinstance(arguments[0], says_nothing):
+            return None
+        return arguments[0]
+
+    def _set_format(self, call: str, setting: str, format: str) -> Self:
+        if format not in _FORMATS:
+            hint = f"one of {', '.join(_FORMATS)}; anything else by a schema object"
+            self._refuse(call, f"format {format!r} is not known", hint)
+        if self._settings.get(setting) != "schema":  # A schema object wins over a format.
+            self._settings[setting] = format
+        return self
+
+    def _set_schema(self, call: str, side: str, schema: Any, method: str) -> Self:
+        if not callable(getattr(schema, method, None)):
+            found = type(schema).__name__
+            self._refuse(call, f"{found} has no method {method}", f"give an object with {method}()")
+        self._settings[f"{side}_format"] = "schema"
+        self._payloads[f"{side}_schema"] = schema
+        return self
+
+    def _set_duration(self, call: str, setting: str, duration: timedelta) -> Self:
+        if duration < _MILLISECOND:
+            self._refuse(call, f"found {duration}", "give a timedelta of 1 ms or more")
+        self._settings[setting] = duration // _MILLISECOND
+        return self
+
+    def _built_settings(self) -> dict[str, Any]:
+        properties = dict(self._properties)
+        if self._protocol_parts:
+            transport = "SSL" if "SSL" in self._protocol_parts else "PLAINTEXT"
+            protocol = f"SASL_{transport}" if "SASL" in self._protocol_parts else transport
+            properties.setdefault("security.protocol", protocol)
+        return dict(self._settings) | ({"properties": properties} if properties else {})
+
+    def _refuse(self, call: str, problem: str, hint: str) -> NoReturn:
+        raise StreamDefinitionError(
+            call=f"{type(self).__name__}.{call}", problem=problem, hint=hint
+        )
