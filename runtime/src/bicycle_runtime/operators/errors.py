@@ -5,6 +5,7 @@ from __future__ import annotations
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
+    "EndlessTimersError",
     "ErrorRateError",
     "FunctionFailedError",
     "FunctionHookError",
@@ -77,3 +78,17 @@ class UnkeyedStateError(BicycleError):
     code = "BIC-1405"
     message = "operator {operator!r}: {what} needs a key, but the stream is not keyed"
     fix = "put key_by(...) before the operator"
+
+
+class EndlessTimersError(BicycleError):
+    """At the end of all input a function went on setting timers, which fire at once then."""
+
+    code = "BIC-1410"
+    message = (
+        "operator {operator!r}: all input has ended, and {function} has set timers of key {key} in "
+        "on_timer() more than {count} times since; nothing of this epoch was published"
+    )
+    fix = (
+        "set no further timer once ctx.current_watermark() is the greatest watermark "
+        "(bicycle_sdk.contexts.WATERMARK_MAX)"
+    )

@@ -30,6 +30,7 @@ from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import ErrorAction
+from bicycle_sdk.state import Timer
 
 __all__ = ["DROPPED", "RecordPolicy", "user_frames", "user_hook"]
 
@@ -187,7 +188,7 @@ class RecordPolicy:
             "plugin": self._plugin.name,
             "plugin_version": self._plugin.version,
             "subtask": self._subtask,
-            "position": _position(origin),
+            "position": _timer_words(value) if isinstance(value, Timer) else _position(origin),
             "source": origin.source if origin else None,
             "shard": origin.shard if origin else None,
             "offset": origin.offset if origin else None,
@@ -198,6 +199,8 @@ class RecordPolicy:
         }
 
     def _key(self, value: Any) -> str:
+        if isinstance(value, Timer):
+            return repr(value.key)
         if self.key_of is None:
             return "none"
         return repr(self.key_of(value))
@@ -272,6 +275,10 @@ def _blamed(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
     """Return the user's line: the deepest frame in the folder of the outermost one."""
     folder = Path(frames[0].filename).parent
     return [frame for frame in frames if Path(frame.filename).parent == folder][-1]
+
+
+def _timer_words(timer: Timer) -> str:
+    return f"the {timer.domain}-time timer at {timer.time_ms}"
 
 
 def _position(origin: Origin | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling import (
     Calls,
     CallSettings,
@@ -20,16 +20,21 @@ from bicycle_runtime.operators.calling import (
     resolve,
 )
 from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import (
+    Advance,
     Operator,
     SideBatch,
     Stateful,
+    Timed,
     side_batches,
     spread,
 )
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
+from bicycle_runtime.operators.timers import TimerRound
 from bicycle_runtime.state.attributes import describe_attributes
+from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.errors import NamedMergeError, StateMergeError
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.store import StateStore
@@ -72,9 +77,13 @@ class ProcessOperator(Operator):
         calls = Calls(self.methods(), batch.values, self.call_groups(batch), self.context)
         outcome = call_all(calls, self.settings, self.settle, awaits=self.awaits)
         output = spread(batch, outcome, function=full_name(self.function), policy=self.policy)
+        self._take_sent(batch)
+        return output
+
+    def _take_sent(self, batch: Batch) -> None:
+        """Make batches of what calls over ``batch`` have sent to side outputs."""
         sent, self.context.sides[:] = list(self.context.sides), []
         self._sides = side_batches(batch, sent)
-        return output
 
     def methods(self) -> Callable[..., Any] | Methods:
         """Return what is called for each record, by key group where calls are told apart."""
@@ -132,29 +141,39 @@ class _GroupMethods(dict[int, Callable[..., Any]]):
         return method
 
 
-class StatefulOperator(ProcessOperator, Stateful):
-    """A rich or process function with state, by key group or by subtask."""
+class StatefulOperator(ProcessOperator, Stateful, Timed):
+    """A rich or process function with state, by key group or by subtask, and with timers."""
+
+    context: KeyedContext
 
     def __init__(  # an operator's four parts, the method, and where its state lies
-        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any,
+        self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
         *, method: str, storage: Storage,
     ) -> None:  # fmt: skip
         self._is_rich = method == "process"
         self._attributes = describe_attributes(function) if self._is_rich else []
         super().__init__(spec, policy, context, function, method=method)
-        self._store: StateStore[FunctionTable] = StateStore(spec.uid, storage, self._new_table)
-        self._table = self._new_table()
+        on_timer = getattr(function, "on_timer", None)
+        self._on_timer = None if on_timer is None else eager(on_timer)
+        self._store: StateStore[CompositeTable[FunctionTable]] = StateStore(
+            spec.uid, storage, self._new_table
+        )
+        self._table = self._new_table().main
         self._methods = _GroupMethods(self._method_of)
         self._state: RangeState | None = None
 
     def restore(self, state: RangeState) -> None:
         self._state = state
         with user_hook(self.spec.uid, "restore_state() or merge_state()"):
-            self._table = self._store.at(state)
+            self._table = self._store.at(state).main
             if state.old_parallelism is not None:
                 self._merge(state.old_parallelism)
         self.context.table = self._table
         self._methods.clear()
+
+    def apply(self, batch: Batch) -> Batch:
+        self.context.begin_batch()
+        return super().apply(batch)
 
     def methods(self) -> Methods:
         return self._methods
@@ -165,8 +184,33 @@ class StatefulOperator(ProcessOperator, Stateful):
             return batch.groups
         return [self.context.task_info.subtask_index] * len(batch.values)
 
+    def begin_time(self, advance: Advance) -> None:
+        self.context.watermark = advance.watermark
+
+    def advance(self, advance: Advance) -> Batch:
+        self.context.begin_batch()
+        self.context.watermark = advance.watermark
+        timers = self.context.timers
+        if self._on_timer is None or not timers.is_due(advance.watermark, advance.now_ms):
+            return Batch([], ExchangeTrail(None))
+        timer_round = TimerRound(
+            self.context, self._on_timer, function=full_name(self.function),
+            policy=self.policy, advance=advance,
+        )  # fmt: skip
+        output = timer_round.fire()
+        self._take_sent(output)
+        return output
+
+    def next_event_ms(self) -> int | None:
+        return self.context.timers.event.next_time_ms()
+
+    def next_timer_ms(self) -> int | None:
+        times = (self.context.timers.processing.next_time_ms(), self.context.keyed.next_due_ms())
+        return min((time for time in times if time is not None), default=None)
+
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
         assert self._state is not None
+        self.context.batch = None
         with user_hook(self.spec.uid, "snapshot_state()"):
             state = self._store.commit(
                 self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
@@ -178,15 +222,20 @@ class StatefulOperator(ProcessOperator, Stateful):
         instance = self._table.group(group).instance if self._is_rich else self.function
         return eager(getattr(instance, self.method))
 
-    def _new_table(self) -> FunctionTable:
-        return FunctionTable(self.function, self._attributes, resolve)
+    def _new_table(self) -> CompositeTable[FunctionTable]:
+        """Return an empty table; the handles that the function holds stay good."""
+        keyed, timers = self.context.keyed, self.context.timers
+        keyed.reset()
+        timers.reset()
+        attributes = FunctionTable(self.function, self._attributes, resolve)
+        return CompositeTable(attributes, keyed, timers)
 
     def _merge(self, old_parallelism: int) -> None:
         """Make one state of those of old subtasks, with the function's ``merge_state``."""
         subtask = self.context.task_info.subtask_index
         merged = self._new_table()
         if self._table.groups:
-            state = merged.group(subtask)
+            state = merged.main.group(subtask)
             self._merge_named(state.named.entries, old_parallelism)
             if self._is_rich:
                 self._refuse_without_merge(old_parallelism)
@@ -194,7 +243,7 @@ class StatefulOperator(ProcessOperator, Stateful):
                 merge, restore = state.instance.merge_state, state.instance.restore_state
                 resolve(restore, resolve(merge, olds))
         self._store.rewrite(merged)
-        self._table = merged
+        self._table = merged.main
         self._state = RangeState(first_group=subtask, end_group=subtask + 1)
 
     def _merge_named(self, merged: dict[Any, Any], old_parallelism: int) -> None:

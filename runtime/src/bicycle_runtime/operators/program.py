@@ -17,6 +17,7 @@ import cloudpickle
 from bicycle_runtime.operators.calling import is_async, resolve
 from bicycle_runtime.operators.chain import Chain
 from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Operator
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.process import AsyncIOOperator, ProcessOperator, StatefulOperator
@@ -177,6 +178,7 @@ class _Builder:
         if spec.scope is StateScope.NONE:
             return ProcessOperator(spec, policy, context, function, method=method)
         storage = self._image.storage
+        assert isinstance(context, KeyedContext)
         return StatefulOperator(spec, policy, context, function, method=method, storage=storage)
 
     def _reduce(
@@ -203,9 +205,8 @@ class _Builder:
             parallelism=spec.vertex.parallelism,
             max_parallelism=spec.group_count,
         )
-        return WorkerContext(
-            info, processing_time=0, key_selector=selector, group_count=spec.group_count
-        )
+        kind = WorkerContext if spec.scope is StateScope.NONE else KeyedContext
+        return kind(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
 
     def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:
         if spec.key_selector is None:

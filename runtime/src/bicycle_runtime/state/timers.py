@@ -32,6 +32,13 @@ class TimerTable:
         self.event = TimerQueue("event", encode_key)
         self.processing = TimerQueue("processing", encode_key)
 
+    def is_due(self, watermark: int, now_ms: int) -> bool:
+        """Tell whether a timer is due at a watermark and a time of day."""
+        event, processing = self.event.next_time_ms(), self.processing.next_time_ms()
+        return (event is not None and event <= watermark) or (
+            processing is not None and processing <= now_ms
+        )
+
     def claims(self, section_name: str) -> bool:
         """Tell whether a section is one of this table."""
         return section_name.startswith(_PREFIX)

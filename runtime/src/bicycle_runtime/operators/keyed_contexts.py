@@ -1,0 +1,179 @@
+"""The context of functions with state: keys by record, states and timers by key.
+
+The keys of a batch are computed at once, when one is first asked for. Handles that ``open``
+obtained belong to the context of the operator; while several calls are in flight, each with a
+context of its own, they find the one of the call that uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.errors import UnkeyedStateError
+from bicycle_runtime.records.keys import GroupCache
+from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.timers import TimerTable
+from bicycle_sdk.contexts import OnTimerContext
+from bicycle_sdk.state import StateDescriptor, TimeDomain
+from bicycle_sdk.state.timers import Timer, TimerQueue, TimerService
+
+__all__ = ["KeyedContext"]
+
+# The context of the call that runs in this asyncio task; None for the operator's own.
+_IN_FLIGHT: ContextVar[KeyedContext | None] = ContextVar("bicycle_call", default=None)
+
+
+class KeyedContext(WorkerContext, OnTimerContext[Any]):
+    """Context of one operator with state; the arguments are those of ``WorkerContext``."""
+
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._original = self
+        self._has_twins = False
+        self._keys: Sequence[Any] | None = None
+        self._fired: Timer | None = None
+        self._side_time_ms: int | None = None
+        self.keyed = KeyedTable(self._groups, self.state_time)
+        self.timers = TimerTable(self._groups)
+        self._service = TimerService(
+            self, event=self.timers.event, processing=self.timers.processing
+        )
+
+    @property
+    def groups(self) -> GroupCache:
+        """The key groups of keys."""
+        return self._groups
+
+    def clone(self) -> KeyedContext:
+        """Return a context for another call in flight: all the same, but a record of its own."""
+        twin = KeyedContext(
+            self.task_info,
+            processing_time=self.processing_time,
+            key_selector=self._key_selector,
+            group_count=self._groups.group_count,
+            **self._others,
+        )
+        twin.random, twin.metrics = self.random, self.metrics
+        twin.table, twin.sides, twin.watermark = self.table, self.sides, self.watermark
+        twin.batch = self.batch
+        self._has_twins = True
+        twin._original, twin._keys, twin._groups = self._original, self._batch_keys(), self._groups
+        return twin
+
+    def hold(self, index: int) -> None:
+        """Take the record at a position of the batch for the one in hand."""
+        super().hold(index)
+        if self._original is not self:
+            _IN_FLIGHT.set(self)
+
+    def begin_batch(self) -> None:
+        """Get ready for the calls of the next batch."""
+        self._keys = None
+        self._has_twins = False
+
+    # --- keys --------------------------------------------------------------------------------
+
+    def current_key(self) -> Any:
+        """Return the key of the record in hand, or of the timer that fires.
+
+        Raises:
+            UnkeyedStateError: the stream is not keyed.
+        """
+        if self._key_selector is None:
+            raise UnkeyedStateError(operator=self.task_info.operator_name, what="current_key()")
+        return self.state_key()
+
+    def state_key(self) -> Hashable:
+        """Return the key under which state is read and written."""
+        # hot path: 70 ns, with the keys of a batch computed in one C loop.
+        if self._has_twins:
+            return self._in_hand().own_key()
+        return self.own_key()
+
+    def own_key(self) -> Hashable:
+        """Return the key of this very context, whatever other calls are in flight."""
+        if self._fired is not None:
+            fired: Hashable = self._fired.key
+            return fired
+        keys = self._keys
+        if keys is None:
+            keys = self._batch_keys()
+        held = self._held
+        key: Hashable = keys[len(self._results) if held is None else held]
+        return key
+
+    def _batch_keys(self) -> Sequence[Any]:
+        if self._keys is None:
+            selector, batch = self._key_selector, self._batch
+            assert batch is not None
+            self._keys = [None] * len(batch.values) if selector is None else list(
+                map(selector, batch.values)
+            )  # fmt: skip
+        return self._keys
+
+    def _in_hand(self) -> KeyedContext:
+        running = _IN_FLIGHT.get()
+        is_mine = running is not None and running._original is self
+        return running if running is not None and is_mine else self
+
+    # --- states and timers -------------------------------------------------------------------
+
+    def state_cells(self, descriptor: StateDescriptor) -> Any:
+        """Return where the entries of a state lie.
+
+        Raises:
+            UnkeyedStateError: the stream is not keyed.
+        """
+        if self._key_selector is None:
+            what = f"the state {descriptor.name!r}"
+            raise UnkeyedStateError(operator=self.task_info.operator_name, what=what)
+        return self._original.keyed.cells_of(descriptor)
+
+    def state_time(self, domain: TimeDomain) -> int:
+        """Return the time in ms by which states expire."""
+        if domain == "processing":
+            return self.processing_time
+        timestamp = (self._in_hand() if self._has_twins else self).timestamp
+        return self.watermark if timestamp is None else max(timestamp, self.watermark)
+
+    @property
+    def timer_service(self) -> TimerService:
+        """Sets and deletes the timers of the current key.
+
+        Raises:
+            UnkeyedStateError: the stream is not keyed.
+        """
+        if self._key_selector is None:
+            raise UnkeyedStateError(operator=self.task_info.operator_name, what="a timer")
+        return self._service
+
+    def timer_queues(self) -> tuple[TimerQueue, TimerQueue]:
+        """Return the timers that wait for event time, and for processing time."""
+        return self._original.timers.event, self._original.timers.processing
+
+    # --- timers that fire --------------------------------------------------------------------
+
+    def set_fired(self, timer: Timer) -> None:
+        """Take a timer for what is in hand, until ``end_fired``."""
+        self._fired = timer
+        self.timestamp = timer.time_ms
+        self.time_domain = timer.domain
+
+    def end_fired(self) -> None:
+        """Have nothing in hand."""
+        self._fired = None
+        self.timestamp = None
+
+    def side_output(self, tag: str, value: Any) -> None:
+        """Send a value to the side output ``tag``."""
+        if self._fired is None:
+            super().side_output(tag, value)
+        else:
+            self.sides.append((tag, value, self._side_time_ms))
+
+    def set_side_time(self, time_ms: int | None) -> None:
+        """Give side outputs of the timer that fires this event time."""
+        self._side_time_ms = time_ms

@@ -1,0 +1,147 @@
+"""Letting the timers of a function fire: in order, each once, until none is due.
+
+Event-time timers fire once the watermark has reached them, then those of processing time; what
+``on_timer`` sets for a time that has come fires in the same round. A failure is settled as the
+operator's policy says, with the key and the time of the timer in place of a record.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
+from bicycle_runtime.operators.calling import run
+from bicycle_runtime.operators.errors import EndlessTimersError
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.operator import Advance, as_sequences
+from bicycle_runtime.operators.policy import RecordPolicy
+from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+from bicycle_sdk.state import Timer
+
+__all__ = ["TimerRound"]
+
+_LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
+
+
+class TimerRound:
+    """One round of firing.
+
+    Args:
+        context: Whose timers, and what ``on_timer`` gets.
+        on_timer: The function's hook.
+        function: Its name, for errors.
+        policy: Settles failures.
+        advance: How far time has come.
+    """
+
+    def __init__(
+        self, context: KeyedContext, on_timer: Callable[..., Any], *, function: str,
+        policy: RecordPolicy, advance: Advance,
+    ) -> None:  # fmt: skip
+        self._context = context
+        self._on_timer = on_timer
+        self._function = function
+        self._policy = policy
+        self._advance = advance
+        self._values: list[Any] = []
+        self._times: list[int | None] = []
+        self._is_last = advance.watermark == WATERMARK_MAX
+        self._known = set(context.timers.event.waiting) if self._is_last else set()
+        self._set_late: Counter[Any] = Counter()
+
+    def fire(self) -> Batch:
+        """Call ``on_timer`` for each timer that is due and return what came out, with its times."""
+        self._context.follow(())
+        timer = self._next()
+        while timer is not None:
+            self._context.set_fired(timer)
+            self._context.set_side_time(self._time_of(timer))
+            try:
+                timer = self._fire_from(timer)
+            finally:
+                self._context.end_fired()
+        known = [time for time in self._times if time is not None]
+        if not known:
+            return Batch(self._values, ExchangeTrail(None))
+        first = min(known)
+        return emitted(self._values, [first if time is None else time for time in self._times])
+
+    def _fire_from(self, timer: Timer) -> Timer | None:
+        """Fire one timer; when its hook is ``async``, all that are due, in one event loop."""
+        call = partial(self._call, timer)
+        self._policy.total += 1
+        try:
+            result = call()
+            if inspect.isawaitable(result):
+                return run(self._fire_async(timer, result))
+        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
+            result = run(self._settled(error, timer, call))
+        self._take(timer, result)
+        return self._next()
+
+    async def _fire_async(self, timer: Timer, awaitable: Any) -> None:
+        waiting: Timer | None = timer
+        result = awaitable
+        while waiting is not None:
+            call = partial(self._call, waiting)
+            try:
+                result = call() if result is None else result
+                result = await result if inspect.isawaitable(result) else result
+            except Exception as error:  # noqa: BLE001  # the boundary to user code
+                result = await self._settled(error, waiting, call)
+            self._take(waiting, result)
+            result, waiting = None, self._next()
+            if waiting is not None:
+                self._policy.total += 1
+                self._context.set_fired(waiting)
+                self._context.set_side_time(self._time_of(waiting))
+
+    def _call(self, timer: Timer) -> Any:
+        return self._on_timer(timer.time_ms, self._context)
+
+    async def _settled(self, error: Exception, timer: Timer, call: Callable[[], Any]) -> Any:
+        self._stand_for(timer)
+        return await self._policy.settle(error, 0, call)
+
+    def _take(self, timer: Timer, result: Any) -> None:
+        outputs: Sequence[Any] = result
+        if type(result) not in (list, tuple):
+            self._stand_for(timer)
+            (outputs,) = as_sequences([result], function=self._function, policy=self._policy)
+        self._values += outputs
+        self._times += [self._time_of(timer)] * len(outputs)
+
+    def _stand_for(self, timer: Timer) -> None:
+        self._policy.batch = Batch([timer], ExchangeTrail(None))
+
+    def _next(self) -> Timer | None:
+        timers, advance = self._context.timers, self._advance
+        timer = timers.event.pop_due(advance.watermark)
+        if timer is None:
+            return timers.processing.pop_due(advance.now_ms)
+        if self._is_last and (timer.key, timer.time_ms) not in self._known:
+            self._set_late[timer.key] += 1
+            if self._set_late[timer.key] > _LAST_FIRINGS_MAX:
+                raise EndlessTimersError(
+                    operator=self._context.task_info.operator_name,
+                    function=self._function,
+                    key=repr(timer.key),
+                    count=_LAST_FIRINGS_MAX,
+                )
+        return timer
+
+    def _time_of(self, timer: Timer) -> int | None:
+        """Return the event time of what a timer emits; None where no event time is known.
+
+        What processing time emits has none of its own; it gets the watermark of before, so that it
+        is never late.
+        """
+        if timer.domain == "event":
+            return timer.time_ms
+        if self._advance.previous > WATERMARK_MIN:
+            return self._advance.previous
+        return None
