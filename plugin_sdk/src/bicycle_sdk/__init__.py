@@ -9,6 +9,7 @@ from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor, file_sink
 from bicycle_sdk.contexts import (
     Context,
     KeyedProcessContext,
+    OnTimerContext,
     ProcessContext,
     RuntimeContext,
     SourceMessage,
@@ -39,9 +40,25 @@ from bicycle_sdk.graph import JobGraph, RestartStrategy
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.plugin import bicycle_plugin
 from bicycle_sdk.secrets import Secret
+from bicycle_sdk.state import (
+    AggregatingState,
+    AggregatingStateDescriptor,
+    ListState,
+    ListStateDescriptor,
+    MapState,
+    MapStateDescriptor,
+    ReducingState,
+    ReducingStateDescriptor,
+    StateTtl,
+    TimerService,
+    ValueState,
+    ValueStateDescriptor,
+)
 from bicycle_sdk.streams import DataStream, IterativeStream, KeyedStream, SinkStream, SplitStream
 
 __all__ = [
+    "AggregatingState",
+    "AggregatingStateDescriptor",
     "AsyncFunction",
     "AsyncIOFunction",
     "BicycleError",
@@ -59,12 +76,19 @@ __all__ = [
     "KeyedProcessContext",
     "KeyedProcessFunction",
     "KeyedStream",
+    "ListState",
+    "ListStateDescriptor",
     "MapFunction",
+    "MapState",
+    "MapStateDescriptor",
+    "OnTimerContext",
     "ParameterError",
     "PluginDefinitionError",
     "ProcessContext",
     "ProcessFunction",
     "ReduceFunction",
+    "ReducingState",
+    "ReducingStateDescriptor",
     "RestartStrategy",
     "RichAsyncFunction",
     "RuntimeContext",
@@ -74,9 +98,13 @@ __all__ = [
     "SourceDescriptor",
     "SourceMessage",
     "SplitStream",
+    "StateTtl",
     "StreamDefinitionError",
     "StreamEnvironment",
     "TaskInfo",
+    "TimerService",
+    "ValueState",
+    "ValueStateDescriptor",
     "bicycle_plugin",
     "dead_letter",
     "fail",

@@ -228,7 +228,7 @@ class RuntimeContext(StateAccess, Context):
     def __init__(self, **options: Unpack[ContextOptions]) -> None:
         StateAccess.__init__(self)
         Context.__init__(self, **options)
-        self._cells = LocalCells(self.state_time)
+        self.local_cells = LocalCells(self.state_time)
         self.watermark = WATERMARK_MIN
         self._key: Any = None
         self._state_values: dict[tuple[Hashable, str], Any] = {}
@@ -247,7 +247,7 @@ class RuntimeContext(StateAccess, Context):
 
     def state_cells(self, descriptor: StateDescriptor) -> Any:
         """Return where the entries of a state lie. Called by the context itself."""
-        return self._cells.cells_of(descriptor)
+        return self.local_cells.cells_of(descriptor)
 
     def state_key(self) -> Hashable:
         """Return the key under which state is read and written. Called by handles."""

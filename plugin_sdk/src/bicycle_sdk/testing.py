@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from bicycle_sdk.contexts import KeyedProcessContext, TaskInfo
+from bicycle_sdk.contexts import OnTimerContext, TaskInfo
 from bicycle_sdk.errors import FunctionResultError
 from bicycle_sdk.functions import (
     AsyncFunction,
@@ -27,6 +27,7 @@ from bicycle_sdk.functions import (
     RichAsyncFunction,
     full_name,
 )
+from bicycle_sdk.state import Timer
 
 __all__ = ["FunctionHarness"]
 
@@ -38,7 +39,8 @@ class FunctionHarness(Generic[In, Out]):
     """Runs one function object on scripted input.
 
     Entering it opens the function, leaving it closes the function. All keys share the attributes of
-    the function, as keys of one key group do; what ``ctx.save_state`` holds is kept per key.
+    the function, as keys of one key group do; what states and ``ctx.save_state`` hold is kept per
+    key.
 
     Args:
         function: An object of any function class but ``KeySelector`` (call that one directly).
@@ -75,7 +77,7 @@ class FunctionHarness(Generic[In, Out]):
         self._side_outputs: list[tuple[str, Any]] = []
         self._reduced: dict[Hashable, Any] = {}
         self._state_names = tuple(vars(function))
-        self.context: KeyedProcessContext[Any] = KeyedProcessContext(
+        self.context: OnTimerContext[Any] = OnTimerContext(
             task_info=TaskInfo(job_id="test", operator_name=type(function).__name__),
             processing_time=processing_time,
             clock=lambda: self.context.processing_time,
@@ -124,9 +126,27 @@ class FunctionHarness(Generic[In, Out]):
         """Return everything that was sent to a side output so far."""
         return [value for found, value in self._side_outputs if found == tag]
 
-    def advance_time(self, ms: int) -> None:
-        """Let the clock go on."""
+    def advance_time(self, ms: int) -> list[Out]:
+        """Let the clock go on and return what the timers of processing time gave."""
         self.context.processing_time += ms
+        return self._fire()
+
+    def advance_watermark(self, watermark_ms: int) -> list[Out]:
+        """Let event time go on to a watermark and return what the timers of event time gave."""
+        self.context.watermark = max(self.context.watermark, watermark_ms)
+        return self._fire()
+
+    def timers(self, key: Hashable = None) -> list[Timer]:
+        """Return the timers of a key that wait, in the order of time; event time first."""
+        return [
+            Timer(queue.domain, time_ms, key)
+            for queue in self.context.timer_queues()
+            for time_ms in queue.times_of(key)
+        ]
+
+    def value(self, name: str, key: Hashable = None) -> Any:
+        """Return what a key has in the state of this name: a value, a list or a dict; else None."""
+        return self.context.local_cells.view(name, key)
 
     def snapshot(self) -> Any:
         """Return a copy of the state, as the end of an epoch would save it."""
@@ -158,6 +178,19 @@ class FunctionHarness(Generic[In, Out]):
             case AsyncFunction() | RichAsyncFunction():
                 result = self._result("process", value, self.context)
         return self._records(result)
+
+    def _fire(self) -> list[Any]:
+        context = self.context
+        event, processing = context.timer_queues()
+        outputs: list[Any] = []
+        while timer := (
+            event.pop_due(context.watermark) or processing.pop_due(context.processing_time)
+        ):
+            context.set_fired(timer)
+            outputs += self._records(self._result("on_timer", timer.time_ms, context))
+            self._side_outputs.extend(context.take_side_outputs())
+        context.timestamp = None
+        return outputs
 
     def _reduce(self, value: In) -> Any:
         key = self.context.current_key()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Any, TypeVar, cast, overload
 
-from bicycle_sdk.state.cells import CarefulValueCells, Expiry, MapCells, ValueCells
+from bicycle_sdk.state.cells import MISSING, CarefulValueCells, Expiry, MapCells, ValueCells
 from bicycle_sdk.state.descriptors import (
     Aggregate,
     AggregatingStateDescriptor,
@@ -34,7 +34,7 @@ from bicycle_sdk.state.handles import (
     make_handle,
 )
 
-__all__ = ["LocalCells", "StateAccess", "make_cells"]
+__all__ = ["LocalCells", "StateAccess", "make_cells", "plain_view"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -87,6 +87,21 @@ class LocalCells:
             self._states[descriptor.name] = known
         require_same(known[0], descriptor)
         return known[1]
+
+    def view(self, name: str, key: Hashable) -> Any:
+        """Return what a key has in a state, as plain data; None when it has nothing."""
+        if name not in self._states:
+            return None
+        descriptor, cells = self._states[name]
+        return plain_view(descriptor.kind, cells, key)
+
+
+def plain_view(kind: str, cells: ValueCells | MapCells, key: Hashable) -> Any:
+    """Return what a key has in a state: a value, a list or a dict; None when it has nothing."""
+    found = cells.view(key)
+    if found is MISSING:
+        return None
+    return list(found.values()) if kind == "list" else found
 
 
 class StateAccess(ABC):

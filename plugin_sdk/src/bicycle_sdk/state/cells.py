@@ -147,8 +147,17 @@ class ValueCells:
         """Return the value of a cell without using it; ``MISSING`` when there is none."""
         return self.entries.get(cell, MISSING)
 
+    def view(self, key: Hashable) -> Any:
+        """Return the live value of a key without using it; ``MISSING`` when there is none."""
+        is_live = self.expiry is None or self.expiry.is_live(key)
+        return self.peek(key) if is_live else MISSING
+
     def cells(self) -> Iterable[Any]:
         """Return all cells: the keys."""
+        return self.entries
+
+    def keys(self) -> Iterable[Any]:
+        """Return the keys that have a value."""
         return self.entries
 
     def load(self, cells: Iterable[Any], values: Iterable[Any]) -> None:
@@ -345,6 +354,15 @@ class MapCells:
         """Return the value of a cell without using it; ``MISSING`` when there is none."""
         key, part = cell
         return self.rows.get(key, {}).get(part, MISSING)
+
+    def view(self, key: Hashable) -> dict[Any, Any] | Any:
+        """Return the live entries of a key without using them; ``MISSING`` when there are none."""
+        row = self.rows.get(key, {})
+        return {part: row[part] for part in row if self._is_live((key, part))} or MISSING
+
+    def keys(self) -> Iterable[Any]:
+        """Return the keys that have entries."""
+        return self.rows
 
     def cells(self) -> Iterable[tuple[Any, Any]]:
         """Return all cells."""

@@ -152,8 +152,9 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
     ) -> None:  # fmt: skip
         self._is_rich = method == "process"
         self._attributes = describe_attributes(function) if self._is_rich else []
-        super().__init__(spec, policy, context, function, method=method)
         on_timer = getattr(function, "on_timer", None)
+        context.has_timers = on_timer is not None
+        super().__init__(spec, policy, context, function, method=method)
         self._on_timer = None if on_timer is None else eager(on_timer)
         self._store: StateStore[CompositeTable[FunctionTable]] = StateStore(
             spec.uid, storage, self._new_table
