@@ -83,7 +83,7 @@ class UnkeyedStateError(BicycleError):
 class EndlessTimersError(BicycleError):
     """At the end of all input a function went on setting timers, which fire at once then."""
 
-    code = "BIC-1410"
+    code = "BIC-1425"
     message = (
         "operator {operator!r}: all input has ended, and {function} has set timers of key {key} in "
         "on_timer() more than {count} times since; nothing of this epoch was published"

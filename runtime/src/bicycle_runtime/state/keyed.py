@@ -131,6 +131,17 @@ class KeyedTable:
         """Return what was declared, by name."""
         return [state.descriptor for _, state in sorted(self._states.items())]
 
+    def names(self) -> dict[str, str]:
+        """Return ``value``, ``list`` or ``map`` for each state, declared or sealed, by name."""
+        found = {
+            name: _SHAPES[state.descriptor.kind] for name, state in sorted(self._states.items())
+        }
+        for section_name in sorted(self._unread):
+            if section_name.startswith(self._entries_prefix):
+                shape, _, name = section_name.removeprefix(self._entries_prefix).partition(".")
+                found.setdefault(name, shape)
+        return found
+
     def reset(self) -> None:
         """Forget all entries, sealed or not; handles of declared states stay good."""
         self._unread.clear()

@@ -34,11 +34,12 @@ from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.stats import EpochStats
-from bicycle_runtime.operators.spec import DEAD_LETTERS
+from bicycle_runtime.operators.spec import DEAD_LETTERS, OperatorSpec
 from bicycle_runtime.testing import script as script_module
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.errors import HarnessError
 from bicycle_runtime.testing.inspection import MISSING, entries_of, value_of
+from bicycle_runtime.testing.keyed_inspection import timers_of
 from bicycle_runtime.testing.rewiring import (
     Tap,
     captured,
@@ -51,6 +52,7 @@ from bicycle_runtime.testing.script import SCRIPT_TYPE, Script, ScriptSource
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.graph import JobGraph, OperatorKind
+from bicycle_sdk.state import Timer
 
 __all__ = ["Harness", "HarnessOptions", "Snapshot", "registry_for"]
 
@@ -265,16 +267,26 @@ class Harness:
         Of a reduce it is the accumulator; of a function a mapping with named values and attributes.
         Where there are no keys, the subtask index stands for the key.
         """
-        spec = next((o for o in self._setup.plan.operators() if o.uid == uid), None)
-        if spec is None:
-            known = [o.uid for o in self._setup.plan.operators()]
-            raise self._error(f"it has no operator {uid!r}", f"use one of {known}")
+        spec = self._operator(uid)
+        place = (self._setup, self._loop.manifest, spec)
         if key is MISSING:
-            return entries_of(self._setup, self._loop.manifest, spec)
-        found = value_of(self._setup, self._loop.manifest, spec, key)
+            return entries_of(*place, now_ms=self.clock.now_ms())
+        found = value_of(*place, key, now_ms=self.clock.now_ms())
         if found is MISSING:
             raise self._error(f"operator {uid!r} has no state of {key!r}", "push such a record")
         return found
+
+    def value(self, uid: str, *, key: Any, name: str) -> Any:
+        """Return what a key has in a sealed state: a value, a list or a dict; None for nothing."""
+        spec = self._operator(uid)
+        found = value_of(
+            self._setup, self._loop.manifest, spec, key, now_ms=self.clock.now_ms()
+        )
+        return None if found is MISSING else found.get(name)
+
+    def timers(self, uid: str, key: Any) -> list[Timer]:
+        """Return the sealed timers of a key that wait: of event time, then of processing time."""
+        return timers_of(self._setup, self._loop.manifest, self._operator(uid), key)
 
     def read_count(self, source: str | None = None) -> int:
         """Return how many records of a script were handed to tasks, each attempt counted."""
@@ -367,6 +379,13 @@ class Harness:
         self.lose_workers()
         with suppress(InjectedFault):
             self._loop.__exit__(None, None, None)
+
+    def _operator(self, uid: str) -> OperatorSpec:
+        spec = next((o for o in self._setup.plan.operators() if o.uid == uid), None)
+        if spec is None:
+            known = [o.uid for o in self._setup.plan.operators()]
+            raise self._error(f"it has no operator {uid!r}", f"use one of {known}")
+        return spec
 
     def _script(self, source: str | None) -> Script:
         if source is None and len(self._scripts) == 1:

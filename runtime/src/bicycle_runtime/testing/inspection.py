@@ -13,12 +13,17 @@ import cloudpickle
 
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.operators.calling import resolve
-from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
+from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_runtime.state.attributes import describe_attributes
+from bicycle_runtime.state.attributes import Attribute, describe_attributes
+from bicycle_runtime.state.composite import CompositeTable
+from bicycle_runtime.state.keyed import KeyedTable
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, GroupState
+from bicycle_runtime.state.timers import TimerTable
+from bicycle_runtime.testing.keyed_inspection import keyed_states_of
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
@@ -28,17 +33,22 @@ __all__ = ["MISSING", "entries_of", "value_of"]
 MISSING = object()
 
 
-def value_of(setup: JobSetup, manifest: Manifest, spec: OperatorSpec, key: Any) -> Any:
+def value_of(
+    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, key: Any, *, now_ms: int = 0
+) -> Any:
     """Return the state of one key; ``MISSING`` when it has none.
 
-    It is the accumulator of a reduce; for a function a mapping: named values by name, the entry of
-    this key from each ``dict`` attribute, other attributes as the key group has them.
+    It is the accumulator of a reduce; for a function a mapping: keyed states and named values by
+    name, the entry of this key from each ``dict`` attribute, other attributes as the key group has
+    them.
     """
-    found = entries_of(setup, manifest, spec)
+    found = entries_of(setup, manifest, spec, now_ms=now_ms)
     return found.get(key, MISSING)
 
 
-def entries_of(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[Any, Any]:
+def entries_of(
+    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, *, now_ms: int = 0
+) -> dict[Any, Any]:
     """Return the state of all keys; of all subtasks, by index, where there are no keys."""
     if spec.vertex.kind is OperatorKind.REDUCE:
         return _accumulators(setup, manifest, spec)
@@ -61,6 +71,8 @@ def entries_of(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[
         }
         for key in _keys_in(state, names):
             found[key].update(plain)
+    for key, named in keyed_states_of(setup, manifest, spec, now_ms).items():
+        found.setdefault(key, {}).update(named)
     return found
 
 
@@ -94,15 +106,17 @@ def _function_states(
     attributes = describe_attributes(function) if is_rich else []
     if is_rich and type(function).restore_state is not RichAsyncFunction.restore_state:
         info = TaskInfo(job_id=setup.job_id, operator_name=spec.vertex.label)
-        resolve(function.open, WorkerContext(info, processing_time=0))
+        resolve(function.open, KeyedContext(info, processing_time=0))
     names = [attribute.name for attribute in attributes]
-    return {
-        group: (state, names)
-        for table in _tables(
-            setup, manifest, spec, lambda: FunctionTable(function, attributes, resolve)
-        )
-        for group, state in table.groups.items()
-    }
+    tables = _tables(setup, manifest, spec, lambda: _composite(function, attributes))
+    return {group: (state, names) for table in tables for group, state in table.main.groups.items()}
+
+
+def _composite(function: Any, attributes: list[Attribute]) -> CompositeTable[FunctionTable]:
+    """Return a table of the function's attributes, with room for what else lies beside them."""
+    groups = GroupCache(1)
+    beside = KeyedTable(groups, lambda _domain: 0), TimerTable(groups)
+    return CompositeTable(FunctionTable(function, attributes, resolve), *beside)
 
 
 def _tables(

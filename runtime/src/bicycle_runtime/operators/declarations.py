@@ -1,0 +1,52 @@
+"""Which keyed states a function declares, found without running it.
+
+A state is known beforehand when its descriptor is a field of the function or its class. One that is
+only named in a call (``ctx.get_value_state("count", int)``) is known once the call is made; that a
+function makes such calls is told by the names in its code.
+"""
+
+from __future__ import annotations
+
+from types import CodeType
+from typing import Any
+
+from bicycle_sdk.state import StateDescriptor
+
+__all__ = ["asks_for_states", "declared_states"]
+
+_GETTERS = frozenset(
+    {
+        "get_aggregating_state",
+        "get_list_state",
+        "get_map_state",
+        "get_reducing_state",
+        "get_value_state",
+    }
+)
+
+
+def declared_states(function: Any) -> list[StateDescriptor]:
+    """Return the descriptors that a function or its class has as fields, by name of the state."""
+    found: dict[str, StateDescriptor] = {}
+    for owner in (*reversed(type(function).__mro__), function):
+        for value in getattr(owner, "__dict__", {}).values():
+            if isinstance(value, StateDescriptor):
+                found[value.name] = value
+    return [found[name] for name in sorted(found)]
+
+
+def asks_for_states(function: Any) -> bool:
+    """Tell whether the code of a function's class names a call that gets a state."""
+    for owner in type(function).__mro__:
+        if owner.__module__.partition(".")[0] == "bicycle_sdk":
+            continue
+        for value in vars(owner).values():
+            code = getattr(getattr(value, "__func__", value), "__code__", None)
+            if isinstance(code, CodeType) and _names(code) & _GETTERS:
+                return True
+    return False
+
+
+def _names(code: CodeType) -> set[str]:
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    return set(code.co_names).union(*map(_names, inner))
