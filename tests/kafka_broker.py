@@ -12,15 +12,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.cli.parameters import home
+from bicycle_runtime.dev import kafka_topics
 from bicycle_runtime.dev.errors import BrokerMissingError
 from bicycle_runtime.dev.kafka_broker import BrokerOptions, BrokerSecurity, KafkaBroker
 from bicycle_runtime.dev.keystore import make_keystore
 
 USERS = {"broker": "broker-secret", "ada": "ada-secret"}
-_TOPIC_TIMEOUT_S = 30
 
 
 def broker_in(folder: Path, **options) -> KafkaBroker:
@@ -105,7 +105,6 @@ def topic_numbers() -> Iterator[int]:
 
 
 def create_topic(admin: AdminClient, name: str, *, partitions: int = 1, **config: str) -> None:
-    """Create a topic and wait for it; settings are written with `_` in place of `.`."""
+    """Create a topic and wait until it can be used; settings have `_` in place of `.`."""
     settings = {key.replace("_", "."): value for key, value in config.items()}
-    wanted = NewTopic(name, num_partitions=partitions, replication_factor=1, config=settings)
-    admin.create_topics([wanted])[name].result(_TOPIC_TIMEOUT_S)
+    kafka_topics.create_topic(admin, name, partitions=partitions, config=settings)

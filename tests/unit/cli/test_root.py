@@ -81,6 +81,9 @@ def test_ranges_are_in_order_and_do_not_overlap():
         ("BIC-1601", 3),
         ("BIC-1802", 6),
         ("BIC-1902", 2),
+        ("BIC-2202", 6),
+        ("BIC-2204", 4),
+        ("BIC-2206", 1),
         ("BIC-0000", 1),
     ],
 )

@@ -53,6 +53,10 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1912, 1912, ENVIRONMENT),
     (1916, 1916, ENVIRONMENT),
     (2000, 2098, USAGE),
+    (2201, 2203, ENVIRONMENT),
+    (2204, 2204, CONFIG),
+    (2207, 2207, CONFIG),
+    (2208, 2208, ENVIRONMENT),
 )
 
 

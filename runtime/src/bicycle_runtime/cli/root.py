@@ -23,6 +23,7 @@ _ROOM = "bicycle_runtime.cli"
 # Command -> module that has an attribute of that name.
 _PLACES = {
     "cancel": "job_commands",
+    "dev": "dev",
     "doctor": "doctor",
     "graph": "graph",
     "list": "job_commands",

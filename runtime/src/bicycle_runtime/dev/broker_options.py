@@ -7,6 +7,7 @@ small broker quick. This module writes no file.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +167,10 @@ class BrokerOptions:
                 problem=f"the broker setting {name!r} is decided by this command",
                 hint=f"leave {name} out; port and directory have options of their own",
             )
+
+    def with_extra(self, extra: Mapping[str, str]) -> BrokerOptions:
+        """Return these options with other settings of Kafka's ``server.properties``."""
+        return dataclasses.replace(self, extra=dict(extra))
 
 
 def server_properties(options: BrokerOptions, *, port: int, controller_port: int) -> str:

@@ -91,7 +91,7 @@ class TopicError(BicycleError):
     """The broker refused something about a topic."""
 
     code = "BIC-2209"
-    message = "topic {topic!r} of {bootstrap}: {reason}"
+    message = "topic {topic!r}: {reason}"
     fix = (
         "see `bicycle dev kafka topics` for what exists; names have letters, digits, '.', '_', '-'"
     )

@@ -46,16 +46,19 @@ _CLUSTER_ID = "Bicycle-dev-cluster-AA"  # Any will do, as long as the data keeps
 _FORMAT_TIMEOUT_S = 120
 _KILL_TIMEOUT_S = 30
 _TAIL_LINE_COUNT = 15
+_STACK_FRAME = "\tat "
+_ASKED_TO_END = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRecord:
-    """What ``broker.json`` says: the process (id and start time), its port, its users' names."""
+    """What ``broker.json`` says: the process (id and start time) and how it is reached."""
 
     pid: int
     started: int
     port: int
     users: tuple[str, ...] = ()
+    ca_path: str | None = None
 
     @property
     def is_running(self) -> bool:
@@ -135,13 +138,19 @@ class KafkaBroker:
 
         Args:
             user: One of the users of a secured broker; the first when absent.
+
+        Raises:
+            BrokerConflictError: the broker asks for users that these options do not name.
         """
-        security = self.options.security
+        security, record = self.options.security, self.record()
+        if record:
+            self._require_same_users(record)
         secured = {} if security is None else security.client_settings(user)
         return {"bootstrap.servers": self.bootstrap, **secured}
 
     def is_running(self) -> bool:
         """Tell whether the process exists; it may be paused, or on its way up."""
+        self._reap()
         record = self.record()
         return record is not None and record.is_running
 
@@ -152,7 +161,10 @@ class KafkaBroker:
             record is not None
             and record.is_running
             and answers_api_versions(
-                HOST, record.port, ca_path=self._ca_path(), timeout_s=timeout_s
+                HOST,
+                record.port,
+                ca_path=Path(record.ca_path) if record.ca_path else None,
+                timeout_s=timeout_s,
             )
         )
 
@@ -173,7 +185,7 @@ class KafkaBroker:
         timeout_s = self.options.start_timeout_ms / 1_000
         jars = kafka_jars(self._cache_dir, report=self._report)
         try:
-            with locked(self._folder / "lock", timeout_s=timeout_s + _FORMAT_TIMEOUT_S):
+            with locked(self._folder / "lock", timeout_s=timeout_s):
                 return self._start(jars, timeout_s)
         except TimeoutError:
             raise self._start_error("another command is starting it and does not end") from None
@@ -209,6 +221,16 @@ class KafkaBroker:
         """Let a paused broker go on."""
         self._signal(self._running(), signal.SIGCONT)
 
+    def has_failed(self) -> bool:
+        """Tell whether the process that this object started ended, other than by being asked to."""
+        if self._process is None or self._process.poll() is None:
+            return False
+        return self._process.returncode not in _ASKED_TO_END
+
+    def failure(self) -> BrokerStartError:
+        """Return the error for a broker that ended by itself, with the end of its log."""
+        return self._start_error("its process ended")
+
     def _start(self, jars: list[Path], timeout_s: float) -> bool:
         record = self.record()
         if record and record.is_running:
@@ -225,6 +247,8 @@ class KafkaBroker:
         except BaseException:
             with contextlib.suppress(BrokerMissingError):  # It may have ended by itself.
                 self.kill()
+            if self._process is not None:
+                self._process.wait(_KILL_TIMEOUT_S)
             raise
         return True
 
@@ -314,8 +338,17 @@ class KafkaBroker:
                 close_fds=True,
                 start_new_session=True,
             )
-        pid = self._process.pid
-        record = BrokerRecord(pid=pid, started=start_ticks(pid), port=port, users=self._users)
+        self._write_record(self._process.pid, port)
+
+    def _write_record(self, pid: int, port: int) -> None:
+        security = self.options.security
+        record = BrokerRecord(
+            pid=pid,
+            started=start_ticks(pid),
+            port=port,
+            users=self._users,
+            ca_path=None if security is None else str(security.keystore.ca_path.absolute()),
+        )
         temporary = self._folder / ".broker.json"
         temporary.write_text(json.dumps(asdict(record)), encoding="utf-8")
         temporary.replace(self._folder / "broker.json")
@@ -333,21 +366,21 @@ class KafkaBroker:
 
         def is_decided() -> bool:
             nonlocal has_ended
-            has_ended = not self._is_still_running()
+            has_ended = not self.is_running()
             return has_ended or (
                 self.is_answering() and serves_metadata(self.client_settings(), timeout_s=5)
             )
 
         is_in_time = wait_until(is_decided, timeout_s=timeout_s)
         if has_ended:
-            raise self._start_error("its process ended")
+            raise self.failure()
         if not is_in_time:
             raise self._start_error(f"it runs, but gave no answer within {timeout_s:g} s")
 
-    def _is_still_running(self) -> bool:
+    def _reap(self) -> None:
+        """Take the exit code of a child that ended, whoever ended it."""
         if self._process is not None:
             self._process.poll()
-        return self.is_running()
 
     def _running(self) -> BrokerRecord:
         record = self.record()
@@ -365,10 +398,6 @@ class KafkaBroker:
             self._process.wait()
             self._process = None
         return has_ended
-
-    def _ca_path(self) -> Path | None:
-        security = self.options.security
-        return None if security is None else security.keystore.ca_path
 
     def _start_error(self, reason: str) -> BrokerStartError:
         """Return the error with the end of Kafka's log, and of what Java printed if it did."""
@@ -388,5 +417,6 @@ class KafkaBroker:
 def _last_lines(path: Path) -> list[str]:
     with contextlib.suppress(OSError):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return [line for line in lines if line.strip()][-_TAIL_LINE_COUNT:]
+        telling = [line for line in lines if line.strip() and not line.startswith(_STACK_FRAME)]
+        return telling[-_TAIL_LINE_COUNT:]
     return []

@@ -1,0 +1,285 @@
+"""``bicycle dev``: what developers need beside a job. ``dev kafka`` is a broker of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs
+from bicycle_runtime.cli.rendering import answer_json, show_table
+from bicycle_runtime.dev.broker_options import BrokerOptions
+
+if TYPE_CHECKING:
+    from bicycle_runtime.dev.kafka_broker import KafkaBroker
+
+__all__ = ["dev_command"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_STARTING = [info for info in describe(BrokerOptions) if info.name != "folder"]
+_STOPPING = [info for info in _STARTING if info.name == "stop_timeout_ms"]
+_PROPERTY = "--property"
+_WATCH_MS = 500
+_KILL_RESERVE_S = 60.0
+
+
+def _dir_option(command: F) -> F:
+    return click.option(
+        "--dir",
+        "folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Where the broker keeps its data and its log. Default: kafka in BICYCLE_HOME.",
+    )(command)
+
+
+def _overview(context: click.Context, *, as_json: bool) -> None:
+    """Show what a group has when it is called without a command."""
+    group = context.command
+    if context.invoked_subcommand is not None or not isinstance(group, click.Group):
+        return
+    if as_json:
+        commands = {name: child.get_short_help_str(200) for name, child in group.commands.items()}
+        answer_json({"commands": commands})
+    else:
+        click.echo(context.get_help())
+
+
+@click.group("dev", invoke_without_command=True)
+@answers
+@click.pass_context
+def dev_command(context: click.Context, *, as_json: bool) -> None:
+    """Start what a job needs around it while it is written and tested."""
+    _overview(context, as_json=as_json)
+
+
+@dev_command.group("kafka", invoke_without_command=True)
+@answers
+@click.pass_context
+def kafka_command(context: click.Context, *, as_json: bool) -> None:
+    """Run a real Kafka broker on this machine, with nothing but Java.
+
+    It is one node that only this machine reaches: for development and tests, not for production.
+    """
+    _overview(context, as_json=as_json)
+
+
+@kafka_command.command("start")
+@_dir_option
+@declared_options(_STARTING)
+@click.option(
+    _PROPERTY,
+    "extra",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=lambda _context, _option, values: pairs(values, _PROPERTY),
+    help="A setting of Kafka's server.properties. May be given several times.",
+)
+@click.option(
+    "--foreground", is_flag=True, help="Stay until Ctrl-C or SIGTERM, then stop the broker."
+)
+@answers
+def start_command(
+    *,
+    folder: Path | None,
+    extra: dict[str, str],
+    foreground: bool,
+    as_json: bool,
+    **declared: str | None,
+) -> None:
+    """Start the broker, wait until it answers, and print bootstrap=HOST:PORT.
+
+    What is in the directory is used again. A broker that runs there already is left as it is, and
+    the exit code is 0 as well. The first start on a machine fetches the broker: 44 MB.
+    """
+    broker = _broker(folder, declared, extra=extra)
+    if foreground:
+        _stay(broker, as_json=as_json)
+    else:
+        _tell_start(broker, is_new=broker.start(), as_json=as_json)
+
+
+@kafka_command.command("stop")
+@_dir_option
+@declared_options(_STOPPING)
+@answers
+def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) -> None:
+    """Stop the broker and wait for its end; its data stays.
+
+    The exit code is 1 when none runs in the directory.
+    """
+    broker = _broker(folder, declared)
+    is_clean = broker.stop()
+    if as_json:
+        answer_json({"folder": str(broker.folder), "stopped": True, "clean": is_clean})
+    else:
+        click.echo("stopped" if is_clean else "killed: it did not end in time")
+
+
+@kafka_command.command("status")
+@_dir_option
+@answers
+def status_command(*, folder: Path | None, as_json: bool) -> None:
+    """Show whether the broker runs, whether it answers, and where.
+
+    The exit code is 1 when none runs in the directory.
+    """
+    broker = _broker(folder)
+    facts = {
+        "state": "answering" if broker.is_answering() else "not answering",
+        "bootstrap": broker.bootstrap,
+        "pid": broker.pid,
+        "folder": str(broker.folder),
+        "log": str(broker.log_path),
+    }
+    if as_json:
+        answer_json(facts)
+    else:
+        click.echo("\n".join(f"{name}={value}" for name, value in facts.items()))
+
+
+@kafka_command.group("topics", invoke_without_command=True)
+@_dir_option
+@answers
+@click.pass_context
+def topics_command(context: click.Context, *, folder: Path | None, as_json: bool) -> None:
+    """List the topics of the broker: name, partitions, replication.
+
+    Those that Kafka keeps for itself are left out. The exit code is 1 when no broker runs in the
+    directory.
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = folder
+        return
+    # Slow to import: Kafka's client.
+    from bicycle_runtime.dev.kafka_topics import list_topics, open_admin
+
+    broker = _running(folder)
+    found = list_topics(open_admin(broker.client_settings()))
+    if as_json:
+        topics = [
+            {"name": t.name, "partitions": t.partitions, "replication": t.replication}
+            for t in found
+        ]
+        answer_json({"topics": topics})
+    elif not found:
+        click.echo("no topics")
+    else:
+        rows = [(topic.name, str(topic.partitions), str(topic.replication)) for topic in found]
+        show_table(("topic", "partitions", "replication"), rows)
+
+
+@topics_command.command("create")
+@click.argument("name")
+@_dir_option
+@click.option(
+    "--partitions", type=click.IntRange(1, 10_000), default=1, help="How many partitions it has."
+)
+@click.option(
+    "--config",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=lambda _context, _option, values: pairs(values, "--config"),
+    help="A setting of the topic, such as retention.ms. May be given several times.",
+)
+@answers
+@click.pass_context
+def create_command(
+    context: click.Context,
+    *,
+    name: str,
+    folder: Path | None,
+    partitions: int,
+    config: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Create a topic, and return when it can be used.
+
+    The exit code is 1 when there is one of that NAME, or no broker runs in the directory.
+    """
+    # Slow to import: Kafka's client.
+    from bicycle_runtime.dev.kafka_topics import create_topic, open_admin
+
+    broker = _running(folder or context.obj)
+    admin = open_admin(broker.client_settings())
+    made = create_topic(admin, name, partitions=partitions, config=config)
+    if as_json:
+        answer_json(
+            {"name": made.name, "partitions": made.partitions, "replication": made.replication}
+        )
+    else:
+        click.echo(f"topic {made.name} with {made.partitions} partition(s)")
+
+
+def _broker(
+    folder: Path | None,
+    declared: Mapping[str, str | None] = MappingProxyType({}),
+    *,
+    extra: Mapping[str, str] = MappingProxyType({}),
+) -> KafkaBroker:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.dev.kafka_broker import KafkaBroker
+
+    place = home()
+    given = {name: value for name, value in declared.items() if value is not None}
+    options = from_mapping(BrokerOptions, {**given, "folder": folder or place.path / "kafka"})
+    return KafkaBroker(
+        options.with_extra(extra),
+        cache_dir=place.cache_dir,
+        report=lambda line: click.echo(line, err=True),
+    )
+
+
+def _running(folder: Path | None) -> KafkaBroker:
+    """Return the broker of a directory that one runs in; asking for its id raises otherwise."""
+    broker = _broker(folder)
+    _ = broker.pid
+    return broker
+
+
+def _tell_start(broker: KafkaBroker, *, is_new: bool, as_json: bool) -> None:
+    if as_json:
+        answer_json(
+            {
+                "bootstrap": broker.bootstrap,
+                "started": is_new,
+                "pid": broker.pid,
+                "folder": str(broker.folder),
+                "log": str(broker.log_path),
+            }
+        )
+        return
+    if not is_new:
+        click.echo(f"a broker runs in {broker.folder} already", err=True)
+    click.echo(f"bootstrap={broker.bootstrap}")
+
+
+def _stay(broker: KafkaBroker, *, as_json: bool) -> None:
+    """Keep a broker until somebody asks for the end, or it ends by itself."""
+    # Needed in the foreground only.
+    from bicycle_runtime.jobs.stopping import StopRequest
+
+    def end(exit_code: int) -> None:
+        if broker.is_running():
+            broker.kill()
+        os._exit(exit_code)
+
+    request = StopRequest(end=end)
+    request.arm(
+        timeout_s=broker.options.stop_timeout_ms / 1_000 + _KILL_RESERVE_S,
+        on_request=lambda: None,
+        abort=lambda: None,
+    )
+    with request.on_signals():
+        _tell_start(broker, is_new=broker.start(), as_json=as_json)
+        while not request.wait(_WATCH_MS):
+            if broker.has_failed():
+                raise broker.failure()
+            if not broker.is_running():
+                return
+        if broker.is_running():
+            broker.stop()

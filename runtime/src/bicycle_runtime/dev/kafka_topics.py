@@ -1,0 +1,106 @@
+"""Topics of a broker: list them, make one, and wait until it can be used.
+
+For development and tests; a job's sink makes its own topics where it is told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaException
+
+# Its types do not say that NewTopic is public, and it is.
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from bicycle_runtime.dev.errors import TopicError
+from bicycle_runtime.dev.waiting import wait_until
+
+__all__ = ["TopicInfo", "create_topic", "list_topics", "open_admin"]
+
+_TIMEOUT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic as the broker describes it."""
+
+    name: str
+    partitions: int
+    replication: int
+
+
+def open_admin(settings: Mapping[str, str]) -> AdminClient:
+    """Return a client for the functions below; it reports failures by errors, not on stderr."""
+    return AdminClient({**settings, "log_level": 0})
+
+
+def list_topics(admin: AdminClient, *, timeout_s: float = _TIMEOUT_S) -> list[TopicInfo]:
+    """Return the topics by name, without those that Kafka keeps for itself (``__…``).
+
+    Args:
+        admin: From ``open_admin``, or any other.
+        timeout_s: How long to wait for the broker's answer.
+
+    Raises:
+        TopicError: the broker does not answer, or refuses.
+    """
+    try:
+        found = admin.list_topics(timeout=timeout_s).topics
+    except KafkaException as error:
+        raise _error("*", error) from error
+    return [
+        _info(name, found[name].partitions.values())
+        for name in sorted(found)
+        if not name.startswith("__")
+    ]
+
+
+def create_topic(
+    admin: AdminClient,
+    name: str,
+    *,
+    partitions: int = 1,
+    config: Mapping[str, str] | None = None,
+) -> TopicInfo:
+    """Create a topic with one replica, and return when each partition has its leader.
+
+    Args:
+        admin: From ``open_admin``, or any other.
+        name: Letters, digits, dots, dashes, underscores.
+        partitions: How many, 1 or more.
+        config: Settings of the topic, such as ``cleanup.policy``.
+
+    Raises:
+        TopicError: there is one of that name, the broker refuses it, or does not answer.
+    """
+    wanted = NewTopic(
+        name, num_partitions=partitions, replication_factor=1, config=dict(config or {})
+    )
+    try:
+        admin.create_topics([wanted], operation_timeout=_TIMEOUT_S)[name].result(2 * _TIMEOUT_S)
+        if not wait_until(lambda: _is_ready(admin, name, partitions), timeout_s=_TIMEOUT_S):
+            reason = f"it was made, but its partitions have no leader after {_TIMEOUT_S:g} s"
+            raise TopicError(topic=name, reason=reason)
+    except (KafkaException, TimeoutError) as error:
+        raise _error(name, error) from error
+    return TopicInfo(name=name, partitions=partitions, replication=1)
+
+
+def _is_ready(admin: AdminClient, name: str, partitions: int) -> bool:
+    found = admin.list_topics(name, timeout=_TIMEOUT_S).topics[name]
+    return len(found.partitions) == partitions and all(
+        partition.leader >= 0 for partition in found.partitions.values()
+    )
+
+
+def _info(name: str, partitions: Collection[Any]) -> TopicInfo:
+    replication = min((len(partition.replicas) for partition in partitions), default=0)
+    return TopicInfo(name=name, partitions=len(partitions), replication=replication)
+
+
+def _error(topic: str, error: KafkaException | TimeoutError) -> TopicError:
+    told = error.args[0] if error.args else error
+    reason = told.str() if hasattr(told, "str") else str(told) or "the broker did not answer"
+    return TopicError(topic=topic, reason=reason)

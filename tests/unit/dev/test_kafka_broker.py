@@ -1,0 +1,162 @@
+import json
+import os
+import socket
+
+import pytest
+
+from bicycle_runtime.dev.broker_options import BrokerSecurity
+from bicycle_runtime.dev.errors import (
+    BrokerConflictError,
+    BrokerJavaError,
+    BrokerMissingError,
+    BrokerStartError,
+    PortTakenError,
+)
+from bicycle_runtime.dev.keystore import Keystore
+from bicycle_runtime.dev.waiting import locked
+
+
+def test_a_broker_that_was_never_started_has_no_place_and_no_process(new_broker):
+    broker = new_broker()
+
+    assert broker.record() is None
+    assert not broker.is_running()
+    assert not broker.is_answering()
+    for ask in (lambda: broker.bootstrap, lambda: broker.pid, broker.stop, broker.kill):
+        with pytest.raises(BrokerMissingError):
+            ask()
+
+
+def test_a_given_port_is_known_before_the_start(new_broker):
+    assert new_broker(port=9_092).bootstrap == "127.0.0.1:9092"
+
+
+def test_making_a_broker_object_touches_nothing(new_broker):
+    assert not new_broker().folder.exists()
+
+
+@pytest.mark.parametrize(("version", "found"), [("11.0.2", "11.0.2"), ("1.8.0_392", "1.8.0_392")])
+def test_an_old_java_is_refused(new_broker, fake_java, version, found):
+    fake_java(version=version)
+
+    with pytest.raises(BrokerJavaError) as error:
+        new_broker().start()
+
+    assert found in error.value.facts["found"]
+    assert error.value.facts["needed"] == 17
+
+
+def test_a_machine_without_java_is_told_so(new_broker, monkeypatch):
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    with pytest.raises(BrokerJavaError) as error:
+        new_broker().start()
+
+    assert "none" in error.value.facts["found"]
+
+
+def test_a_broker_that_ends_at_once_is_told_with_what_it_printed(new_broker, fake_java):
+    fake_java(running='printf "boom\\n\\tat some.Frame\\n"; exit 3')
+    broker = new_broker(start_timeout_ms=30_000)
+
+    with pytest.raises(BrokerStartError) as error:
+        broker.start()
+
+    assert error.value.facts["tail"] == ["boom"]
+    assert error.value.facts["log"] == str(broker.folder / "broker.out")
+    assert not broker.is_running()
+
+
+def test_a_broker_that_does_not_answer_in_time_is_ended_and_its_log_told(new_broker, fake_java):
+    broker = new_broker()
+    fake_java(running=f"echo still thinking > {broker.log_path}; exec sleep 60")
+
+    with pytest.raises(BrokerStartError) as error:
+        broker.start()
+
+    assert error.value.facts["tail"] == ["still thinking"]
+    assert "1 s" in error.value.facts["reason"]
+    assert not broker.is_running()
+
+
+def test_data_that_can_not_be_prepared_is_told(new_broker, fake_java):
+    fake_java(formatting="echo no space; exit 1")
+
+    with pytest.raises(BrokerStartError) as error:
+        new_broker().start()
+
+    assert error.value.facts["tail"] == ["no space"]
+
+
+def test_a_taken_port_is_refused_before_data_is_made(new_broker, fake_java):
+    fake_java()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        broker = new_broker(port=port)
+        with pytest.raises(PortTakenError) as error:
+            broker.start()
+
+    assert error.value.facts["port"] == port
+    assert not (broker.folder / "data").exists()
+
+
+def test_a_start_that_another_one_holds_up_ends_with_an_error(new_broker, fake_java):
+    fake_java()
+    broker = new_broker()
+
+    with locked(broker.folder / "lock", timeout_s=0), pytest.raises(BrokerStartError) as error:
+        broker.start()
+
+    assert "another command" in error.value.facts["reason"]
+
+
+def test_a_failed_start_keeps_its_port_for_the_next_one(new_broker, fake_java):
+    fake_java(running="exit 3")
+    broker = new_broker()
+    ports = set()
+    for _ in range(2):
+        with pytest.raises(BrokerStartError):
+            broker.start()
+        ports.add(broker.bootstrap)
+
+    assert len(ports) == 1
+
+
+def test_a_process_that_got_the_id_of_an_ended_broker_is_not_taken_for_it(new_broker):
+    broker = new_broker()
+    broker.folder.mkdir()
+    data = {"pid": os.getpid(), "started": 1, "port": 9_092, "users": [], "ca_path": None}
+    (broker.folder / "broker.json").write_text(json.dumps(data))
+
+    assert not broker.is_running()
+    assert broker.bootstrap == "127.0.0.1:9092"
+    with pytest.raises(BrokerMissingError):
+        broker.stop()
+
+
+def test_passwords_are_read_by_the_owner_only(new_broker, fake_java, tmp_path):
+    fake_java(running="exit 3")
+    store = Keystore(path=tmp_path / "k", ca_path=tmp_path / "c", password="p")
+    broker = new_broker(security=BrokerSecurity(keystore=store, users={"ada": "secret"}))
+    with pytest.raises(BrokerStartError):
+        broker.start()
+    settings = broker.folder / "server.properties"
+
+    assert "secret" in settings.read_text()
+    assert settings.stat().st_mode & 0o077 == 0
+    assert "secret" not in (broker.folder / "broker.json").read_text()
+
+
+def test_data_with_other_users_is_refused(new_broker, fake_java, tmp_path):
+    fake_java(running="exit 3")
+    store = Keystore(path=tmp_path / "k", ca_path=tmp_path / "c", password="p")
+    with pytest.raises(BrokerStartError):
+        new_broker(security=BrokerSecurity(keystore=store, users={"ada": "secret"})).start()
+
+    with pytest.raises(BrokerConflictError) as error:
+        new_broker().start()
+    with pytest.raises(BrokerConflictError):
+        new_broker().client_settings()
+
+    assert (error.value.facts["found"], error.value.facts["asked"]) == ("ada", "none")

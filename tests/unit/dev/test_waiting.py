@@ -1,0 +1,48 @@
+import subprocess
+import sys
+
+import pytest
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.dev.waiting import locked, wait_until
+
+
+def test_a_condition_that_holds_is_asked_once():
+    asked = []
+
+    assert wait_until(lambda: not asked.append(1), timeout_s=0)
+    assert len(asked) == 1
+
+
+def test_waiting_ends_with_its_time():
+    clock = ManualClock()
+
+    def moving() -> bool:
+        clock.advance(600)
+        return False
+
+    assert not wait_until(moving, timeout_s=1, clock=clock)
+    assert clock.now_ms() == 1_200
+
+
+def test_a_lock_has_one_holder(tmp_path):
+    path = tmp_path / "folder" / "lock"
+
+    with locked(path, timeout_s=0), pytest.raises(TimeoutError), locked(path, timeout_s=0):
+        pass
+    with locked(path, timeout_s=0):
+        assert path.is_file()
+
+
+def test_a_process_that_is_started_under_a_lock_does_not_keep_it(tmp_path):
+    path = tmp_path / "lock"
+    words = [sys.executable, "-c", "print('up', flush=True); input()"]
+    with locked(path, timeout_s=0):
+        child = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False
+        )
+    with child:
+        assert child.stdout.readline() == b"up\n"
+        with locked(path, timeout_s=0):
+            assert child.poll() is None
+        child.communicate(b"\n", timeout=30)
