@@ -55,6 +55,7 @@ from bicycle_sdk.state import (
     ValueStateDescriptor,
 )
 from bicycle_sdk.streams import DataStream, IterativeStream, KeyedStream, SinkStream, SplitStream
+from bicycle_sdk.time import WatermarkGenerator, WatermarkStrategy
 
 __all__ = [
     "AggregatingState",
@@ -105,6 +106,8 @@ __all__ = [
     "TimerService",
     "ValueState",
     "ValueStateDescriptor",
+    "WatermarkGenerator",
+    "WatermarkStrategy",
     "bicycle_plugin",
     "dead_letter",
     "fail",

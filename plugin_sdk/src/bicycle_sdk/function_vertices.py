@@ -23,6 +23,7 @@ from bicycle_sdk.functions import (
 )
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.record_types import function_types
+from bicycle_sdk.time import WatermarkStrategy
 
 __all__ = [
     "async_io_vertex",
@@ -30,6 +31,7 @@ __all__ = [
     "function_vertex",
     "process_vertex",
     "reduce_vertex",
+    "timestamps_vertex",
     "whole_ms",
 ]
 
@@ -166,6 +168,26 @@ def async_io_vertex(
         payloads={"function": function},
         input_type=takes,
         output_type=gives,
+    )
+
+
+def timestamps_vertex(
+    strategy: WatermarkStrategy[Any] | Callable[[Any], Any], *, record_type: Any
+) -> VertexDraft:
+    """Return the vertex that gives records event times and says how far event time has come.
+
+    A function alone is a strategy with the default bound on disorder.
+    """
+    if not isinstance(strategy, WatermarkStrategy):
+        _check_callable("assign_timestamps", strategy, "__call__")
+        strategy = WatermarkStrategy.bounded_out_of_orderness().with_timestamps(strategy)
+    parts = {"function": strategy.timestamps, "generator": strategy.generator}
+    return VertexDraft(
+        kind=OperatorKind.ASSIGN_TIMESTAMPS,
+        name="assign_timestamps",
+        details=strategy.details(),
+        payloads={role: part for role, part in parts.items() if part is not None},
+        output_type=record_type,
     )
 
 

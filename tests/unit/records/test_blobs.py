@@ -27,19 +27,23 @@ def test_a_parcel_opens_as_it_was_sealed(kind, level, task, body):
 
 
 @given(
-    st.lists(st.tuples(st.text(), st.integers(0, 127)), max_size=20),
+    st.lists(
+        st.tuples(st.text(), st.integers(0, 127), st.integers(-(2**63), 2**63 - 1)), max_size=20
+    ),
+    st.booleans(),
     st.booleans(),
     st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9)),
 )
-def test_records_come_back_with_their_groups_and_header(pairs, is_keyed, place):
-    values = [value for value, _ in pairs]
-    groups = [group for _, group in pairs] if is_keyed else None
+def test_records_come_back_with_groups_times_and_header(rows, is_keyed, is_timed, place):
+    values = [value for value, _, _ in rows]
+    groups = [group for _, group, _ in rows] if is_keyed else None
+    times = [time for _, _, time in rows] if is_timed else None
     codec = RecordCodec(str)
-    body = memoryview(encode_records(values, groups, codec=codec, blob=place, origin="here"))
+    body = memoryview(encode_records(values, groups, times, codec=codec, blob=place, origin="here"))
     header = read_header(body)
-    found, columns = decode_records(body, header, codec)
+    found, columns, stamps = decode_records(body, header, codec)
 
-    assert found == values
+    assert (found, stamps) == (values, times)
     assert (list(columns) if columns is not None and groups else groups) == groups
     assert (header.edge, header.sender, header.sequence) == place
     assert (header.record_count, header.origin) == (len(values), "here")
@@ -50,7 +54,7 @@ def test_large_key_groups_come_back(groups):
     codec = RecordCodec(int)
     body = memoryview(encode_records([1, 2, 3], groups, codec=codec, blob=(0, 0, 0), origin=""))
 
-    _, found = decode_records(body, read_header(body), codec)
+    _, found, _ = decode_records(body, read_header(body), codec)
     assert found is not None
     assert list(found) == groups
 

@@ -72,6 +72,23 @@ _DETAILS: Mapping[OperatorKind, Mapping[str, tuple[type, bool]]] = {
         "retries": (int, False),
         "backoff_ms": (int, False),
     },
+    OperatorKind.WINDOW: {
+        "window_type": (dict, True),
+        "is_keyed": (bool, False),
+        "is_combined": (bool, False),
+        "allowed_lateness_ms": (int, False),
+        "late_tag": (str, False),
+        "trigger": (str, False),
+        "evictor": (str, False),
+    },
+    OperatorKind.WINDOW_COMBINE: {"window_type": (dict, True)},
+    OperatorKind.ASSIGN_TIMESTAMPS: {
+        "watermarks": (str, True),
+        "delay_ms": (int, True),
+        "idle_timeout_ms": (int, False),
+        "alignment_group": (str, False),
+        "max_drift_ms": (int, False),
+    },
 }
 
 

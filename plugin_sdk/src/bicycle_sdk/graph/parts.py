@@ -42,6 +42,9 @@ class OperatorKind(Enum):
     SIDE_OUTPUT = "SideOutput"
     PROCESS = "Process"
     ASYNC_IO = "AsyncIO"
+    ASSIGN_TIMESTAMPS = "AssignTimestamps"
+    WINDOW = "Window"
+    WINDOW_COMBINE = "WindowCombine"
 
 
 class Partitioning(Enum):

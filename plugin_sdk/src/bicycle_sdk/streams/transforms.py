@@ -1,13 +1,18 @@
-"""What replaces records one by one: map, filter, functions, calls to other systems."""
+"""What takes records one by one: map, filter, functions, calls to other systems, event times."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from bicycle_sdk.failures import Retry
-from bicycle_sdk.function_vertices import async_io_vertex, concurrency, process_vertex
+from bicycle_sdk.function_vertices import (
+    async_io_vertex,
+    concurrency,
+    process_vertex,
+    timestamps_vertex,
+)
 from bicycle_sdk.functions import (
     AsyncFunction,
     AsyncIOFunction,
@@ -19,6 +24,7 @@ from bicycle_sdk.functions import (
 )
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.streams.base import Stream
+from bicycle_sdk.time import WatermarkStrategy
 
 if TYPE_CHECKING:
     from bicycle_sdk.streams.data_stream import DataStream
@@ -134,6 +140,19 @@ class Transforms(Stream[T]):
         """Call another system as ``async_io_ordered`` does, but pass results on as they come."""
         config = concurrency(ordered=False, timeout=timeout, capacity=capacity)
         return self._then(async_io_vertex(function, config=config, retry=retry))
+
+    # --- event time --------------------------------------------------------------------------
+
+    def assign_timestamps(
+        self, strategy: WatermarkStrategy[T] | Callable[[T], int | float | datetime]
+    ) -> DataStream[T]:
+        """Say when records happened, and how far event time has come.
+
+        Args:
+            strategy: A ``WatermarkStrategy``, or a function from a record to its time (ms since
+                1970 or a datetime with time zone), which allows for 5 s of disorder.
+        """
+        return self._then(timestamps_vertex(strategy, record_type=self._record_type()))
 
     def _process_concurrently(
         self, function: object, *, ordered: bool, timeout: timedelta, capacity: int

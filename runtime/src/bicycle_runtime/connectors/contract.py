@@ -92,12 +92,21 @@ class Lag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """What ``poll`` found: is there input, will there ever be more, and when to look again."""
+    """What ``poll`` found: is there input, will there ever be more, and when to look again.
+
+    What follows is for watermarks. ``waiting_shards`` are those with unread input: they hold event
+    time back until they are read (None: the source has one shard, or can not tell). A shard of a
+    source that ``is_bounded`` gets no more input once it has none. While a source is not
+    ``is_reachable``, silence does not make its shards idle.
+    """
 
     has_input: bool
     is_finished: bool
     lag: Lag = Lag()
     next_poll_ms: int = 100
+    waiting_shards: frozenset[str] | None = None
+    is_bounded: bool = False
+    is_reachable: bool = True
 
 
 def even_slices(shard: str, *, start: int, count: int, parallelism: int) -> list[Slice]:

@@ -31,10 +31,11 @@ from bicycle_runtime.engine.orders import epoch_orders
 from bicycle_runtime.engine.pacing import Pacer
 from bicycle_runtime.engine.publishing import Publisher
 from bicycle_runtime.engine.setup import JobSetup
-from bicycle_runtime.engine.stats import EpochStats, Stopwatch, total_counts
+from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark, total_counts
+from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.reports import TaskReport
-from bicycle_runtime.operators.spec import StateScope
+from bicycle_runtime.operators.spec import Link, StateScope
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
@@ -107,6 +108,9 @@ class EpochLoop:
         self._folded_ms = self._clock.now_ms()
         self._started_ms = 0
         self._has_read = False
+        self._timeline = Timeline(setup.plan, services.clock)
+        self._time = self._timeline.order({})
+        self._held: set[str] = set()
 
     def __enter__(self) -> EpochLoop:
         try:
@@ -137,16 +141,17 @@ class EpochLoop:
 
     def step(self) -> Step:
         """Look for work and run at most one epoch."""
-        statuses = {uid: source.poll() for uid, source in self._setup.sources.items()}
+        statuses = self._polled()
         has_input = any(status.has_input for status in statuses.values())
         has_work = has_input or bool(self._last.feedback)
         now_ms = self._clock.now_ms()
+        is_due = has_work or self._timeline.is_due(self._time, now_ms=now_ms)
         next_ms = self._started_ms + self._options.epoch_interval_ms
-        if has_work and now_ms >= next_ms:
+        if is_due and now_ms >= next_ms:
             self._started_ms = now_ms
             self._run_epoch(statuses, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
-        if has_work:
+        if is_due:
             return Step(has_run=False, is_finished=False, wait_ms=next_ms - now_ms)
         if all(status.is_finished for status in statuses.values()):
             return Step(has_run=False, is_finished=True, wait_ms=0)
@@ -154,18 +159,34 @@ class EpochLoop:
             self._run_epoch({}, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
         self._publisher.finish()
-        return Step(has_run=False, is_finished=False, wait_ms=self._idle_ms(statuses))
+        wait_ms = self._timeline.wait_ms(now_ms=now_ms, longest_ms=self._idle_ms(statuses))
+        return Step(has_run=False, is_finished=False, wait_ms=wait_ms)
 
     def finish(self, *, is_finished: bool) -> None:
         """Run a last epoch without input: sinks close what is open, and everything is published.
+
+        At the end of all input event time has come to its end, too: what waits for it fires. What
+        that sends round a loop has its epochs before the last.
 
         Args:
             is_finished: Whether all bounded input was read; False at a stop in the middle.
         """
         is_settled = self._last.plan.is_finished and not self._has_read
         if not is_settled and (self._has_read or is_finished or self._last.epoch):
-            self._run_epoch({}, is_last=True, is_finished=is_finished)
+            statuses = self._polled() if is_finished else {}
+            if is_finished and self._has_loops():
+                self._run_epoch(statuses, is_last=False)
+                while self._last.feedback:
+                    self._run_epoch(self._polled(), is_last=False)
+            self._run_epoch(statuses, is_last=True, is_finished=is_finished)
         self._publisher.finish()
+
+    def advance_watermark(self, watermark_ms: int) -> None:
+        """Let no watermark stay below this one from the next epoch on, as if a source had said so.
+
+        For tests that move event time by hand; it is not sealed but through what it moves.
+        """
+        self._timeline.raise_floor(watermark_ms)
 
     def settle(self) -> None:
         """Wait until what is sealed is published; raise what went wrong there."""
@@ -192,7 +213,7 @@ class EpochLoop:
             slices = self._plan(statuses)
         # 2. Run: tasks write deltas and staged output, and report.
         with watch.phase("run"):
-            reports = self._run_tasks(epoch, slices)
+            reports = self._run_tasks(epoch, slices, statuses)
         # 3. Seal: create the manifest, once the epoch before is published.
         with watch.phase("publish_wait"):
             self._publisher.finish()
@@ -204,6 +225,7 @@ class EpochLoop:
             self._ledger.seal(manifest)
             fault_point("after_seal")
         self._last = manifest
+        self._timeline.take(manifest.time)
         for uid, source in self._setup.sources.items():
             source.sealed(merge_ends(reports, uid))
         # 4. Publish: sinks make the epoch visible, while the next one may already run.
@@ -224,10 +246,40 @@ class EpochLoop:
             if status.has_input
         }
 
-    def _run_tasks(self, epoch: int, slices: Mapping[str, list[Slice]]) -> list[TaskReport]:
-        if not any(slices.values()) and not self._last.feedback:
+    def _polled(self) -> dict[str, SourceStatus]:
+        """Poll the sources; one that is to wait for slower ones shows no input."""
+        statuses = {uid: source.poll() for uid, source in self._setup.sources.items()}
+        self._time = self._timeline.order(self._views(statuses, {}))
+        self._held = self._timeline.held_back(self._time)
+        return {
+            uid: replace(status, has_input=False) if uid in self._held else status
+            for uid, status in statuses.items()
+        }
+
+    def _views(
+        self, statuses: Mapping[str, SourceStatus], slices: Mapping[str, list[Slice]]
+    ) -> dict[str, SourceView]:
+        return {
+            uid: SourceView.of(status, slices.get(uid, ()), is_held=uid in self._held)
+            for uid, status in statuses.items()
+        }
+
+    def _has_loops(self) -> bool:
+        plan = self._setup.plan
+        routes = (route for chain in plan.chains for route in chain.routes)
+        return plan.is_timed and any(route.link is Link.FEEDBACK for route in routes)
+
+    def _run_tasks(
+        self,
+        epoch: int,
+        slices: Mapping[str, list[Slice]],
+        statuses: Mapping[str, SourceStatus],
+    ) -> list[TaskReport]:
+        has_input = any(slices.values()) or bool(self._last.feedback)
+        if not has_input and not (statuses and self._setup.plan.is_timed):
             return []
         self._has_read = True
+        self._time = self._timeline.order(self._views(statuses, slices))
         now_ms = self._clock.now_ms()
         is_interval_over = now_ms - self._folded_ms >= self._options.checkpoint_interval_ms
         if is_interval_over:
@@ -240,6 +292,7 @@ class EpochLoop:
             slices=slices,
             states=self._last.states,
             feedback=self._last.feedback,
+            time=self._time,
         )
         for _ in range(_MIXED_RUNS_MAX):
             reports = self._executor.run(orders)
@@ -261,8 +314,13 @@ class EpochLoop:
         setup = self._setup
         ends = {uid: merge_ends(reports, uid) for uid in setup.sources}
         read_count = sum(sum(report.source_counts.values()) for report in reports)
+        time = self._last.time
+        if reports:
+            time = self._timeline.sealed_after(self._time, reports)
         return Manifest(
             epoch=epoch,
+            time=time,
+            watermark_ms=lowest_watermark(time) or 0,
             plan=self._plan_record(is_finished=is_finished),
             event_count=self._last.event_count + read_count,
             offsets={
@@ -309,9 +367,10 @@ class EpochLoop:
                 state_bytes=sum(
                     part.byte_count for state in manifest.states.values() for part in state.ranges
                 ),
-                watermark_ms=None,
+                watermark_ms=lowest_watermark(manifest.time),
                 counts=total_counts(reports),
                 dropped_count=self.dropped_count(),
+                time=manifest.time,
             )
         )
 
@@ -340,6 +399,7 @@ class EpochLoop:
                 self._last.sources.get(uid, {}),
             )
         self._last = replace(self._last, states=restored)
+        self._timeline.resume(self._last.time)
 
     def _restored_states(self, manifest: Manifest) -> dict[str, OperatorState]:
         restored = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.operators.io import Slice, StagedFile
 from bicycle_runtime.operators.spec import ChainSpec, StagePlan, StateScope
-from bicycle_runtime.operators.task import EpochOrder, TaskOrder
+from bicycle_runtime.operators.task import EpochOrder, TaskOrder, TimeOrder
 from bicycle_runtime.recovery.manifest import OperatorState
 
 __all__ = ["epoch_orders"]
@@ -15,7 +15,7 @@ __all__ = ["epoch_orders"]
 def epoch_orders(  # an epoch has these parts, and each is a different thing
     plan: StagePlan, *, epoch: int, now_ms: int, is_interval_over: bool,
     slices: Mapping[str, Sequence[Slice]], states: Mapping[str, OperatorState],
-    feedback: Mapping[int, Sequence[StagedFile]],
+    feedback: Mapping[int, Sequence[StagedFile]], time: TimeOrder,
 ) -> list[EpochOrder]:  # fmt: skip
     """Return one order per level.
 
@@ -30,7 +30,13 @@ def epoch_orders(  # an epoch has these parts, and each is a different thing
             _add_states(tasks, chain, states)
             _add_feedback(tasks, chain, plan, feedback)
         orders.append(
-            EpochOrder(epoch=epoch, now_ms=now_ms, is_interval_over=is_interval_over, tasks=tasks)
+            EpochOrder(
+                epoch=epoch,
+                now_ms=now_ms,
+                is_interval_over=is_interval_over,
+                tasks=tasks,
+                time=time,
+            )
         )
     return orders
 

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from bicycle_runtime.engine.errors import KeyGroupConflictError
+from bicycle_runtime.engine.reach import TimeReach
 from bicycle_runtime.operators.spec import (
     ChainSpec,
     Link,
@@ -83,6 +84,8 @@ class _Planner:
         self._order = self._topological_order()
         self._index = {chain_id: index for index, chain_id in enumerate(self._order)}
         self._level = self._levels()
+        level_of = {uid: self._level[chain_id] for uid, chain_id in self._chain_of.items()}
+        self._time = TimeReach(graph, level_of)
 
     def plan(self) -> StagePlan:
         chains = tuple(self._chain_spec(chain_id) for chain_id in self._order)
@@ -91,7 +94,7 @@ class _Planner:
             max(chain.parallelism for chain in chains if chain.level == level)
             for level in range(depth)
         )
-        return StagePlan(chains=chains, level_parallelism=widths)
+        return StagePlan(chains=chains, level_parallelism=widths, is_timed=self._time.is_timed)
 
     def _inputs(self, chain_id: str) -> list[Edge]:
         head = self._chains[chain_id].operator_ids[0]
@@ -169,6 +172,8 @@ class _Planner:
             target_parallelism=target.parallelism,
             group_count=group_count_of(self._graph, target),
             type_payload=source.payload_id("output_type") if typed else None,
+            input_ordinal=edge.input_ordinal,
+            carries_time=self._time.needs_times(edge.target_id),
         )
 
     def _operator_spec(self, operator: str) -> OperatorSpec:
@@ -183,6 +188,8 @@ class _Planner:
             scope=_scope_of(vertex),
             key_selector=key_by.payload_id("function") if key_by else None,
             input_type=source.payload_id("output_type") if source and typed else None,
+            watermarks=self._time.strategy(operator),
+            generators=self._time.generators(operator),
         )
 
     def _key_by(self, vertex: Vertex) -> Vertex | None:

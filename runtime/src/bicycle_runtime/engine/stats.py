@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 from bicycle_runtime.connectors.contract import Lag
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
+from bicycle_runtime.recovery.manifest import TimeRecord
+from bicycle_sdk.contexts import WATERMARK_MIN
 
-__all__ = ["EpochStats", "Stopwatch", "total_counts"]
+__all__ = ["EpochStats", "Stopwatch", "lowest_watermark", "total_counts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +21,8 @@ class EpochStats:
 
     ``record_count`` were read from sources in this epoch, ``event_count`` since the job began.
     ``phases_ms`` are plan, run, publish_wait, seal. ``lag`` is what the sources had left when the
-    epoch was planned.
+    epoch was planned. ``time`` is how far event time has come, ``watermark_ms`` the least watermark
+    of any operator (None while none is known).
     """
 
     epoch: int
@@ -32,6 +35,7 @@ class EpochStats:
     watermark_ms: int | None
     counts: Mapping[str, OperatorCounts] = field(default_factory=dict)
     dropped_count: int = 0
+    time: TimeRecord = field(default_factory=TimeRecord)
 
 
 class Stopwatch:
@@ -64,4 +68,11 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
             total.records_out += counts.records_out
             total.failed += counts.failed
             total.retried += counts.retried
+            total.late += counts.late
     return totals
+
+
+def lowest_watermark(time: TimeRecord) -> int | None:
+    """Return the least watermark of any operator; None while none is known."""
+    lowest = min(time.watermarks.values(), default=WATERMARK_MIN)
+    return None if lowest == WATERMARK_MIN else lowest

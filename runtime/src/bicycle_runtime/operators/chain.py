@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.operator import Operator
+from bicycle_runtime.operators.operator import Advance, Operator, Timed
 from bicycle_runtime.operators.routing import Router
 from bicycle_runtime.operators.spec import ChainSpec
 
@@ -40,13 +40,35 @@ class Chain:
 
     def feed(self, batch: Batch) -> None:
         """Run a batch through all operators and send what comes out."""
+        self._run(batch, 0)
+
+    def advance(self, advance_of: Callable[[Operator], Advance]) -> Iterator[None]:
+        """Let event time go on, operator by operator: what one fires, the next have seen.
+
+        Pauses after each operator that may fire, so that parcels can leave.
+        """
         for index, operator in enumerate(self.operators):
+            advance = advance_of(operator)
+            operator.context.watermark = advance.watermark
+            if isinstance(operator, Timed):
+                operator.context.batch = None
+                batch = operator.advance(advance)
+                operator.records_out += len(batch.values)
+                self._send_sides(index)
+                self._run(batch, index + 1)
+                yield
+
+    def _run(self, batch: Batch, first: int) -> None:
+        for index in range(first, len(self.operators)):
             if not batch.values:
                 return
-            batch = operator.process(batch)
-            for side in operator.take_sides():
-                for router in self._sides.get((index, side.tag), ()):
-                    router.send(side.batch)
+            batch = self.operators[index].process(batch)
+            self._send_sides(index)
         if batch.values:
             for router in self._main:
                 router.send(batch)
+
+    def _send_sides(self, index: int) -> None:
+        for side in self.operators[index].take_sides():
+            for router in self._sides.get((index, side.tag), ()):
+                router.send(side.batch)

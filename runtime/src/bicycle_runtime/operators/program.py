@@ -46,6 +46,7 @@ from bicycle_runtime.operators.transform import (
     MapOperator,
     PassOperator,
 )
+from bicycle_runtime.operators.watermarks import AssignOperator, SourceOperator, TimeKeeper
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import as_callable
@@ -136,7 +137,8 @@ class _Builder:
         program = self._program
         match route.link:
             case Link.DIRECT:
-                return DirectRouter(program.chains[route.target_chain].feed)
+                feed = program.chains[route.target_chain].feed
+                return DirectRouter(feed, ordinal=route.input_ordinal)
             case Link.FEEDBACK:
                 return FeedbackRouter(
                     route, program.subtask, self.codec(route), self._image.storage
@@ -159,6 +161,8 @@ class _Builder:
         )
         policy.key_of = selector
         context = self._context(spec, selector)
+        if spec.watermarks is not None or vertex.kind is OperatorKind.ASSIGN_TIMESTAMPS:
+            return self._generator(spec, policy, context)
         if vertex.kind in _PASSING:
             return PassOperator(spec, policy, context)
         if vertex.kind is OperatorKind.SINK:
@@ -170,6 +174,21 @@ class _Builder:
             return self._process(spec, policy, context, function)
         operator: Operator = _FUNCTION_OPERATORS[vertex.kind](spec, policy, context, function)
         return operator
+
+    def _generator(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext
+    ) -> Operator:
+        vertex = spec.vertex
+        parts = {
+            role: self._payload(vertex.payload_id(role)) if role in vertex.payloads else None
+            for role in ("function", "generator")
+        }
+        keeper = None
+        if spec.watermarks is not None:
+            keeper = TimeKeeper(spec.watermarks, parts["generator"])
+        if vertex.kind is OperatorKind.SOURCE:
+            return SourceOperator(spec, policy, context, keeper)
+        return AssignOperator(spec, policy, context, parts["function"], keeper=keeper)
 
     def _process(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any

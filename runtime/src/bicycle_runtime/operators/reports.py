@@ -7,18 +7,23 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.operators.watermarks import ShardTimes
 from bicycle_runtime.state.refs import RangeState
 
 __all__ = ["OperatorCounts", "TaskReport", "decode_report", "encode_report"]
 
 
 class OperatorCounts(msgspec.Struct, kw_only=True):
-    """Records of one operator in one task and epoch; ``metrics`` are the user's own."""
+    """Records of one operator in one task and epoch; ``metrics`` are the user's own.
+
+    ``late`` came after what they belong to was complete.
+    """
 
     records_in: int = 0
     records_out: int = 0
     failed: int = 0
     retried: int = 0
+    late: int = 0
     metrics: dict[str, Any] = {}
 
 
@@ -28,7 +33,9 @@ class TaskReport(msgspec.Struct, kw_only=True):
     ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each
     stateful operator including this epoch, ``staged`` the finished files of each sink,
     ``feedback`` those of each feedback edge, ``senders`` the attempt of each task of the level
-    before whose parcels were read. With a ``failure`` (an error as JSON data) the rest counts for
+    before whose parcels were read. ``times`` are the shards that generators of this task followed;
+    ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
+    operators wait. With a ``failure`` (an error as JSON data) the rest counts for
     nothing.
     """
 
@@ -42,6 +49,9 @@ class TaskReport(msgspec.Struct, kw_only=True):
     feedback: dict[int, list[StagedFile]] = {}
     senders: dict[int, str] = {}
     counts: dict[str, OperatorCounts] = {}
+    times: ShardTimes = {}
+    next_event_ms: dict[str, int] = {}
+    next_timer_ms: dict[str, int] = {}
     busy_ms: float = 0.0
     failure: dict[str, Any] | None = None
 

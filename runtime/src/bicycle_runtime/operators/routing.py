@@ -7,7 +7,8 @@ subtask of each record; it never changes a record.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, Protocol, assert_never
 from zlib import crc32
@@ -54,16 +55,26 @@ class Router(Protocol):
 
 
 class DirectRouter:
-    """Hands batches to another chain of the same task."""
+    """Hands batches to another chain of the same task.
 
-    def __init__(self, feed: Callable[[Batch], None]) -> None:
+    Args:
+        feed: Takes them.
+        ordinal: Which input of the chain this is.
+    """
+
+    def __init__(self, feed: Callable[[Batch], None], *, ordinal: int = 0) -> None:
         self._feed = feed
+        self._ordinal = ordinal
 
     def begin_epoch(self, epoch: int) -> None:
         """Nothing is kept."""
 
     def send(self, batch: Batch) -> None:
-        self._feed(batch)
+        self._feed(
+            batch
+            if batch.ordinal == self._ordinal
+            else Batch(batch.values, batch.trail, batch.groups, self._ordinal)
+        )
 
 
 class _Spreader:
@@ -83,6 +94,8 @@ class _Spreader:
         self._masks = _masks(self._task_of_group, self._count) if self._has_byte_groups else []
         self.values: list[list[Any]] = [[] for _ in range(self._count)]
         self.groups: list[Column] = [self._empty_column() for _ in range(self._count)]
+        self.times: list[array[int]] = [array("q") for _ in range(self._count)]
+        self.has_times = False
 
     def begin_epoch(self, epoch: int) -> None:
         self._turn = self._subtask
@@ -94,54 +107,80 @@ class _Spreader:
         """Forget what is held for a target."""
         self.values[target] = []
         self.groups[target] = self._empty_column()
+        self.times[target] = array("q")
 
     def groups_of(self, target: int) -> bytes | list[int]:
         """Return the key groups of what is held for a target."""
         column = self.groups[target]
         return bytes(column) if isinstance(column, bytearray) else column
 
+    def times_of(self, target: int) -> array[int] | None:
+        """Return the event times of what is held for a target; None when records have none."""
+        return self.times[target] if self.has_times else None
+
     def _empty_column(self) -> Column:
         return bytearray() if self._has_byte_groups else []
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, times: Sequence[int] | None) -> None:
+        """Take a batch; with event times all that is held must have them."""
+        self.has_times = times is not None
         match self._route.partitioning:
             case Partitioning.FORWARD:
-                self.values[self._subtask] += batch.values
+                self._add_to(self._subtask, batch.values, times)
             case Partitioning.GLOBAL:
-                self.values[0] += batch.values
+                self._add_to(0, batch.values, times)
             case Partitioning.BROADCAST:
                 for target in range(self._count):
-                    self.values[target] += batch.values
+                    self._add_to(target, batch.values, times)
             case Partitioning.REBALANCE:
                 for target in range(self._count):
-                    self.values[target] += batch.values[
-                        (target - self._turn) % self._count :: self._count
-                    ]
+                    part = slice((target - self._turn) % self._count, None, self._count)
+                    self._add_to(target, batch.values[part], times and times[part])
                 self._turn = (self._turn + len(batch.values)) % self._count
             case Partitioning.SHUFFLE:
-                for value in batch.values:
-                    self.values[self._random.randrange(self._count)].append(value)
+                targets = [self._random.randrange(self._count) for _ in batch.values]
+                self._add_each(batch.values, targets, times)
             case Partitioning.HASH:
-                self._add_keyed(batch)
+                self._add_keyed(batch, times)
             case _ as other:
                 assert_never(other)
 
-    def _add_keyed(self, batch: Batch) -> None:
+    def _add_to(self, target: int, values: list[Any], times: Sequence[int] | None) -> None:
+        self.values[target] += values
+        if times is not None:
+            self.times[target].extend(times)
+
+    def _add_each(
+        self, values: list[Any], targets: Iterable[int], times: Sequence[int] | None
+    ) -> None:
+        for index, target in enumerate(targets):
+            self.values[target].append(values[index])
+            if times is not None:
+                self.times[target].append(times[index])
+
+    def _add_keyed(self, batch: Batch, times: Sequence[int] | None) -> None:
         groups = batch.groups
         assert groups is not None
         if isinstance(groups, bytes) and self._count <= _MASKED_TARGETS_MAX:
             # hot path: 15 ns a record and target; beyond a few targets one pass is faster.
             for target, (mask, others) in enumerate(self._masks):
-                self.values[target] += compress(batch.values, groups.translate(mask))
+                chosen = groups.translate(mask)
+                self.values[target] += compress(batch.values, chosen)
                 self.groups[target].extend(groups.translate(None, others))
+                if times is not None:
+                    self.times[target].extend(compress(times, chosen))
             return
         put_value = [values.append for values in self.values]
         put_group = [column.append for column in self.groups]
-        targets = map(self._task_of_group.__getitem__, groups)
+        targets = list(map(self._task_of_group.__getitem__, groups))
         # hot path: 85 ns a record for two columns.
         for value, group, target in zip(batch.values, groups, targets, strict=False):
             put_value[target](value)
             put_group[target](group)
+        if times is not None:
+            put_time = [column.append for column in self.times]
+            for time, target in zip(times, targets, strict=True):
+                put_time[target](time)
 
 
 class ParcelRouter:
@@ -168,11 +207,13 @@ class ParcelRouter:
 
     def send(self, batch: Batch) -> None:
         span = batch.trail.span()
+        times = batch.times() if self._route.carries_time else None
         held = max(map(len, self._spreader.values))
-        if held >= SHARD_RECORDS and not _is_same_shard(self._span, span):
+        is_other_shard = held >= SHARD_RECORDS and not _is_same_shard(self._span, span)
+        if is_other_shard or (held and self._spreader.has_times != (times is not None)):
             self.flush()
             held = 0
-        self._spreader.add(batch)
+        self._spreader.add(batch, times)
         self._span = span if held == 0 else _joined(self._span, span)
         if any(len(values) >= BLOB_RECORDS for values in self._spreader.values):
             self.flush()
@@ -184,24 +225,27 @@ class ParcelRouter:
             if not values:
                 continue
             if body is None or self._route.partitioning is not Partitioning.BROADCAST:
-                body = self._body(
-                    values, self._spreader.groups_of(target) if self._is_keyed else None
-                )
+                body = self._body(values, target)
             envelope = Envelope(ParcelKind.RECORDS, self._route.target_level, target)
             self._emit((target % self._next_parallelism, seal_parcel(envelope, body)))
             self._spreader.clear(target)
         self._sequence += 1
         self._span = None
 
-    def _body(self, values: list[Any], groups: bytes | list[int] | None) -> bytes:
-        place = (self._route.edge, self._subtask, self._sequence)
+    def _body(self, values: list[Any], target: int) -> bytes:
+        groups = self._spreader.groups_of(target) if self._is_keyed else None
         return encode_records(
-            values, groups, codec=self._codec, blob=place, origin=origin_text(self._span)
+            values,
+            groups,
+            self._spreader.times_of(target),
+            codec=self._codec,
+            blob=(self._route.edge, self._subtask, self._sequence),
+            origin=origin_text(self._span),
         )
 
 
 class FeedbackRouter:
-    """Stages records for the next epoch of a circular pipeline: one file per target subtask."""
+    """Stages records for the next epoch of a circular pipeline: files per target subtask."""
 
     def __init__(
         self, route: RouteSpec, subtask: int, codec: RecordCodec, storage: Storage
@@ -211,27 +255,40 @@ class FeedbackRouter:
         self._codec = codec
         self._storage = storage
         self._spreader = _Spreader(route, subtask)
+        self._parts: list[tuple[int, int, bytes]] = []  # target, records, body
 
     def begin_epoch(self, epoch: int) -> None:
         self._spreader.begin_epoch(epoch)
+        self._parts.clear()
 
     def send(self, batch: Batch) -> None:
-        self._spreader.add(batch)
+        times = batch.times() if self._route.carries_time else None
+        if self._spreader.has_times != (times is not None):
+            self._close_part()
+        self._spreader.add(batch, times)
 
     def finish(self, epoch: int, attempt: str) -> Iterator[StagedFile]:
         """Write what was sent and return the files."""
+        self._close_part()
+        for number, (target, record_count, data) in enumerate(self._parts):
+            folder = f"staged/$feedback-{self._route.edge}/{epoch:012}"
+            path = f"{folder}/{self._subtask}-{target}-{number}-{attempt}"
+            self._storage.write(path, data)
+            yield StagedFile(
+                path=path, record_count=record_count, byte_count=len(data), crc32=crc32(data),
+                subtask=self._subtask, details={"target": target},
+            )  # fmt: skip
+
+    def _close_part(self) -> None:
+        """Encode what is held: all of a file's records have event times, or none has."""
         for target, values in enumerate(self._spreader.values):
             if not values:
                 continue
             place = (self._route.edge, self._subtask, 0)
-            data = encode_records(values, None, codec=self._codec, blob=place, origin="")
-            folder = f"staged/$feedback-{self._route.edge}/{epoch:012}"
-            path = f"{folder}/{self._subtask}-{target}-{attempt}"
-            self._storage.write(path, data)
-            yield StagedFile(
-                path=path, record_count=len(values), byte_count=len(data), crc32=crc32(data),
-                subtask=self._subtask, details={"target": target},
-            )  # fmt: skip
+            times = self._spreader.times_of(target)
+            data = encode_records(values, None, times, codec=self._codec, blob=place, origin="")
+            self._parts.append((target, len(values), data))
+            self._spreader.clear(target)
 
 
 def _masks(task_of_group: list[int], task_count: int) -> list[tuple[bytes, bytes]]:

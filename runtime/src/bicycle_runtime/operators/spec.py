@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Literal
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.io import SourceReader, WriterFactory
@@ -25,6 +26,7 @@ __all__ = [
     "RouteSpec",
     "StagePlan",
     "StateScope",
+    "WatermarkSpec",
 ]
 
 DEAD_LETTERS = "$dead_letters"
@@ -47,14 +49,39 @@ class Link(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WatermarkSpec:
+    """How one generator follows event time.
+
+    ``is_by_shard`` tells one in the chain of a source, with a time per shard of the source, from
+    one behind an exchange, with a time per subtask. ``sources`` are those that its records come
+    from.
+    """
+
+    uid: str
+    kind: Literal["ascending", "bounded", "punctuated", "custom"]
+    delay_ms: int
+    idle_timeout_ms: int | None
+    is_by_shard: bool
+    sources: tuple[str, ...]
+    alignment_group: str | None = None
+    max_drift_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSpec:
-    """One operator of a chain; ``key_selector`` is the payload id of what it is keyed by."""
+    """One operator of a chain; ``key_selector`` is the payload id of what it is keyed by.
+
+    ``watermarks`` is set for generators of watermarks that somebody below needs; ``generators`` are
+    the uids of those whose watermarks reach its input.
+    """
 
     vertex: Vertex
     group_count: int
     scope: StateScope
     key_selector: str | None = None
     input_type: str | None = None  # payload id of the type of its input records
+    watermarks: WatermarkSpec | None = None
+    generators: tuple[str, ...] = ()
 
     @property
     def uid(self) -> str:
@@ -67,7 +94,8 @@ class RouteSpec:
     """One edge as the sending chain sees it.
 
     ``operator`` is the position in the sending chain whose output it takes, ``tag`` the side
-    output of it.
+    output of it, ``input_ordinal`` the input of the target that it feeds. ``carries_time`` says
+    that event times are needed at the target or behind it.
     """
 
     edge: int
@@ -80,6 +108,8 @@ class RouteSpec:
     target_parallelism: int
     group_count: int
     type_payload: str | None
+    input_ordinal: int = 0
+    carries_time: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +126,15 @@ class ChainSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """All chains, each behind its inputs, and the width of each level."""
+    """All chains, each behind its inputs, and the width of each level.
+
+    ``is_timed`` says that an operator may wait for time: then idle time and the end of the input
+    have something to fire.
+    """
 
     chains: tuple[ChainSpec, ...]
     level_parallelism: tuple[int, ...]
+    is_timed: bool = False
 
     @property
     def level_count(self) -> int:
@@ -113,6 +148,14 @@ class StagePlan:
     def operators(self) -> list[OperatorSpec]:
         """Return all operators, in topological order."""
         return [operator for chain in self.chains for operator in chain.operators]
+
+    def generators(self) -> dict[str, WatermarkSpec]:
+        """Return the generators of watermarks, by uid."""
+        return {
+            operator.uid: operator.watermarks
+            for operator in self.operators()
+            if operator.watermarks is not None
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

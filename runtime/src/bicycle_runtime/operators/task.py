@@ -5,8 +5,10 @@ Numbered steps of ``run_task``:
 1. Sort the parcels: mine, those for deeper levels, reports on their way to the driver.
 2. Read source slices and feedback files, and feed them to their chains.
 3. Feed the record blobs, in the order of edge, sender, sequence.
-4. Write state deltas and staged output under names that no other attempt uses.
-5. Send the report towards the driver.
+4. Let event time go on, in the order of the operators: what one fires, the next have seen.
+5. Write state deltas and staged output under names that no other attempt uses.
+6. Tell the next level which attempt this is and how far event time has come.
+7. Send the report towards the driver.
 
 A task changes nothing that a second attempt could not repeat. A failure of user code is part of
 the report, so that it reaches the driver whole; anything else is raised and left to Spark's retry.
@@ -23,12 +25,18 @@ from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
 from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
-from bicycle_runtime.operators.operator import EpochTime, Stateful
+from bicycle_runtime.operators.operator import Advance, EpochTime, Operator, Stateful, Timed
 from bicycle_runtime.operators.program import Program
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport, encode_report
 from bicycle_runtime.operators.routing import FeedbackRouter, Parcel, ParcelRouter, parse_origin
 from bicycle_runtime.operators.sink import SinkOperator
-from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, StagePlan
+from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec, StagePlan
+from bicycle_runtime.operators.watermarks import (
+    GeneratorOperator,
+    ShardTimes,
+    joined_times,
+    watermark_of,
+)
 from bicycle_runtime.records.blobs import (
     Envelope,
     ParcelKind,
@@ -40,12 +48,13 @@ from bicycle_runtime.records.blobs import (
 )
 from bicycle_runtime.records.errors import RecordDecodingError
 from bicycle_runtime.state.refs import RangeState
+from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
 
 # hot path: small batches stay in the processor's cache: 860 ns a record instead of 1,060 at 65,536.
 _RECORDS_PER_BATCH = 4_096
 
-__all__ = ["EpochOrder", "TaskOrder", "report_parcel", "reports_in", "run_task"]
+__all__ = ["EpochOrder", "TaskOrder", "TimeOrder", "report_parcel", "reports_in", "run_task"]
 
 
 class TaskOrder(msgspec.Struct, kw_only=True):
@@ -56,6 +65,21 @@ class TaskOrder(msgspec.Struct, kw_only=True):
     feedback: dict[int, list[StagedFile]] = {}
 
 
+class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """Where event time stands when an epoch begins.
+
+    ``clock_ms`` is the job's own clock, ``times`` the shards of all generators, ``watermarks``
+    those of the operators that have one, ``finished`` the generators whose input has ended. No
+    watermark stays below ``floor_ms``.
+    """
+
+    clock_ms: int = 0
+    times: ShardTimes = {}
+    watermarks: dict[str, int] = {}
+    finished: list[str] = []
+    floor_ms: int = WATERMARK_MIN
+
+
 class EpochOrder(msgspec.Struct, kw_only=True):
     """What all tasks of one level are to do in one epoch."""
 
@@ -63,6 +87,19 @@ class EpochOrder(msgspec.Struct, kw_only=True):
     now_ms: int
     is_interval_over: bool
     tasks: list[TaskOrder]
+    time: TimeOrder = TimeOrder()
+
+
+class _Mark(msgspec.Struct, array_like=True):
+    """What a task tells the next level: its attempt, and the shard times that it knows of."""
+
+    sender: int
+    attempt: str
+    times: ShardTimes
+
+
+_MARK_ENCODER = msgspec.msgpack.Encoder()
+_MARK_DECODER = msgspec.msgpack.Decoder(_Mark)
 
 
 def run_task(
@@ -92,6 +129,8 @@ class _Task:
         self._report = TaskReport(
             level=program.level, subtask=program.subtask, attempt=self._attempt
         )
+        self._times: ShardTimes = {}  # what this epoch says of shards, here and in levels before
+        self._generators = image.plan.generators()
         self._next_level = program.level + 1
         levels = image.plan.level_parallelism
         self._next_width = levels[self._next_level] if self._next_level < len(levels) else 1
@@ -102,10 +141,11 @@ class _Task:
         self._program.dead_letters.clear()
         mine, carried = self._sort(parcels)
         yield from carried
-        yield from self._marks()
         try:
             self._begin()
             for _ in self._process(mine):
+                yield from self._drained()
+            for _ in self._advance():
                 yield from self._drained()
             self._write()
         except BicycleError as error:
@@ -115,6 +155,7 @@ class _Task:
             self._abort()
             raise
         yield from self._drained()
+        yield from self._marks()
         self._report.busy_ms = (time.perf_counter() - started) * 1000
         yield report_parcel(self._image.plan, self._report)
 
@@ -125,8 +166,9 @@ class _Task:
         for parcel in parcels:
             envelope, body = open_parcel(parcel)
             if envelope.kind is ParcelKind.MARK:
-                sender, _, attempt = bytes(body).decode("ascii").partition(":")
-                self._report.senders[int(sender)] = attempt
+                mark = _MARK_DECODER.decode(body)
+                self._report.senders[mark.sender] = mark.attempt
+                self._times = joined_times(self._times, mark.times)
             elif envelope.level == self._program.level and envelope.kind is ParcelKind.RECORDS:
                 mine.append((read_header(body), body))
             else:
@@ -135,9 +177,10 @@ class _Task:
         return mine, carried
 
     def _marks(self) -> Iterator[Parcel]:
-        """Tell every task of the next level which attempt this is, with or without records."""
+        """Tell every task of the next level which attempt this is, and how far time has come."""
         if self._next_level < self._image.plan.level_count:
-            body = f"{self._program.subtask}:{self._attempt}".encode("ascii")
+            mark = _Mark(self._program.subtask, self._attempt, self._times)
+            body = _MARK_ENCODER.encode(mark)
             for target in range(self._next_width):
                 yield target, seal_parcel(Envelope(ParcelKind.MARK, self._next_level, target), body)
 
@@ -151,6 +194,12 @@ class _Task:
             operator.begin_epoch(moment)
             if isinstance(operator, Stateful):
                 operator.restore(self._order.states[operator.spec.uid])
+            previous = self._previous(operator)
+            operator.context.watermark = previous
+            if isinstance(operator, Timed):
+                operator.begin_time(
+                    Advance(watermark=previous, previous=previous, now_ms=self._epoch.now_ms)
+                )
             if isinstance(operator, SinkOperator):
                 operator.task = self._writer_task(operator.spec.uid)
 
@@ -159,11 +208,7 @@ class _Task:
         for uid, slices in self._order.slices.items():
             for part in slices:
                 yield from self._read(uid, part)
-        targets = {
-            route.edge: route.target_chain
-            for chain in self._image.plan.chains
-            for route in chain.routes
-        }
+        targets = {route.edge: route for chain in self._image.plan.chains for route in chain.routes}
         for edge, files in self._order.feedback.items():
             for file in files:
                 body = memoryview(self._image.storage.read(file.path))
@@ -172,9 +217,44 @@ class _Task:
         for blob, body in mine:
             self._feed(targets[blob.edge], blob, body)
             yield
+
+    def _advance(self) -> Iterator[None]:
+        """Let operators fire what waited for the time that this epoch has brought."""
+        clock_ms = self._epoch.time.clock_ms
+        for operator in self._program.operators():
+            if isinstance(operator, GeneratorOperator) and operator.keeper is not None:
+                shards = operator.keeper.shards(clock_ms)
+                if shards:
+                    self._report.times[operator.spec.uid] = shards
+        self._times = joined_times(self._times, self._report.times)
+        known = joined_times(self._epoch.time.times, self._times)
+        watermarks: dict[tuple[str, ...], int] = {}
+
+        def advance_of(operator: Operator) -> Advance:
+            above = operator.spec.generators
+            if above not in watermarks:
+                watermarks[above] = self._watermark(above, known)
+            previous = self._previous(operator)
+            return Advance(
+                watermark=max(previous, watermarks[above]),
+                previous=previous,
+                now_ms=self._epoch.now_ms,
+            )
+
+        for chain in self._program.chains.values():
+            yield from chain.advance(advance_of)
         for _, router in self._program.routers:
             if isinstance(router, ParcelRouter):
                 router.flush()
+
+    def _watermark(self, above: tuple[str, ...], known: ShardTimes) -> int:
+        time = self._epoch.time
+        generators = [self._generators[uid] for uid in above]
+        watermark = watermark_of(generators, known, finished=time.finished, clock_ms=time.clock_ms)
+        return max(watermark, time.floor_ms) if above else watermark
+
+    def _previous(self, operator: Operator) -> int:
+        return self._epoch.time.watermarks.get(operator.spec.uid, WATERMARK_MIN)
 
     def _read(self, uid: str, part: Slice) -> Iterator[None]:
         chain = next(
@@ -186,7 +266,10 @@ class _Task:
             fault_point("read")
             for bad in batch.failures:
                 policy.reject_input(bad, Origin(source=uid, shard=part.shard, offset=bad.offset))
-            trail = SourceTrail(uid, part.shard, batch.offsets, start=end, end=batch.next_offset)
+            trail = SourceTrail(
+                uid, part.shard, batch.offsets, start=end, end=batch.next_offset,
+                timestamps=batch.timestamps, keys=batch.keys, headers=batch.headers,
+            )  # fmt: skip
             chain.feed(Batch(batch.values, trail))
             end = batch.next_offset
             self._report.source_counts[uid] = self._report.source_counts.get(uid, 0) + len(
@@ -197,17 +280,24 @@ class _Task:
         ends = self._report.source_ends.setdefault(uid, {})
         ends[part.shard] = max(end, ends.get(part.shard, 0))
 
-    def _feed(self, chain: int, blob: RecordBlob, body: memoryview) -> None:
+    def _feed(self, route: RouteSpec, blob: RecordBlob, body: memoryview) -> None:
         try:
-            values, groups = decode_records(body, blob, self._program.codecs[blob.edge])
+            values, groups, times = decode_records(body, blob, self._program.codecs[blob.edge])
         except RecordDecodingError as error:
             error.facts["reason"] += f" (records from {self._sender_of(blob.edge)})"
             raise
-        trail = ExchangeTrail(parse_origin(blob.origin))
+        origin = parse_origin(blob.origin)
+        chain = self._program.chains[route.target_chain]
         for start in range(0, len(values), _RECORDS_PER_BATCH):
             part = slice(start, start + _RECORDS_PER_BATCH)
-            self._program.chains[chain].feed(
-                Batch(values[part], trail, None if groups is None else groups[part])
+            trail = ExchangeTrail(origin, None if times is None else times[part])
+            chain.feed(
+                Batch(
+                    values[part],
+                    trail,
+                    None if groups is None else groups[part],
+                    route.input_ordinal,
+                )
             )
         fault_point("operator")
 
@@ -228,11 +318,14 @@ class _Task:
                 )
             if isinstance(operator, SinkOperator):
                 report.staged[operator.spec.uid] = operator.finish()
+            if isinstance(operator, Timed):
+                self._note_waiting(operator.spec.uid, operator)
             report.counts[operator.spec.uid] = OperatorCounts(
                 records_in=operator.records_in,
                 records_out=operator.records_out,
                 failed=operator.policy.failed,
                 retried=operator.policy.retried,
+                late=operator.late,
                 metrics=operator.context.metrics.snapshot(),
             )
         for route, router in self._program.routers:
@@ -243,6 +336,14 @@ class _Task:
             writer.write(list(self._program.dead_letters))
             report.staged[DEAD_LETTERS] = writer.finish()
         fault_point("delta_written")
+
+    def _note_waiting(self, uid: str, operator: Timed) -> None:
+        for waiting, until_ms in (
+            (self._report.next_event_ms, operator.next_event_ms()),
+            (self._report.next_timer_ms, operator.next_timer_ms()),
+        ):
+            if until_ms is not None:
+                waiting[uid] = until_ms
 
     def _abort(self) -> None:
         for operator in self._program.operators():

@@ -9,7 +9,9 @@ bytes; it routes nothing.
 from __future__ import annotations
 
 import struct
+import sys
 from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -41,7 +43,7 @@ class ParcelKind(IntEnum):
 
     RECORDS = 1
     REPORT = 2
-    MARK = 3  # which attempt of a task the others of its parcels come from
+    MARK = 3  # what a task tells all tasks of the next level, with or without records
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class RecordBlob:
 
     ``edge`` is the index of the edge in the stage plan, ``sender`` the upstream subtask,
     ``sequence`` the order of the sender's blobs. ``origin`` says for people where the records came
-    from.
+    from. With ``has_times`` there is an event time for each record.
     """
 
     edge: int
@@ -68,6 +70,7 @@ class RecordBlob:
     record_count: int
     codec: CodecName
     origin: str
+    has_times: bool = False
 
 
 class _Header(msgspec.Struct, array_like=True):
@@ -77,6 +80,7 @@ class _Header(msgspec.Struct, array_like=True):
     record_count: int
     codec: str
     origin: str
+    has_times: bool = False  # the last field: headers written without it have no times
 
 
 _HEADER_ENCODER = msgspec.msgpack.Encoder()
@@ -108,25 +112,37 @@ def open_parcel(data: bytes) -> tuple[Envelope, memoryview]:
 def encode_records(
     values: list[Any],
     groups: bytes | list[int] | None,
+    times: Iterable[int] | None = None,
     *,
     codec: RecordCodec,
     blob: tuple[int, int, int],
     origin: str,
 ) -> bytes:
-    """Return header, key groups (one or two bytes each, when keyed) and records as one body.
+    """Return header, key groups, event times and records as one body.
 
     Args:
         values: The records.
-        groups: Key group of each record, or None on edges that are not keyed.
+        groups: Key group of each record (one or two bytes), or None on edges that are not keyed.
+        times: Event time of each record in ms (eight bytes), or None.
         codec: Codec of the edge.
         blob: Edge index, sender and sequence.
         origin: Source positions that the records came from, for error messages.
     """
     name, encoded = codec.encode(values)
     edge, sender, sequence = blob
-    header = _HEADER_ENCODER.encode(_Header(edge, sender, sequence, len(values), name, origin))
+    has_times = times is not None
+    header = _HEADER_ENCODER.encode(
+        _Header(edge, sender, sequence, len(values), name, origin, has_times)
+    )
     column = groups if isinstance(groups, bytes) else array("H", groups or ()).tobytes()
-    return b"".join((_SIZES.pack(len(header), len(column)), header, column, encoded))
+    stamps = b"" if times is None else _little_endian(array("q", times)).tobytes()
+    return b"".join((_SIZES.pack(len(header), len(column)), header, column, stamps, encoded))
+
+
+def _little_endian(column: array[int]) -> array[int]:
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
 
 
 def read_header(body: memoryview) -> RecordBlob:
@@ -140,19 +156,27 @@ def read_header(body: memoryview) -> RecordBlob:
         record_count=header.record_count,
         codec=header.codec,  # type: ignore[arg-type]  # the encoder above writes only these words
         origin=header.origin,
+        has_times=header.has_times,
     )
 
 
 def decode_records(
     body: memoryview, blob: RecordBlob, codec: RecordCodec
-) -> tuple[list[Any], bytes | list[int] | None]:
-    """Return the records and their key groups (None on edges that are not keyed)."""
+) -> tuple[list[Any], bytes | list[int] | None, list[int] | None]:
+    """Return the records, their key groups and their event times (None where there are none)."""
     header_size, column_size = _SIZES.unpack_from(body)
     start = _SIZES.size + header_size
-    values = codec.decode(blob.codec, body[start + column_size :])
+    end = start + column_size
+    times: list[int] | None = None
+    if blob.has_times:
+        stamps = array("q")
+        stamps.frombytes(body[end : end + 8 * blob.record_count])
+        times = _little_endian(stamps).tolist()
+        end += 8 * blob.record_count
+    values = codec.decode(blob.codec, body[end:])
     if not column_size:
-        return values, None
+        return values, None, times
     groups = bytes(body[start : start + column_size])
     if column_size == blob.record_count:
-        return values, groups
-    return values, array("H", groups).tolist()
+        return values, groups, times
+    return values, array("H", groups).tolist(), times

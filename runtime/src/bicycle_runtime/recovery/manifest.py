@@ -3,7 +3,7 @@ r"""What an epoch was: the one object whose creation makes it final, with all th
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, memos of connectors, the plan) are operator-state entries,
 told apart by a prefix: ``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
-``plan``. Offsets of a shard are source entries ``<uid>\x1f<shard>``.
+``plan``, ``time``. Offsets of a shard are source entries ``<uid>\x1f<shard>``.
 """
 
 from __future__ import annotations
@@ -17,16 +17,26 @@ from zlib import crc32
 import msgspec
 
 from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.operators.watermarks import ShardTimes
 from bicycle_runtime.recovery.checkpoint_state import CheckpointState
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.state.refs import RangeState
 
-__all__ = ["Manifest", "OperatorState", "PlanRecord", "decode_manifest", "encode_manifest"]
+__all__ = [
+    "Manifest",
+    "OperatorState",
+    "PlanRecord",
+    "TimeRecord",
+    "decode_manifest",
+    "encode_manifest",
+]
 
 _MAGIC = b"BICM"
 _FORMAT_VERSION = 1
 _TRAILER = struct.Struct("<HHI4s")  # version, reserved, checksum, magic
 _SEPARATOR = "\x1f"
+_NS_PER_MS = 1_000_000
+_WATERMARK_NS_MAX = 2**64 - 1
 
 
 class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +54,21 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
     parallelism: dict[str, int]
     now_ms: int
     is_finished: bool = False
+
+
+class TimeRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Where event time stood at the end of an epoch.
+
+    ``clock_ms`` is the job's own clock; ``shards`` are those of each generator of watermarks,
+    ``watermarks`` those of the operators that have one. ``next_event_ms`` and ``next_timer_ms`` say
+    for which watermark, and for which processing time, operators wait.
+    """
+
+    clock_ms: int = 0
+    shards: ShardTimes = {}
+    watermarks: dict[str, int] = {}
+    next_event_ms: dict[str, int] = {}
+    next_timer_ms: dict[str, int] = {}
 
 
 class _Feedback(msgspec.Struct, frozen=True):
@@ -67,6 +92,7 @@ class Manifest:
     sinks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     feedback: Mapping[int, tuple[StagedFile, ...]] = field(default_factory=dict)
+    time: TimeRecord = field(default_factory=TimeRecord)
 
     def state_paths(self) -> set[str]:
         """Return the paths of all state files that this epoch needs."""
@@ -88,6 +114,8 @@ _ENCODE = msgspec.json.Encoder(order="deterministic").encode
 def encode_manifest(manifest: Manifest) -> bytes:
     """Return the manifest as bytes: checkpoint state, then trailer."""
     entries: dict[str, bytes] = {"plan": _ENCODE(manifest.plan)}
+    if manifest.time != TimeRecord():
+        entries["time"] = _ENCODE(manifest.time)
     entries |= {f"state:{uid}": _ENCODE(state) for uid, state in manifest.states.items()}
     entries |= {f"sink:{uid}": _ENCODE(memo) for uid, memo in manifest.sinks.items()}
     entries |= {f"source:{uid}": _ENCODE(memo) for uid, memo in manifest.sources.items()}
@@ -96,7 +124,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     }
     state = CheckpointState(
         sequence=manifest.epoch,
-        watermark_ns=max(manifest.watermark_ms, 0) * 1_000_000,
+        watermark_ns=min(max(manifest.watermark_ms, 0) * _NS_PER_MS, _WATERMARK_NS_MAX),
         event_count=manifest.event_count,
         operator_states=entries,
         source_offsets={
@@ -141,7 +169,7 @@ def _manifest(state: CheckpointState) -> Manifest:
         epoch=state.sequence,
         plan=msgspec.json.decode(entries["plan"][""], type=PlanRecord),
         event_count=state.event_count,
-        watermark_ms=state.watermark_ns // 1_000_000,
+        watermark_ms=state.watermark_ns // _NS_PER_MS,
         offsets=offsets,
         states={
             uid: msgspec.json.decode(data, type=OperatorState)
@@ -153,12 +181,13 @@ def _manifest(state: CheckpointState) -> Manifest:
             int(edge): msgspec.json.decode(data, type=_Feedback).files
             for edge, data in entries["feedback"].items()
         },
+        time=msgspec.json.decode(entries["time"].get("", b"{}"), type=TimeRecord),
     )
 
 
 def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
     entries: dict[str, dict[str, bytes]] = {
-        prefix: {} for prefix in ("plan", "state", "sink", "source", "feedback")
+        prefix: {} for prefix in ("plan", "time", "state", "sink", "source", "feedback")
     }
     for name, data in states.items():
         prefix, _, rest = name.partition(":")

@@ -92,6 +92,8 @@ class FileSource(Source):
             is_finished=not has_input and not self._options.follow,
             lag=Lag(byte_count=sum(unread) if is_known else None),
             next_poll_ms=LISTING_INTERVAL_MS,
+            waiting_shards=frozenset(file.shard for file in files if file.has_input),
+            is_bounded=not self._options.follow,
         )
 
     def plan(self, budget: Budget) -> list[Slice]:

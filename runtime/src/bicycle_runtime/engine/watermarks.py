@@ -1,0 +1,321 @@
+"""Event time between epochs: which shards hold it back, when an epoch is due without input.
+
+The driver's half of watermarks. Tasks say what they saw of each shard; here that is joined with
+what only the driver knows (which shards have unread input, which sources have ended), sealed, and
+asked for what is due. The clock is the job's own: it stands still while the job does, so that
+neither a restart nor a jump of the wall clock is taken for silence.
+
+Source: ADR-0012 (watermarks by epoch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.connectors.contract import SourceStatus
+from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.spec import StagePlan, WatermarkSpec
+from bicycle_runtime.operators.task import TimeOrder
+from bicycle_runtime.operators.watermarks import (
+    ShardTime,
+    ShardTimes,
+    joined_times,
+    source_shard,
+    subtask_shard,
+    watermark_of,
+)
+from bicycle_runtime.recovery.manifest import TimeRecord
+from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+
+__all__ = ["SourceView", "Timeline"]
+
+_NOBODY = ""  # stands for the shards of a generator that has shown none yet
+_IDLE_SHARDS_MAX = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceView:
+    """What the driver knows of one source when an epoch is planned.
+
+    ``planned`` are the shards that the epoch reads; ``waiting`` those with unread input (None: the
+    source does not tell its shards).
+    """
+
+    is_finished: bool
+    is_bounded: bool = False
+    is_reachable: bool = True
+    has_input: bool = False
+    waiting: frozenset[str] | None = None
+    planned: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls, status: SourceStatus, slices: Sequence[Slice] = (), *, is_held: bool = False
+    ) -> SourceView:
+        """Return the view that a poll and a plan give; one that is held back counts as waiting."""
+        return cls(
+            is_finished=status.is_finished,
+            is_bounded=status.is_bounded,
+            is_reachable=status.is_reachable,
+            has_input=status.has_input or is_held,
+            waiting=status.waiting_shards,
+            planned=frozenset(part.shard for part in slices),
+        )
+
+
+class Timeline:
+    """Event time of one job, from epoch to epoch.
+
+    Args:
+        plan: Which operators wait for which generators.
+        clock: Its monotonic reading drives the job's own clock.
+    """
+
+    def __init__(self, plan: StagePlan, clock: Clock) -> None:
+        self._plan = plan
+        self._clock = clock
+        self._started = clock.monotonic()
+        self._specs = plan.generators()
+        self._reached = {
+            operator.uid: operator.generators
+            for operator in plan.operators()
+            if operator.generators
+        }
+        self._widths = {o.uid: o.vertex.parallelism for o in plan.operators()}
+        self._sealed = TimeRecord()
+        self._floor_ms = WATERMARK_MIN
+
+    def resume(self, record: TimeRecord) -> None:
+        """Go on where an epoch was sealed.
+
+        A watermark at the end of all input goes back to the newest record: the input has more.
+        """
+        self._started = self._clock.monotonic()
+        newest = max(
+            (t.watermark_ms for shards in record.shards.values() for t in shards.values()),
+            default=WATERMARK_MIN,
+        )
+        self._sealed = TimeRecord(
+            clock_ms=record.clock_ms,
+            shards={
+                uid: self._resumed(self._specs[uid], shards)
+                for uid, shards in record.shards.items()
+                if uid in self._specs
+            },
+            watermarks={
+                uid: newest if watermark == WATERMARK_MAX else watermark
+                for uid, watermark in record.watermarks.items()
+                if uid in self._reached
+            },
+            next_event_ms=record.next_event_ms,
+            next_timer_ms=record.next_timer_ms,
+        )
+
+    @property
+    def record(self) -> TimeRecord:
+        """Where event time stood at the end of the last epoch."""
+        return self._sealed
+
+    @property
+    def clock_ms(self) -> int:
+        """The job's own clock."""
+        return self._sealed.clock_ms + round((self._clock.monotonic() - self._started) * 1000)
+
+    def raise_floor(self, watermark_ms: int) -> None:
+        """Let no watermark stay below this one; for tests that move event time by hand."""
+        self._floor_ms = max(self._floor_ms, watermark_ms)
+
+    def order(self, views: Mapping[str, SourceView]) -> TimeOrder:
+        """Return what the tasks of an epoch are told.
+
+        Args:
+            views: What is known of each source.
+        """
+        clock_ms = self.clock_ms
+        return TimeOrder(
+            clock_ms=clock_ms,
+            times={uid: self._opening(spec, views, clock_ms) for uid, spec in self._specs.items()},
+            watermarks=self._sealed.watermarks,
+            finished=[uid for uid, spec in self._specs.items() if _has_ended(spec, views)],
+            floor_ms=self._floor_ms,
+        )
+
+    def sealed_after(self, order: TimeOrder, reports: Iterable[TaskReport]) -> TimeRecord:
+        """Return what is sealed behind an epoch that ran tasks."""
+        done = list(reports)
+        shards = joined_times(order.times, *(report.times for report in done))
+        for seen in shards.values():
+            if len(seen) > 1:
+                seen.pop(_NOBODY, None)
+        return TimeRecord(
+            clock_ms=order.clock_ms,
+            shards={
+                uid: _without_old(self._specs[uid], seen, order.clock_ms)
+                for uid, seen in shards.items()
+            },
+            watermarks=self._watermarks(order, shards),
+            next_event_ms=_least(report.next_event_ms for report in done),
+            next_timer_ms=_least(report.next_timer_ms for report in done),
+        )
+
+    def take(self, record: TimeRecord) -> None:
+        """Go on from an epoch that was sealed just now."""
+        elapsed_ms = self.clock_ms - record.clock_ms
+        self._started = self._clock.monotonic() - max(elapsed_ms, 0) / 1000
+        self._sealed = record
+
+    def is_due(self, order: TimeOrder, *, now_ms: int) -> bool:
+        """Tell whether an epoch without input would fire something."""
+        if not self._plan.is_timed:
+            return False
+        if any(due_ms <= now_ms for due_ms in self._sealed.next_timer_ms.values()):
+            return True
+        least = min(self._sealed.watermarks.values(), default=WATERMARK_MIN)
+        if order.floor_ms > least and self._reached:
+            return True
+        waiting = self._sealed.next_event_ms
+        if not waiting:
+            return False
+        watermarks = self._watermarks(order, order.times)
+        return any(due_ms <= watermarks.get(uid, due_ms - 1) for uid, due_ms in waiting.items())
+
+    def wait_ms(self, *, now_ms: int, longest_ms: int) -> int:
+        """Return how long nothing that waits for the clock is due, at most ``longest_ms``."""
+        due = self._sealed.next_timer_ms.values()
+        return min([longest_ms, *(max(due_ms - now_ms, 0) for due_ms in due)])
+
+    def held_back(self, order: TimeOrder) -> set[str]:
+        """Return the sources that pause, since others of their alignment group are far behind."""
+        stands: dict[str, int] = {}
+        for uid, spec in self._specs.items():
+            if spec.alignment_group is None or uid in order.finished:
+                continue
+            silent_ms = spec.idle_timeout_ms
+            active = [
+                time.watermark_ms
+                for time in order.times[uid].values()
+                if silent_ms is None or order.clock_ms - time.active_ms < silent_ms
+            ]
+            if active:
+                stands[uid] = min(active)
+        held: set[str] = set()
+        for uid, stand in stands.items():
+            spec = self._specs[uid]
+            others = [
+                other
+                for name, other in stands.items()
+                if name != uid and self._specs[name].alignment_group == spec.alignment_group
+            ]
+            if stand > WATERMARK_MIN and others and stand - min(others) > spec.max_drift_ms:
+                held |= set(spec.sources)
+        return held
+
+    def _watermarks(self, order: TimeOrder, shards: ShardTimes) -> dict[str, int]:
+        found: dict[tuple[str, ...], int] = {}
+        watermarks = {}
+        for uid, above in self._reached.items():
+            if above not in found:
+                found[above] = watermark_of(
+                    [self._specs[name] for name in above],
+                    shards,
+                    finished=order.finished,
+                    clock_ms=order.clock_ms,
+                )
+            before = self._sealed.watermarks.get(uid, WATERMARK_MIN)
+            watermarks[uid] = max(before, found[above], order.floor_ms)
+        return watermarks
+
+    def _opening(
+        self, spec: WatermarkSpec, views: Mapping[str, SourceView], clock_ms: int
+    ) -> dict[str, ShardTime]:
+        """Return the shards of a generator as an epoch finds them.
+
+        1. Shards that were read to their end count no more.
+        2. A shard with unread input that is not read in this epoch is not idle, it waits.
+        3. What has shown no shard yet holds the watermark back until it counts as idle.
+        """
+        times = dict(self._sealed.shards.get(spec.uid, {}))
+        if not spec.is_by_shard:
+            for subtask in range(self._widths[spec.uid]):
+                times.setdefault(subtask_shard(subtask), ShardTime(active_ms=clock_ms))
+            return times
+        for source in spec.sources:
+            view = views.get(source)
+            if view is None:
+                continue
+            name = _shard_namer(spec, source)
+            # 1. Shards that were read to their end count no more.
+            if view.is_bounded and view.waiting is not None and not view.is_finished:
+                left = set(map(name, view.waiting))
+                times = {
+                    shard: time
+                    for shard, time in times.items()
+                    if shard in left or not _is_of(spec, source, shard)
+                }
+            # 2. A shard with unread input that is not read in this epoch is not idle, it waits.
+            waiting = frozenset(map(name, view.waiting or ()))
+            planned = frozenset(map(name, view.planned))
+            pausing = waiting - planned
+            if not view.is_reachable or (view.waiting is None and view.has_input and not planned):
+                pausing |= {shard for shard in times if _is_of(spec, source, shard)}
+            for shard in pausing:
+                times[shard] = _active(times.get(shard), clock_ms)
+            for shard in waiting & planned:
+                times.setdefault(shard, ShardTime(active_ms=clock_ms))
+        # 3. What has shown no shard yet holds the watermark back until it counts as idle.
+        if not times:
+            times[_NOBODY] = ShardTime(active_ms=clock_ms)
+        return times
+
+    def _resumed(
+        self, spec: WatermarkSpec, shards: Mapping[str, ShardTime]
+    ) -> dict[str, ShardTime]:
+        if spec.is_by_shard:
+            return dict(shards)
+        kept = {subtask_shard(subtask) for subtask in range(self._widths[spec.uid])}
+        return {shard: time for shard, time in shards.items() if shard in kept}
+
+
+def _has_ended(spec: WatermarkSpec, views: Mapping[str, SourceView]) -> bool:
+    return all(source in views and views[source].is_finished for source in spec.sources)
+
+
+def _shard_namer(spec: WatermarkSpec, source: str) -> Callable[[str], str]:
+    return str if spec.uid == source else partial(source_shard, source)
+
+
+def _is_of(spec: WatermarkSpec, source: str, shard: str) -> bool:
+    return spec.uid == source or shard.startswith(source_shard(source, ""))
+
+
+def _active(time: ShardTime | None, clock_ms: int) -> ShardTime:
+    if time is None:
+        return ShardTime(active_ms=clock_ms)
+    return ShardTime(watermark_ms=time.watermark_ms, event_ms=time.event_ms, active_ms=clock_ms)
+
+
+def _without_old(
+    spec: WatermarkSpec, shards: Mapping[str, ShardTime], clock_ms: int
+) -> dict[str, ShardTime]:
+    """Leave out the idle shards heard longest ago, when there are very many."""
+    if spec.idle_timeout_ms is None or len(shards) <= _IDLE_SHARDS_MAX:
+        return dict(shards)
+    idle_ms = clock_ms - spec.idle_timeout_ms
+    idle = sorted(
+        (shard for shard, time in shards.items() if time.active_ms <= idle_ms),
+        key=lambda shard: (shards[shard].active_ms, shard),
+    )
+    dropped = set(idle[:-_IDLE_SHARDS_MAX])
+    return {shard: time for shard, time in shards.items() if shard not in dropped}
+
+
+def _least(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    least: dict[str, int] = {}
+    for part in parts:
+        for uid, due_ms in part.items():
+            least[uid] = min(due_ms, least.get(uid, due_ms))
+    return least
