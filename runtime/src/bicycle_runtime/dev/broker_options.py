@@ -80,7 +80,7 @@ class BrokerSecurity:
         keystore: The key of the listener.
         users: User name to password. The first one is the broker's own and may do everything, as
             all may: there is no authorizer. Users are made with the data; they can not be added
-            later.
+            later. The passwords are for tests: the process list shows them while data is prepared.
     """
 
     keystore: Keystore
