@@ -2,6 +2,7 @@
 
 import re
 
+from tests import kafka_broker as fixtures
 from tests.docs.scripts import DOCS
 
 PAGE = (DOCS / "kafka.md").read_text("utf-8")
@@ -25,8 +26,8 @@ def test_the_broker_of_the_page_lets_in_its_user_by_scram_over_tls(tmp_path):
     assert broker.folder == tmp_path
 
 
-def test_the_fixtures_of_the_page_are_there(request):
+def test_the_fixtures_of_the_page_are_there():
     named = re.findall(r"`(\w+)`", SECTION.partition("The fixtures")[2].partition("of `tests/")[0])
 
     assert len(named) == 5
-    assert set(named) <= set(request.session._fixturemanager._arg2fixturedefs)
+    assert set(named) <= vars(fixtures).keys()
