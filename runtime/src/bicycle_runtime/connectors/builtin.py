@@ -19,6 +19,7 @@ def bicycle_sources() -> dict[str, str]:
         "jsonl": f"{_ROOM}.files.source:JsonlFileSource",
         "csv": f"{_ROOM}.files.source:CsvFileSource",
         "socket": f"{_ROOM}.sockets.source:SocketSource",
+        "kafka": f"{_ROOM}.kafka.source:KafkaSource",
     }
 
 
@@ -32,4 +33,5 @@ def bicycle_sinks() -> dict[str, str]:
         "csv_file": f"{_ROOM}.files.sink:CsvFileSink",
         "socket": f"{_ROOM}.sockets.sink:SocketSink",
         "collect": f"{_ROOM}.collect:CollectSink",
+        "kafka": f"{_ROOM}.kafka.sink:KafkaSink",
     }

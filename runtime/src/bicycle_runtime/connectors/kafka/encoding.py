@@ -1,0 +1,313 @@
+"""From records to Kafka messages: key, value, headers, timestamp, partition, checked before use.
+
+A message is a dict in the form that the client's ``produce_batch`` takes. Whatever a broker would
+refuse (too large, no such partition, no key in a compacted topic, a time out of bounds) is refused
+here, record by record: behind the seal of an epoch it would be too late to leave a record out.
+This module sends nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeVar
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock, SystemClock
+
+__all__ = [
+    "EncodingSchema",
+    "Message",
+    "MessageEncoder",
+    "MessageFormat",
+    "MessagePlan",
+    "TopicLimits",
+    "UnencodableError",
+]
+
+Message = dict[str, Any]
+MessageFormat = Literal["json", "string", "bytes", "msgpack", "schema", "auto"]
+_T = TypeVar("_T")
+_Column = list[bytes | None]
+
+# Varints, CRC and the like of a batch with one message: 61 + at most 40 bytes, and some to spare.
+_OVERHEAD_BYTES = 256
+_HEADER_OVERHEAD_BYTES = 10
+
+
+class UnencodableError(Exception):
+    """A record can not become a message; the text says why. Settled by ``on_error``."""
+
+
+class EncodingSchema(Protocol):
+    """Turns values into bytes: the hook for Avro, Protobuf and the like."""
+
+    def encode(self, value: Any, /) -> bytes:
+        """Return the bytes of one value. Called on a worker, once per record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicLimits:
+    """What the brokers accept in a topic. ``None`` and False: nothing is known, nothing checked."""
+
+    partition_count: int | None = None
+    message_bytes_max: int = 1_000_000
+    is_compacted: bool = False
+    timestamp_before_ms_max: int | None = None
+    timestamp_after_ms_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessagePlan:
+    """How records become messages; picklable.
+
+    ``functions`` are the user's, by role: key, value, headers, timestamp, partition.
+    """
+
+    value_format: MessageFormat
+    key_format: MessageFormat
+    functions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    schemas: Mapping[str, EncodingSchema] = field(default_factory=dict)
+    limits: TopicLimits = TopicLimits()
+
+
+class MessageEncoder:
+    """Turns records into messages, a batch at a time.
+
+    Args:
+        plan: How.
+        clock: For the bounds of timestamps.
+    """
+
+    def __init__(self, plan: MessagePlan, clock: Clock | None = None) -> None:
+        self._plan = plan
+        self._limits = plan.limits
+        self._clock = clock or SystemClock()
+        functions = plan.functions
+        self._value, self._key = functions.get("value"), functions.get("key")
+        self._more = {
+            role: functions[role]
+            for role in ("headers", "timestamp", "partition")
+            if role in functions
+        }
+        self._encode_values = _column_encoder(plan.value_format, plan.schemas.get("value"))
+        self._encode_keys = _column_encoder(plan.key_format, plan.schemas.get("key"))
+
+    def encode(self, records: list[Any]) -> list[Message]:
+        """Return one message per record.
+
+        Raises:
+            Exception: a record can not be encoded, or user code raised; which one it was is found
+                by calling ``encode_one``.
+        """
+        # hot path: whole columns at C speed: 330 ns for a keyed JSON object, 800 one by one.
+        given = records if self._value is None else list(map(self._value, records))
+        values = self._encode_values(given)
+        sizes = _size_max(values)
+        lacks_key = self._limits.is_compacted
+        if self._key is None:
+            messages: list[Message] = [{"value": value} for value in values]
+        else:
+            keys = self._encode_keys(list(map(self._key, records)))
+            sizes += _size_max(keys)
+            lacks_key = lacks_key and None in keys
+            messages = [
+                {"key": key, "value": value} for key, value in zip(keys, values, strict=True)
+            ]
+        if len(messages) != len(records):
+            raise UnencodableError("a function ended the batch early: it raised StopIteration")
+        is_doubtful = sizes > self._limits.message_bytes_max - _OVERHEAD_BYTES
+        if self._more or is_doubtful or lacks_key:
+            for record, message in zip(records, messages, strict=True):
+                self._complete(record, message)
+        return messages
+
+    def encode_one(self, record: Any) -> Message:
+        """Return the message of one record.
+
+        Raises:
+            UnencodableError: it can not be written, and why.
+            Exception: what user code raised.
+        """
+        given = record if self._value is None else self._value(record)
+        message: Message = {}
+        if self._key is not None:
+            message["key"] = _one(
+                self._encode_keys, self._key(record), "key", self._plan.key_format
+            )
+        message["value"] = _one(self._encode_values, given, "value", self._plan.value_format)
+        self._complete(record, message)
+        return message
+
+    def _complete(self, record: Any, message: Message) -> None:
+        """Add what the other functions say, and check the message against the topic's limits."""
+        for role, function in self._more.items():
+            message[role] = _CHECKS[role](function(record))
+        limits = self._limits
+        size = _message_bytes(message)
+        if size > limits.message_bytes_max:
+            raise UnencodableError(
+                f"the message has about {size:,} bytes, the topic and the producer take "
+                f"{limits.message_bytes_max:,} (max.message.bytes, message.max.bytes)"
+            )
+        if limits.is_compacted and message.get("key") is None:
+            raise UnencodableError("the topic is compacted, and a message without key is refused")
+        partition = message.get("partition")
+        count = limits.partition_count
+        if partition is not None and count is not None and partition >= count:
+            raise UnencodableError(f"the partition is {partition}, the topic has {count}")
+        if message.get("timestamp") is not None:
+            self._check_time(message["timestamp"])
+
+    def _check_time(self, timestamp_ms: int) -> None:
+        limits, now_ms = self._limits, self._clock.now_ms()
+        after, before = limits.timestamp_after_ms_max, limits.timestamp_before_ms_max
+        if after is not None and timestamp_ms > now_ms + after:
+            raise UnencodableError(
+                f"the timestamp {timestamp_ms} is {timestamp_ms - now_ms:,} ms ahead, the topic "
+                f"takes {after:,} (message.timestamp.after.max.ms)"
+            )
+        if before is not None and timestamp_ms < now_ms - before:
+            raise UnencodableError(
+                f"the timestamp {timestamp_ms} is {now_ms - timestamp_ms:,} ms old, the topic "
+                f"takes {before:,} (message.timestamp.before.max.ms)"
+            )
+
+
+def _column_encoder(
+    name: MessageFormat, schema: EncodingSchema | None
+) -> Callable[[list[Any]], _Column]:
+    """Return what encodes a list of values; None, which is no value, stays None in every format."""
+    if schema is not None:
+        return _by_function(schema.encode)
+    match name:
+        case "json":
+            return _by_encoder(msgspec.json.Encoder().encode, none=b"null")
+        case "msgpack":
+            return _by_encoder(msgspec.msgpack.Encoder().encode, none=b"\xc0")
+        case "string":
+            return _by_function(str.encode)
+        case "bytes":
+            return _by_function(_as_is)
+        case _:
+            return _auto
+
+
+def _by_encoder(encode: Callable[[Any], bytes], *, none: bytes) -> Callable[[list[Any]], _Column]:
+    def column(values: list[Any]) -> _Column:
+        encoded: _Column = list(map(encode, values))
+        # hot path: looking for the encoded None compares bytes; `None in values` may run user code.
+        if none in encoded:
+            return [
+                None if value is None else data for value, data in zip(values, encoded, strict=True)
+            ]
+        return encoded
+
+    return column
+
+
+def _by_function(encode: Callable[[Any], Any]) -> Callable[[list[Any]], _Column]:
+    def column(values: list[Any]) -> _Column:
+        if type(None) in set(map(type, values)):
+            encoded = [None if value is None else encode(value) for value in values]
+        else:
+            encoded = list(map(encode, values))
+        if not set(map(type, encoded)) <= _BYTES_OR_NONE:
+            raise TypeError("it gives something else than bytes")
+        return encoded
+
+    return column
+
+
+_BYTES_OR_NONE = frozenset({bytes, type(None)})
+_json = msgspec.json.Encoder().encode
+
+
+def _as_is(value: Any) -> bytes:
+    return value if type(value) is bytes else bytes(memoryview(value))
+
+
+def _auto(values: list[Any]) -> _Column:
+    """Encode text as UTF-8, bytes as they are, everything else as JSON."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return list(map(str.encode, values))
+    if kinds <= _BYTES_OR_NONE:
+        return values
+    return [_auto_one(value) for value in values]
+
+
+def _auto_one(value: Any) -> bytes | None:
+    if value is None or type(value) is bytes:
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    return _as_is(value) if isinstance(value, bytes | bytearray | memoryview) else _json(value)
+
+
+def _one(
+    encode: Callable[[list[Any]], _Column], value: Any, role: str, name: MessageFormat
+) -> bytes | None:
+    try:
+        return encode([value])[0]
+    except (TypeError, ValueError, OverflowError) as error:
+        if inspect.iscoroutine(value):
+            value.close()
+        if name == "schema":
+            raise
+        raise UnencodableError(
+            f"{role}_format {name!r} can not write a {role} of type "
+            f"{type(value).__qualname__}: {error}"
+        ) from None
+
+
+def _headers(found: Any) -> list[tuple[str, bytes | None]]:
+    pairs = found.items() if isinstance(found, Mapping) else found
+    if pairs is None:
+        return []
+    checked = []
+    for pair in pairs:
+        if isinstance(pair, str | bytes) or len(pair) != 2 or not isinstance(pair[0], str):
+            raise UnencodableError(f"headers are pairs of text and bytes, found {pair!r}")
+        name, value = pair
+        data = value.encode() if isinstance(value, str) else value
+        if data is not None and not isinstance(data, bytes):
+            kind = type(value).__qualname__
+            raise UnencodableError(f"header {name!r} is of type {kind}, bytes are expected")
+        checked.append((name, data))
+    return checked
+
+
+def _whole_number(what: str) -> Callable[[Any], int | None]:
+    def check(found: Any) -> int | None:
+        if found is None:
+            return None
+        if isinstance(found, bool) or not isinstance(found, int) or found < 0:
+            raise UnencodableError(f"the {what} is {found!r}; a whole number from 0 is expected")
+        return found
+
+    return check
+
+
+_CHECKS: Mapping[str, Callable[[Any], Any]] = {
+    "headers": _headers,
+    "timestamp": _whole_number("timestamp"),
+    "partition": _whole_number("partition"),
+}
+
+
+def _size_max(column: _Column) -> int:
+    """Return the size of the longest; hot path: 25 ns a message."""
+    return max(map(len, filter(None, column)), default=0)
+
+
+def _message_bytes(message: Message) -> int:
+    """Return at least the bytes that the message takes in a batch of its own."""
+    headers = sum(
+        len(name.encode()) + len(value or b"") + _HEADER_OVERHEAD_BYTES
+        for name, value in message.get("headers", ())
+    )
+    payload = len(message.get("key") or b"") + len(message["value"] or b"")
+    return payload + headers + _OVERHEAD_BYTES

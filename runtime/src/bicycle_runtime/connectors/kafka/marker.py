@@ -1,0 +1,152 @@
+"""Epoch markers: which epoch each writer has published last, told by the same transactions.
+
+A marker is a record in a compacted topic of its own, one partition per writer. It is in the
+transaction that carries the messages, so it is there exactly when they are. ``identity`` tells the
+history of one checkpoint directory from that of a job of the same name that began anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_client
+
+__all__ = ["Marker", "MarkerReader", "marker_topic_name"]
+
+_CALL_S = 1.0
+_READ_S_MAX = 20.0
+_FIRST_REACH = 8
+_TOPIC_LENGTH_MAX = 240  # Kafka allows 249.
+_CONSUMER = {
+    "group.id": "bicycle-markers",  # Needed, and never used: nothing is committed.
+    "enable.auto.commit": "false",
+    "enable.partition.eof": "true",
+    "auto.offset.reset": "earliest",
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": "10",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Marker:
+    """The last epoch of a history that a writer has published."""
+
+    identity: str
+    epoch: int
+
+    def to_bytes(self) -> bytes:
+        """Return the value of the record; ``from_bytes`` is the inverse."""
+        return json.dumps({"version": 1, "identity": self.identity, "epoch": self.epoch}).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Marker:
+        """Return the marker that a record holds.
+
+        Raises:
+            ValueError: it is none.
+        """
+        found = json.loads(data)
+        if not isinstance(found, dict) or found.get("version") != 1:
+            raise ValueError(f"{data[:100]!r} is no marker of an epoch")
+        return cls(identity=str(found["identity"]), epoch=int(found["epoch"]))
+
+
+def marker_topic_name(prefix: str) -> str:
+    """Return the name of the marker topic that belongs to a transactional id prefix.
+
+    Example:
+        >>> marker_topic_name("bicycle-orders-counts")
+        'bicycle-orders-counts-marker'
+        >>> marker_topic_name("orders/eu")
+        'orders-eu-b4d20dd7-marker'
+    """
+    plain = re.sub(r"[^a-zA-Z0-9._-]", "-", prefix)[: _TOPIC_LENGTH_MAX - 20]
+    if plain != prefix:  # Two prefixes must never share a topic.
+        plain += "-" + hashlib.sha256(prefix.encode()).hexdigest()[:8]
+    return f"{plain}-marker"
+
+
+class MarkerReader:
+    """Reads the last marker of a partition.
+
+    Args:
+        client: Properties of the client.
+        topic: The marker topic.
+        clock: Bounds how long one reading may take.
+        wait: Called between short waits; may raise to give up.
+    """
+
+    def __init__(
+        self, client: ClientProperties, topic: str, clock: Clock, wait: Callable[[], None]
+    ) -> None:
+        self._client = client
+        self._topic = topic
+        self._clock = clock
+        self._wait = wait
+
+    def last(self, writers: list[int]) -> dict[int, Marker]:
+        """Return the last marker of each writer that has one.
+
+        Args:
+            writers: Their indexes, which are partitions of the topic.
+
+        Raises:
+            KafkaException: the brokers do not answer.
+        """
+        consumer = open_client(Consumer, self._client, _CONSUMER)
+        try:
+            found = {writer: self._last_of(consumer, writer) for writer in writers}
+        finally:
+            consumer.close()
+        return {writer: marker for writer, marker in found.items() if marker is not None}
+
+    def _last_of(self, consumer: Consumer, partition: int) -> Marker | None:
+        """Read backwards from the last stable offset, further each time, until a record shows."""
+        place = TopicPartition(self._topic, partition)
+        low, end = self._bounds(consumer, place)
+        reach = _FIRST_REACH
+        while low < end:
+            start = max(low, end - reach)
+            data = self._last_record(consumer, TopicPartition(self._topic, partition, start))
+            if data is not None:
+                return Marker.from_bytes(data)
+            if start == low:
+                break
+            reach *= 2
+        return None
+
+    def _bounds(self, consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+        deadline = self._clock.monotonic() + _READ_S_MAX
+        while True:
+            try:
+                bounds: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=_CALL_S)
+                return bounds
+            except KafkaException:
+                if self._clock.monotonic() > deadline:
+                    raise
+                self._wait()
+
+    def _last_record(self, consumer: Consumer, start: TopicPartition) -> bytes | None:
+        """Return the value of the last committed record from ``start`` on."""
+        consumer.assign([start])
+        deadline = self._clock.monotonic() + _READ_S_MAX
+        last: bytes | None = None
+        while self._clock.monotonic() < deadline:
+            message = consumer.poll(_CALL_S)
+            error = None if message is None else message.error()
+            if message is None:
+                self._wait()
+            elif error is None:
+                last = message.value() or last
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return last
+            elif not error.retriable():
+                raise KafkaException(error)
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"reading markers of {start}"))

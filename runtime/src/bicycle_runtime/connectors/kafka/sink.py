@@ -1,0 +1,283 @@
+"""The Kafka sink: at least once from the tasks, or exactly once through sealed epochs.
+
+*At least once*: tasks send messages themselves; the driver only checks the topic at the start.
+*Exactly once*: tasks stage messages, and publishing an epoch is one transaction per writer, which
+also carries the epoch's marker (``transactions``, ``marker``). The manifest names files, topic and
+transactional ids of its epoch, so it is published the same way whatever was reconfigured since.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
+from bicycle_runtime.connectors.kafka.encoding import TopicLimits
+from bicycle_runtime.connectors.kafka.errors import KafkaUnreachableError
+from bicycle_runtime.connectors.kafka.marker import MarkerReader, marker_topic_name
+from bicycle_runtime.connectors.kafka.settings import checked_properties
+from bicycle_runtime.connectors.kafka.sink_checks import (
+    check_history,
+    check_replicas,
+    check_transaction_timeout,
+    ensure_marker_topic,
+    refuse_missing_keys,
+)
+from bicycle_runtime.connectors.kafka.sink_options import (
+    KafkaSinkOptions,
+    message_plan,
+    topic_plan,
+)
+from bicycle_runtime.connectors.kafka.staged_messages import staged_messages
+from bicycle_runtime.connectors.kafka.topics import TopicAdmin
+from bicycle_runtime.connectors.kafka.transactions import (
+    Publication,
+    TransactionalWriter,
+    TransactionSettings,
+)
+from bicycle_runtime.connectors.kafka.writer import KafkaWriterFactory, WriterPlan
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.staging import (
+    in_subtask_order,
+    staged_from_json,
+    staged_to_json,
+)
+from bicycle_runtime.operators.io import StagedFile
+
+__all__ = ["KafkaSink"]
+
+_LOG = logging.getLogger(__name__)
+_RESERVED = {
+    "transactional.id": "use the option transactional_id_prefix",
+    "transaction.timeout.ms": "use the option transaction_timeout_ms",
+    "message.timeout.ms": "use the option publish_timeout_ms",
+    "delivery.timeout.ms": "use the option publish_timeout_ms",
+    "enable.idempotence": "leave it out: producers are always idempotent",
+    "acks": "leave it out: every copy is always waited for",
+    "request.required.acks": "leave it out: every copy is always waited for",
+    "delivery.report.only.error": "leave it out",
+}
+_DEFAULTS = {
+    "partitioner": "murmur2_random",  # As Java's clients do: the same key, the same partition.
+    "queue.buffering.max.messages": "100000",
+    "queue.buffering.max.kbytes": "65536",
+    "log_level": "2",  # What goes wrong is told by our own errors and events.
+}
+_MESSAGE_BYTES_MAX = 1_000_000  # The client's own default of message.max.bytes.
+_ALWAYS = {"enable.idempotence": "true", "acks": "all", "delivery.report.only.error": True}
+
+
+class KafkaSink(Sink):
+    """Writes records as messages of one topic."""
+
+    options_class = KafkaSinkOptions
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = options = read_options(KafkaSinkOptions, spec)
+        self.guarantee = Guarantee(options.guarantee)
+        self._is_staged = self.guarantee is Guarantee.EXACTLY_ONCE
+        self._topic_plan = topic_plan(options.create_topic, spec)
+        self._messages = message_plan(options, spec)
+        properties: Any = options.properties
+        given = checked_properties(properties, vertex=spec.vertex_id, reserved=_RESERVED)
+        self._client = given.with_defaults({"bootstrap.servers": options.brokers, **_DEFAULTS})
+        self._is_stopping = threading.Event()
+        self._limits = TopicLimits()
+        self._factory: KafkaWriterFactory | None = None
+        self._writers: dict[tuple[str, str, int], TransactionalWriter] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._marker_partition_count = 0
+
+    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        """Look at brokers and topics, and make what is missing.
+
+        Raises:
+            KafkaUnreachableError: no broker answers.
+            KafkaTopicMissingError: the topic is missing, and is not to be made.
+            KafkaTopicUnsuitableError: a topic can not be made, or is not as it must be.
+            KafkaTransactionTimeoutError: transactions could end before an epoch is published.
+            KafkaHistoryError: the job starts behind what it has published.
+            KafkaAccessError: credentials or rights are refused.
+        """
+        options = self._options
+        self._services = services
+        self._client = self._client.bound()
+        self._prefix = options.transactional_id_prefix or (
+            f"bicycle-{services.job}-{self.spec.vertex_id}"
+        )
+        self._marker_topic = options.marker_topic or marker_topic_name(self._prefix)
+        patience_ms = options.publish_timeout_ms if memo else options.connect_timeout_ms
+        self._admin = TopicAdmin(self._client, self._waiting(patience_ms))
+        facts = self._admin.ensure(options.topic, self._topic_plan)
+        check_replicas(facts, options.topic, self.spec.vertex_id, self._admin.broker_count())
+        refuse_missing_keys(facts, options.topic, self.spec)
+        given_bytes = self._client.plain.get("message.max.bytes", str(_MESSAGE_BYTES_MAX))
+        self._limits = facts.limits(int(given_bytes))
+        self._identity = str(memo.get("identity") or attempt_id(source=system_random()))
+        if self._is_staged:
+            self._start_transactions(services, memo)
+
+    def writer(self) -> KafkaWriterFactory:
+        """Return the factory of writers; they know the limits of the topic as of the start."""
+        messages = message_plan(self._options, self.spec, self._limits)
+        self._factory = KafkaWriterFactory(
+            WriterPlan(
+                vertex=self.spec.vertex_id,
+                topic=self._options.topic,
+                is_staged=self._is_staged,
+                messages=messages,
+                client=self._client,
+                producer={
+                    **self._producer(),
+                    "message.timeout.ms": str(self._options.publish_timeout_ms),
+                },
+            )
+        )
+        return self._factory
+
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Name the staged files, and where and as whom they are published."""
+        if not self._is_staged:
+            return {}
+        return {
+            "epoch": epoch,
+            "identity": self._identity,
+            "topic": self._options.topic,
+            "prefix": self._prefix,
+            "marker_topic": self._marker_topic,
+            "files": [staged_to_json(file) for file in in_subtask_order(staged)],
+        }
+
+    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+        """Publish the output of every writer of the epoch, each in one transaction.
+
+        Raises:
+            BicycleError: see ``TransactionalWriter.publish``.
+        """
+        files = [staged_from_json(entry) for entry in memo.get("files", [])]
+        if not files:
+            return
+        self._ensure_marker_partitions(memo, 1 + max(file.subtask for file in files))
+        tasks = [partial(self._publish_file, epoch, memo, file) for file in files]
+        if len(tasks) == 1:
+            tasks[0]()
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(
+                self._options.publish_threads_max, thread_name_prefix="publish-kafka"
+            )
+        futures = [self._pool.submit(task) for task in tasks]
+        errors = [error for future in futures if (error := future.exception()) is not None]
+        if errors:
+            raise errors[0]
+
+    def interrupt(self) -> None:
+        """Let a publication that waits for brokers give up."""
+        self._is_stopping.set()
+
+    def stop(self) -> None:
+        """Close all producers."""
+        self._is_stopping.set()
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+        if self._factory is not None:
+            self._factory.discard_producer()
+
+    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
+        """Return the epoch's own staged files."""
+        return {entry["path"] for entry in memo.get("files", [])}
+
+    def _start_transactions(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        options = self._options
+        check_transaction_timeout(
+            options,
+            vertex=self.spec.vertex_id,
+            epoch_interval_ms=services.epoch_interval_ms,
+            broker_ms_max=self._admin.transaction_timeout_ms_max(),
+        )
+        facts = ensure_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
+        self._marker_partition_count = facts.partition_count
+        if memo.get("prefix") != self._prefix or memo.get("marker_topic") != self._marker_topic:
+            return
+        wait = self._waiting(options.publish_timeout_ms)
+        reader = MarkerReader(
+            self._client,
+            self._marker_topic,
+            services.clock,
+            partial(wait, "markers can not be read"),
+        )
+        markers = reader.last(list(range(facts.partition_count)))
+        if check_history(memo, markers, options=options, vertex=self.spec.vertex_id):
+            self._identity = attempt_id(source=system_random())
+
+    def _ensure_marker_partitions(self, memo: Mapping[str, Any], count: int) -> None:
+        """See that each writer has a partition; there may be more of them after a rescale."""
+        is_own = memo["marker_topic"] == self._marker_topic
+        if not is_own or count > self._marker_partition_count:
+            self._admin.grow(memo["marker_topic"], count)
+            if is_own:
+                self._marker_partition_count = count
+
+    def _publish_file(self, epoch: int, memo: Mapping[str, Any], file: StagedFile) -> None:
+        publication = Publication(
+            epoch=epoch,
+            identity=memo["identity"],
+            topic=memo["topic"],
+            messages=partial(staged_messages, self._services.storage, file),
+            is_past=memo["identity"] != self._identity,
+        )
+        self._writer_of(memo, file.subtask).publish(publication)
+
+    def _writer_of(self, memo: Mapping[str, Any], index: int) -> TransactionalWriter:
+        place = (memo["prefix"], memo["marker_topic"], index)
+        if place not in self._writers:
+            options = self._options
+            timeout = {"transaction.timeout.ms": str(options.transaction_timeout_ms)}
+            settings = TransactionSettings(
+                vertex=self.spec.vertex_id,
+                prefix=memo["prefix"],
+                marker_topic=memo["marker_topic"],
+                client=self._client,
+                producer={**self._producer(), **timeout},
+                transaction_timeout_ms=options.transaction_timeout_ms,
+                publish_timeout_ms=options.publish_timeout_ms,
+                clock=self._services.clock,
+                is_stopping=self._is_stopping,
+            )
+            self._writers[place] = TransactionalWriter(index, settings)
+        return self._writers[place]
+
+    def _producer(self) -> dict[str, Any]:
+        # A batch larger than the topic takes would be refused as a whole.
+        return {**_ALWAYS, "message.max.bytes": str(self._limits.message_bytes_max)}
+
+    def _waiting(self, patience_ms: int) -> Callable[[str], None]:
+        """Return what is called while no broker answers; it raises when that takes too long."""
+        clock = self._services.clock
+        started = clock.monotonic()
+
+        def wait(reason: str) -> None:
+            waited_ms = round((clock.monotonic() - started) * 1000)
+            if waited_ms > patience_ms or self._is_stopping.is_set():
+                raise KafkaUnreachableError(
+                    vertex=self.spec.vertex_id,
+                    brokers=self._options.brokers,
+                    waited_ms=waited_ms,
+                    reason=reason,
+                )
+            log_event(
+                _LOG, "kafka_waiting", operator=self.spec.vertex_id, reason=reason,
+                waited_ms=waited_ms,
+            )  # fmt: skip
+
+        return wait

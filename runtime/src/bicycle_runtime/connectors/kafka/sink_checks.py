@@ -1,0 +1,167 @@
+"""What is checked before a Kafka sink writes: timeouts, copies, topics, and the job's own history.
+
+Each check raises with the numbers it compared, or does nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.connectors.kafka.marker import Marker
+from bicycle_runtime.connectors.kafka.sink_errors import (
+    KafkaHistoryError,
+    KafkaTopicUnsuitableError,
+    KafkaTransactionTimeoutError,
+)
+from bicycle_runtime.connectors.kafka.sink_options import KafkaSinkOptions
+from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts, TopicPlan
+
+__all__ = [
+    "check_history",
+    "check_replicas",
+    "check_transaction_timeout",
+    "ensure_marker_topic",
+    "refuse_missing_keys",
+]
+
+_LOG = logging.getLogger(__name__)
+# More are added when an epoch has more writers. Small segments, so that compaction has something
+# to do: the segment that is written to is never compacted.
+_MARKER_PLAN = TopicPlan(
+    partitions=4, config={"cleanup.policy": "compact", "segment.bytes": str(16 << 20)}
+)
+
+
+def check_transaction_timeout(
+    options: KafkaSinkOptions, *, vertex: str, epoch_interval_ms: int, broker_ms_max: int | None
+) -> None:
+    """Refuse timeouts under which a transaction could end before it is committed.
+
+    Args:
+        options: Of the sink.
+        vertex: For the error.
+        epoch_interval_ms: Least time between two epochs.
+        broker_ms_max: ``transaction.max.timeout.ms`` of the brokers, None when it is not known.
+
+    Raises:
+        KafkaTransactionTimeoutError: with all four numbers.
+    """
+    timeout_ms = options.transaction_timeout_ms
+    needed_ms = epoch_interval_ms + options.recovery_budget_ms
+    if timeout_ms < needed_ms:
+        problem = "at least as long as both together"
+    elif broker_ms_max is not None and timeout_ms > broker_ms_max:
+        problem = "no longer than the brokers allow"
+    else:
+        return
+    if broker_ms_max is not None and needed_ms > broker_ms_max:
+        hint = (
+            f"raise transaction.max.timeout.ms of the brokers to {needed_ms} or more, or shorten "
+            "epoch_interval_ms or recovery_budget_ms"
+        )
+    else:
+        hint = f"set transaction_timeout_ms to {max(needed_ms, 1_000)} or more" + (
+            f", at most {broker_ms_max}" if broker_ms_max is not None else ""
+        )
+    raise KafkaTransactionTimeoutError(
+        vertex=vertex,
+        timeout_ms=timeout_ms,
+        problem=problem,
+        epoch_interval_ms=epoch_interval_ms,
+        recovery_budget_ms=options.recovery_budget_ms,
+        needed_ms=needed_ms,
+        broker_ms_max=broker_ms_max,
+        broker_text="not known" if broker_ms_max is None else f"{broker_ms_max:,} ms",
+        hint=hint,
+    )
+
+
+def check_replicas(facts: TopicFacts, topic: str, vertex: str, broker_count: int) -> None:
+    """Refuse a topic that can never acknowledge a message; warn of one that can lose some.
+
+    Raises:
+        KafkaTopicUnsuitableError: it asks for more copies in sync than it has.
+    """
+    needed = int(facts.config.get("min.insync.replicas", "1"))
+    if needed > facts.replica_count:
+        raise KafkaTopicUnsuitableError(
+            vertex=vertex,
+            topic=topic,
+            problem=f"has {facts.replica_count} copies and min.insync.replicas {needed}, so that "
+            "it takes no message",
+            hint=f"give it {needed} copies, or lower its min.insync.replicas",
+        )
+    if broker_count > 1 and min(needed, facts.replica_count) == 1:
+        log_event(
+            _LOG, "kafka_topic_not_safe", level=logging.WARNING, operator=vertex, topic=topic,
+            replication_factor=facts.replica_count, min_insync_replicas=needed,
+            meaning="the loss of one broker can lose acknowledged messages",
+        )  # fmt: skip
+
+
+def refuse_missing_keys(facts: TopicFacts, topic: str, spec: ConnectorSpec) -> None:
+    """Refuse to write messages without key to a topic that takes none.
+
+    Raises:
+        KafkaTopicUnsuitableError: the topic is compacted, and the sink has no key function.
+    """
+    if facts.is_compacted and "key" not in spec.payloads:
+        raise KafkaTopicUnsuitableError(
+            vertex=spec.vertex_id,
+            topic=topic,
+            problem="is compacted (cleanup.policy), but the sink gives its messages no key",
+            hint="give the sink a key function, or use a topic with cleanup.policy=delete",
+        )
+
+
+def ensure_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFacts:
+    """Return the facts of the marker topic, which is made when it is missing.
+
+    Raises:
+        KafkaTopicUnsuitableError: it forgets markers, or can not be made.
+    """
+    facts = admin.ensure(topic, _MARKER_PLAN)
+    if facts.is_expiring:
+        policy = facts.config["cleanup.policy"]
+        raise KafkaTopicUnsuitableError(
+            vertex=vertex,
+            topic=topic,
+            problem=f"has cleanup.policy {policy!r} and would forget which epochs are published",
+            hint="set its cleanup.policy to compact",
+        )
+    return facts
+
+
+def check_history(
+    memo: Mapping[str, Any],
+    markers: Mapping[int, Marker],
+    *,
+    options: KafkaSinkOptions,
+    vertex: str,
+) -> bool:
+    """Return whether a new history must begin, since the job starts behind what it published.
+
+    Args:
+        memo: The sink's memo of the epoch that is started from.
+        markers: The last marker of each writer.
+        options: Of the sink.
+        vertex: For the error.
+
+    Raises:
+        KafkaHistoryError: it does, and that was not asked for.
+    """
+    own = [marker.epoch for marker in markers.values() if marker.identity == memo["identity"]]
+    found = max(own, default=0)
+    if found <= memo["epoch"]:
+        return False
+    facts = {
+        "vertex": vertex, "epoch": memo["epoch"], "found_epoch": found, "topic": memo["topic"],
+    }  # fmt: skip
+    if options.on_rewind == "fail":
+        raise KafkaHistoryError(**facts)
+    log_event(_LOG, "kafka_published_again", level=logging.WARNING, **facts)
+    return True

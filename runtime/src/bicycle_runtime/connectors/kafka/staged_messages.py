@@ -1,0 +1,86 @@
+"""Messages in checkpoint storage, between the task that made them and the driver that sends them.
+
+A file is a sequence of frames: ``b"KM"``, version u8, zero u8, body length u32 (little-endian),
+then the body, a MessagePack array of messages as ``produce_batch`` takes them. Size and CRC-32 of
+the whole file are known from its ``StagedFile``, and are checked before the last frame is handed
+out, so nothing of a damaged file is ever committed.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.connectors.kafka.encoding import Message
+from bicycle_runtime.connectors.kafka.sink_errors import StagedMessagesFormatError
+from bicycle_runtime.connectors.staging import staged_blocks
+from bicycle_runtime.operators.io import StagedFile
+
+__all__ = ["FORMAT_VERSION", "pack_messages", "staged_messages"]
+
+FORMAT_VERSION = 1
+_MAGIC = b"KM"
+_HEADER = struct.Struct("<2sBBI")
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[Message]).decode
+
+
+def pack_messages(messages: list[Message]) -> bytes:
+    """Return one frame; ``staged_messages`` is the inverse.
+
+    Args:
+        messages: One or more; all have the same fields.
+    """
+    # hot path: rows, not columns: 45 ns to pack, 115 to unpack into what produce_batch takes.
+    body = _encode(messages)
+    return _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(body)) + body
+
+
+def staged_messages(storage: Storage, file: StagedFile) -> Iterator[list[Message]]:
+    """Yield the messages of a staged file, frame by frame.
+
+    Raises:
+        ObjectMissingError: the file is gone.
+        StagedFileDamagedError: size or checksum differ; raised at the latest with the last frame.
+        StagedMessagesFormatError: the file is whole, and of another version.
+    """
+    blocks = staged_blocks(storage, file)
+    held = bytearray()
+    for block in blocks:
+        held += block
+        start = 0
+        while (end := _frame_end(held, start)) is not None:
+            try:
+                messages = _messages(held, start, end)
+            except (ValueError, msgspec.MsgspecError) as error:
+                for _ in blocks:  # To its end: a damaged file is told as such.
+                    pass
+                raise StagedMessagesFormatError(
+                    path=file.path, reason=str(error), expected=FORMAT_VERSION
+                ) from error
+            start = end
+            yield messages
+        del held[:start]
+    if held:
+        raise StagedMessagesFormatError(
+            path=file.path, reason=f"{len(held)} bytes are left over", expected=FORMAT_VERSION
+        )
+
+
+def _frame_end(held: bytearray, start: int) -> int | None:
+    """Return where the frame at ``start`` ends, or None when it is not here completely."""
+    if len(held) < start + _HEADER.size:
+        return None
+    end = start + _HEADER.size + int(_HEADER.unpack_from(held, start)[3])
+    return end if end <= len(held) else None
+
+
+def _messages(held: bytearray, start: int, end: int) -> list[Message]:
+    magic, version, _, _ = _HEADER.unpack_from(held, start)
+    if (magic, version) != (_MAGIC, FORMAT_VERSION):
+        raise ValueError(f"a frame begins with {magic!r}, version {version}")
+    with memoryview(held) as view:  # Released, or the buffer could not shrink.
+        return _decode(view[start + _HEADER.size : end])

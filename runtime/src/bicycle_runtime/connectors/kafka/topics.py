@@ -1,0 +1,225 @@
+"""What the sink must know of topics and brokers before it writes, and topics that it makes.
+
+All questions go through the admin client, with short timeouts. A question that this user may not
+ask is answered by "unknown": the brokers check everything again when messages arrive.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not declared so
+    AdminClient,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+)
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.kafka.encoding import TopicLimits
+from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError
+from bicycle_runtime.connectors.kafka.settings import (
+    ClientProperties,
+    client_error,
+    is_refusal,
+    open_client,
+)
+from bicycle_runtime.connectors.kafka.sink_errors import KafkaTopicUnsuitableError
+
+__all__ = ["TopicAdmin", "TopicFacts", "TopicPlan"]
+
+_LOG = logging.getLogger(__name__)
+_REQUEST_S = 10.0
+_CALL_S = 1.0
+_BROKER_DEFAULT = -1
+_NO_BOUND_MS = 1 << 62  # Kafka writes "no bound" as the greatest number of 64 bits.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """How a topic is made when it is missing; -1 leaves a number to the brokers."""
+
+    partitions: int = _BROKER_DEFAULT
+    replication_factor: int = _BROKER_DEFAULT
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFacts:
+    """What is there: partitions, copies of the worst partition, settings (empty: not known)."""
+
+    partition_count: int
+    replica_count: int
+    config: Mapping[str, str]
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether old records of a key are removed, and none without key is taken."""
+        return "compact" in self.config.get("cleanup.policy", "")
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether records are removed by age or size."""
+        return "delete" in self.config.get("cleanup.policy", "")
+
+    def limits(self, message_bytes_max: int) -> TopicLimits:
+        """Return what the topic takes from a producer with this ``message.max.bytes``."""
+        is_own_time = self.config.get("message.timestamp.type") != "LogAppendTime"
+        return TopicLimits(
+            partition_count=self.partition_count,
+            message_bytes_max=min(
+                message_bytes_max, self._number("max.message.bytes") or message_bytes_max
+            ),
+            is_compacted=self.is_compacted,
+            timestamp_before_ms_max=self._bound("before") if is_own_time else None,
+            timestamp_after_ms_max=self._bound("after") if is_own_time else None,
+        )
+
+    def _bound(self, side: str) -> int | None:
+        found = self._number(f"message.timestamp.{side}.max.ms")
+        return None if found is None or found >= _NO_BOUND_MS else found
+
+    def _number(self, name: str) -> int | None:
+        text = self.config.get(name, "")
+        return int(text) if text.isdecimal() else None
+
+
+class TopicAdmin:
+    """Looks at topics and brokers, and makes topics.
+
+    Args:
+        client: Properties of the client.
+        wait: Called while no broker answers; raises to give up.
+    """
+
+    def __init__(self, client: ClientProperties, wait: Callable[[str], None]) -> None:
+        self._client = client
+        self._wait = wait
+        self._admin: AdminClient = open_client(AdminClient, client, {})
+
+    def ensure(self, topic: str, plan: TopicPlan | None) -> TopicFacts:
+        """Return the facts of a topic, which is made if it is missing and there is a plan.
+
+        Raises:
+            KafkaTopicMissingError: it is missing and there is no plan.
+            KafkaTopicUnsuitableError: it can not be made.
+            KafkaAccessError: this user may not see or make it.
+        """
+        found = self._partitions(topic)
+        if found is None and plan is None:
+            known = self._metadata(None).topics
+            near = difflib.get_close_matches(topic, known, n=1)
+            raise KafkaTopicMissingError(
+                vertex=self._client.vertex,
+                topic=topic,
+                suggestion=f"; did you mean {near[0]!r}?" if near else "",
+            )
+        if found is None and plan is not None:
+            self._create(topic, plan)
+            while (found := self._partitions(topic)) is None:
+                self._wait(f"topic {topic} was made and is not visible yet")
+        assert found is not None
+        return TopicFacts(
+            partition_count=len(found),
+            replica_count=min((len(part.replicas) for part in found.values()), default=0),
+            config=self._config(ConfigResource.Type.TOPIC, topic),
+        )
+
+    def grow(self, topic: str, partition_count: int) -> None:
+        """Give a topic at least so many partitions."""
+        found = self._partitions(topic)
+        if found is not None and len(found) < partition_count:
+            [future] = self._admin.create_partitions(
+                [NewPartitions(topic, partition_count)], request_timeout=_REQUEST_S
+            ).values()
+            self._settle(future, f"giving topic {topic} {partition_count} partitions")
+            log_event(
+                _LOG, "kafka_topic_grown", operator=self._client.vertex, topic=topic,
+                partition_count=partition_count,
+            )  # fmt: skip
+
+    def broker_count(self) -> int:
+        """Return how many brokers there are."""
+        return len(self._metadata(None).brokers)
+
+    def transaction_timeout_ms_max(self) -> int | None:
+        """Return the brokers' ``transaction.max.timeout.ms``; None when it may not be seen."""
+        brokers = self._metadata(None).brokers
+        for broker in brokers:
+            config = self._config(ConfigResource.Type.BROKER, str(broker))
+            text = config.get("transaction.max.timeout.ms", "")
+            if text.isdecimal():
+                return int(text)
+        return None
+
+    def _partitions(self, topic: str) -> Mapping[int, Any] | None:
+        found = self._metadata(topic).topics[topic]
+        error = found.error
+        if error is None:
+            partitions: Mapping[int, Any] = found.partitions
+            return partitions or None
+        if is_refusal(error):
+            raise client_error(error, properties=self._client, action=f"looking at topic {topic}")
+        return None
+
+    def _metadata(self, topic: str | None) -> Any:
+        while True:
+            try:
+                if topic is None:
+                    return self._admin.list_topics(timeout=_CALL_S)
+                return self._admin.list_topics(topic, timeout=_CALL_S)
+            except KafkaException as error:
+                if is_refusal(error):
+                    raise client_error(
+                        error, properties=self._client, action="asking for topics"
+                    ) from error
+                self._wait(error.args[0].str())
+
+    def _config(self, kind: Any, name: str) -> dict[str, str]:
+        [future] = self._admin.describe_configs(
+            [ConfigResource(kind, name)], request_timeout=_REQUEST_S
+        ).values()
+        try:
+            found = future.result(_REQUEST_S)
+        except KafkaException as error:
+            log_event(
+                _LOG, "kafka_settings_unseen", operator=self._client.vertex, of=name,
+                reason=error.args[0].str(),
+            )  # fmt: skip
+            return {}
+        return {entry: value.value for entry, value in found.items() if value.value is not None}
+
+    def _create(self, topic: str, plan: TopicPlan) -> None:
+        new = NewTopic(
+            topic,
+            num_partitions=plan.partitions,
+            replication_factor=plan.replication_factor,
+            config=dict(plan.config),
+        )
+        [future] = self._admin.create_topics([new], request_timeout=_REQUEST_S).values()
+        self._settle(future, f"making topic {topic}")
+        log_event(
+            _LOG, "kafka_topic_made", operator=self._client.vertex, topic=topic,
+            partitions=plan.partitions, replication_factor=plan.replication_factor,
+        )  # fmt: skip
+
+    def _settle(self, future: Any, action: str) -> None:
+        try:
+            future.result(_REQUEST_S)
+        except KafkaException as error:
+            cause = error.args[0]
+            if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return  # Somebody else was faster.
+            if is_refusal(error):
+                raise client_error(error, properties=self._client, action=action) from error
+            raise KafkaTopicUnsuitableError(
+                vertex=self._client.vertex,
+                topic=action.split()[2],
+                problem=f"can not be made or changed: {cause.str()}",
+                hint="mend create_topic, or make the topic yourself",
+            ) from error

@@ -1,0 +1,350 @@
+"""Publishing a writer's epochs, each in one transaction with the marker that tells of it.
+
+The idea: never reason about whether a commit arrived. After any error the producer is thrown away
+and a new one opened, which fences the old one and ends its transaction; then the marker says
+whether the epoch is there. A producer that works is kept from epoch to epoch. Every call to the
+client has a short timeout, so that a stop is noticed.
+
+``send_offsets_to_transaction`` is not used: it can hang for ever after a broker's restart, and
+offsets of a group expire.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.kafka.encoding import Message
+from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
+from bicycle_runtime.connectors.kafka.producing import (
+    DeliveryFailures,
+    client_errors,
+    produce_messages,
+)
+from bicycle_runtime.connectors.kafka.settings import (
+    ClientProperties,
+    client_error,
+    is_refusal,
+    open_client,
+)
+from bicycle_runtime.connectors.kafka.sink_errors import (
+    KafkaOtherPublisherError,
+    KafkaPublishInterruptedError,
+    KafkaPublishRefusedError,
+    KafkaPublishTimeoutError,
+)
+from bicycle_runtime.connectors.kafka.writer import delivery_hint
+
+__all__ = ["Publication", "TransactionSettings", "TransactionalWriter"]
+
+_LOG = logging.getLogger(__name__)
+_CALL_S = 1.0
+_ABORT_S = 2.0
+_INIT_S_MAX = 60.0
+_FIRST_PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
+# Right after a restart a broker may not know a topic yet.
+_TOPIC_PATIENCE_S = 60.0
+_TAKEOVERS_MAX = 3
+_FENCES = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError._FATAL,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+    }
+)
+_TOPIC_UNKNOWN = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+_REFUSED = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_TRANSACTION_TIMEOUT,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+_PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionSettings:
+    """What the writers of one sink share.
+
+    ``producer`` holds what we decide for producers. ``is_stopping`` is set when the job must end.
+    """
+
+    vertex: str
+    prefix: str
+    marker_topic: str
+    client: ClientProperties
+    producer: Mapping[str, Any]
+    transaction_timeout_ms: int
+    publish_timeout_ms: int
+    clock: Clock
+    is_stopping: threading.Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """One writer's output of one sealed epoch.
+
+    ``messages`` reads it from its start, at each call. ``is_past`` says that the epoch belongs to a
+    history that was left, in which later epochs are published already.
+    """
+
+    epoch: int
+    identity: str
+    topic: str
+    messages: Callable[[], Iterator[list[Message]]]
+    is_past: bool = False
+
+    @property
+    def marker(self) -> Marker:
+        """The marker that goes with it."""
+        return Marker(identity=self.identity, epoch=self.epoch)
+
+
+class TransactionalWriter:
+    """Publishes the epochs of one writer. Nothing is opened before the first.
+
+    Args:
+        index: The writer's index, which is its partition of the marker topic.
+        settings: What it shares with the others.
+    """
+
+    def __init__(self, index: int, settings: TransactionSettings) -> None:
+        self._index = index
+        self._settings = settings
+        self._clock = settings.clock
+        self._reader = MarkerReader(
+            settings.client, settings.marker_topic, settings.clock, self._wait
+        )
+        self._producer: Producer | None = None
+        self._failures = DeliveryFailures()
+        self._marker: Marker | None = None
+        self._was_opened = False
+        self._is_in_transaction = False
+        self._outage = "the brokers do not answer"
+        self._publication: Publication | None = None
+        self._started = 0.0
+
+    def publish(self, publication: Publication) -> None:
+        """Make an epoch visible, unless it is already. Waits for brokers that are away.
+
+        Raises:
+            KafkaOtherPublisherError: another run publishes under the same transactional id.
+            KafkaPublishRefusedError: waiting does not help: too large, no such topic.
+            KafkaAccessError: waiting does not help: credentials or rights.
+            KafkaPublishTimeoutError: the brokers were away for longer than ``publish_timeout_ms``.
+            KafkaPublishInterruptedError: the job must end.
+        """
+        self._publication = publication
+        self._started = self._clock.monotonic()
+        pause_s, takeover_count, error_count = _FIRST_PAUSE_S, 0, 0
+        while True:
+            begun = self._clock.monotonic()
+            try:
+                with client_errors():
+                    self._attempt(publication)
+                break
+            except KafkaException as error:
+                cause = self._cause(error)
+                self._discard()
+                self._raise_if_hopeless(publication, cause)
+                is_quick = self._clock.monotonic() - begun < self._timeout_s
+                takeover_count += cause.code() in _FENCES and is_quick
+                if takeover_count > _TAKEOVERS_MAX:
+                    raise self._other_publisher(publication, self._marker) from error
+                error_count += 1
+                self._note_outage(publication, cause, error_count)
+            self._wait()
+            self._settings.is_stopping.wait(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+        if error_count:
+            self._log("kafka_publish_recovered", publication, error_count=error_count)
+
+    def close(self) -> None:
+        """Give the producer back; a transaction that is open is aborted if brokers answer soon."""
+        producer = self._producer
+        if producer is not None and self._is_in_transaction:
+            with (
+                contextlib.suppress(KafkaException),
+                client_errors(),
+            ):  # Whoever opens the id next ends it.
+                producer.purge(blocking=False)
+                producer.abort_transaction(_ABORT_S)
+        self._discard()
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._settings.transaction_timeout_ms / 1000
+
+    def _attempt(self, publication: Publication) -> None:
+        """Publish once.
+
+        1. Open a producer, which fences all others of this writer, and read the marker.
+        2. Leave the epoch alone when the marker tells of it.
+        3. Begin a transaction and hand over the messages.
+        4. Add the marker.
+        5. Commit.
+        """
+        # 1. Open a producer, which fences all others of this writer, and read the marker.
+        producer = self._producer or self._open(publication)
+        # 2. Leave the epoch alone when the marker tells of it.
+        if self._is_published(publication):
+            return
+        # 3. Begin a transaction and hand over the messages.
+        self._failures = DeliveryFailures()
+        producer.begin_transaction()
+        self._is_in_transaction = True
+        fault_point("transaction_begun")
+        for messages in publication.messages():
+            produce_messages(
+                producer, publication.topic, messages, failures=self._failures, wait=self._wait
+            )
+        fault_point("transaction_produced")
+        # 4. Add the marker.
+        producer.produce(
+            self._settings.marker_topic, publication.marker.to_bytes(), str(self._index).encode(),
+            partition=self._index, on_delivery=self._failures,
+        )  # fmt: skip
+        self._flush(producer)
+        fault_point("transaction_marked")
+        # 5. Commit.
+        self._until_done(producer.commit_transaction, limit_s=self._timeout_s)
+        self._is_in_transaction = False
+        self._marker = publication.marker
+        fault_point("transaction_committed")
+
+    def _open(self, publication: Publication) -> Producer:
+        transactional_id = f"{self._settings.prefix}-{self._index}"
+        own = {"transactional.id": transactional_id, "error_cb": self._take_error}
+        producer = open_client(Producer, self._settings.client, {**self._settings.producer, **own})
+        self._producer = producer
+        self._until_done(producer.init_transactions, limit_s=_INIT_S_MAX)
+        found = self._reader.last([self._index]).get(self._index)
+        if self._was_opened and found not in (self._marker, publication.marker):
+            raise self._other_publisher(publication, found)
+        self._marker, self._was_opened = found, True
+        return producer
+
+    def _is_published(self, publication: Publication) -> bool:
+        marker = self._marker
+        if marker is None or marker.identity != publication.identity:
+            return False
+        if marker.epoch > publication.epoch and not publication.is_past:
+            raise self._other_publisher(publication, marker)
+        return marker.epoch >= publication.epoch
+
+    def _flush(self, producer: Producer) -> None:
+        """Wait until the brokers have all messages of the transaction."""
+        deadline = self._clock.monotonic() + self._timeout_s
+        while producer.flush(_CALL_S):
+            if self._clock.monotonic() > deadline:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, self._outage))
+            self._wait()
+        if self._failures.first is not None:
+            raise KafkaException(self._failures.first)
+
+    def _until_done(self, call: Callable[[float], None], *, limit_s: float) -> None:
+        """Make a call that may be repeated when it timed out, until it is done."""
+        deadline = self._clock.monotonic() + limit_s
+        while True:
+            try:
+                call(_CALL_S)
+                return
+            except KafkaException as error:
+                is_late = self._clock.monotonic() > deadline
+                if is_late or error.args[0].code() != KafkaError._TIMED_OUT:
+                    raise
+            self._wait()
+
+    def _wait(self) -> None:
+        """Raise when the job must end, or when publishing took too long."""
+        settings, publication = self._settings, self._publication
+        assert publication is not None
+        waited_ms = round((self._clock.monotonic() - self._started) * 1000)
+        facts = {
+            "vertex": settings.vertex, "writer": self._index, "epoch": publication.epoch,
+            "topic": publication.topic, "reason": self._outage,
+        }  # fmt: skip
+        if settings.is_stopping.is_set():
+            raise KafkaPublishInterruptedError(**facts)
+        if waited_ms > settings.publish_timeout_ms:
+            raise KafkaPublishTimeoutError(waited_ms=waited_ms, **facts)
+
+    def _cause(self, error: KafkaException) -> KafkaError:
+        """Return what is behind an error: a commit only says that messages were not delivered."""
+        first = self._failures.first
+        if first is not None and first.code() not in _PURGED:
+            return first
+        cause: KafkaError = error.args[0]
+        return cause
+
+    def _raise_if_hopeless(self, publication: Publication, cause: KafkaError) -> None:
+        if is_refusal(cause):
+            action = f"publishing to {publication.topic} as {self._settings.prefix}-{self._index}"
+            raise client_error(cause, properties=self._settings.client, action=action)
+        waited_s = self._clock.monotonic() - self._started
+        is_unknown = cause.code() in _TOPIC_UNKNOWN and waited_s > _TOPIC_PATIENCE_S
+        if cause.code() in _REFUSED or is_unknown:
+            raise KafkaPublishRefusedError(
+                vertex=self._settings.vertex, writer=self._index, topic=publication.topic,
+                epoch=publication.epoch, reason=self._words(cause), hint=delivery_hint(cause),
+            )  # fmt: skip
+
+    def _note_outage(self, publication: Publication, cause: KafkaError, count: int) -> None:
+        self._outage = self._words(cause)
+        if count == 1:
+            level = logging.WARNING
+            self._log("kafka_publish_retried", publication, level=level, reason=self._outage)
+
+    def _other_publisher(
+        self, publication: Publication, found: Marker | None
+    ) -> KafkaOtherPublisherError:
+        return KafkaOtherPublisherError(
+            vertex=self._settings.vertex,
+            writer=self._index,
+            prefix=self._settings.prefix,
+            epoch=publication.epoch,
+            found_epoch=found.epoch if found else 0,
+        )
+
+    def _take_error(self, error: KafkaError) -> None:
+        """Remember what the client says about its connections."""
+        self._outage = self._words(error)
+
+    def _words(self, error: KafkaError) -> str:
+        return self._settings.client.redacted(f"{error.str()} ({error.name()})")
+
+    def _discard(self) -> None:
+        producer, self._producer = self._producer, None
+        self._is_in_transaction = False
+        if producer is not None:
+            producer.purge(blocking=False)
+
+    def _log(
+        self, event: str, publication: Publication, level: int = logging.INFO, **fields: Any
+    ) -> None:
+        log_event(
+            _LOG, event, level=level, operator=self._settings.vertex, epoch=publication.epoch,
+            writer=self._index, topic=publication.topic, **fields,
+        )  # fmt: skip

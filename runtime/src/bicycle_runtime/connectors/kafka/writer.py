@@ -1,0 +1,220 @@
+"""What a task does with the records of a Kafka sink: send them at once, or stage them.
+
+*At least once*: messages go straight to the brokers, by an idempotent producer that the worker
+keeps between epochs; the task ends when every one of them is acknowledged. *Exactly once*: messages
+are staged, and the driver sends them when the epoch is sealed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from bicycle_runtime.connectors.kafka.encoding import Message, MessageEncoder, MessagePlan
+from bicycle_runtime.connectors.kafka.producing import (
+    DeliveryFailures,
+    client_errors,
+    produce_messages,
+)
+from bicycle_runtime.connectors.kafka.settings import (
+    ClientProperties,
+    client_error,
+    is_refusal,
+    open_client,
+)
+from bicycle_runtime.connectors.kafka.sink_errors import KafkaDeliveryError
+from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
+from bicycle_runtime.connectors.staging import StagedWriter
+from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["DirectWriter", "KafkaWriterFactory", "StagingWriter", "WriterPlan", "delivery_hint"]
+
+_FLUSH_S = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterPlan:
+    """What writers need to know; picklable. ``producer`` holds what we decide for producers."""
+
+    vertex: str
+    topic: str
+    is_staged: bool
+    messages: MessagePlan
+    client: ClientProperties
+    producer: Mapping[str, Any]
+
+
+class KafkaWriterFactory:
+    """Opens writers, and keeps the producer of a worker process between epochs.
+
+    Args:
+        plan: What writers need.
+    """
+
+    def __init__(self, plan: WriterPlan) -> None:
+        self._plan = plan
+        self._encoder: MessageEncoder | None = None
+        self._producer: Producer | None = None
+        self._owner = 0
+
+    def __getstate__(self) -> WriterPlan:
+        return self._plan
+
+    def __setstate__(self, plan: WriterPlan) -> None:
+        self.__init__(plan)  # type: ignore[misc]  # a new process opens its own producer
+
+    def open(self, task: WriterTask) -> StagingWriter | DirectWriter:
+        """Return a writer for one subtask and epoch."""
+        if self._encoder is None:
+            self._encoder = MessageEncoder(self._plan.messages)
+        if self._plan.is_staged:
+            return StagingWriter(task, self._encoder)
+        return DirectWriter(task, self._encoder, self)
+
+    @property
+    def plan(self) -> WriterPlan:
+        """What writers need."""
+        return self._plan
+
+    def producer(self) -> Producer:
+        """Return this process's producer, opened when it is first asked for."""
+        if self._producer is None or self._owner != os.getpid():  # A fork must not share it.
+            self._producer = open_client(Producer, self._plan.client, self._plan.producer)
+            self._owner = os.getpid()
+        return self._producer
+
+    def discard_producer(self) -> None:
+        """Drop the producer with all that it has not sent."""
+        producer, self._producer = self._producer, None
+        if producer is not None and self._owner == os.getpid():
+            producer.purge(blocking=False)
+
+
+class StagingWriter(StagedWriter):
+    """Stages messages in the form that the driver sends.
+
+    Args:
+        task: Where to stage.
+        encoder: Records to messages.
+    """
+
+    def __init__(self, task: WriterTask, encoder: MessageEncoder) -> None:
+        super().__init__(task, "messages.bin", pack_messages)
+        self._encoder = encoder
+
+    def prepare(self, values: list[Any]) -> list[Message]:
+        """Return the messages of some records."""
+        return self._encoder.encode(values)
+
+    def prepare_one(self, value: Any) -> Message:
+        """Return the message of one record."""
+        return self._encoder.encode_one(value)
+
+
+class DirectWriter:
+    """Sends messages as they come; ``finish`` returns when the brokers have all of them.
+
+    Args:
+        task: Which epoch and subtask.
+        encoder: Records to messages.
+        factory: Keeps the producer.
+    """
+
+    def __init__(
+        self, task: WriterTask, encoder: MessageEncoder, factory: KafkaWriterFactory
+    ) -> None:
+        self._task = task
+        self._encoder = encoder
+        self._factory = factory
+        self._plan = factory.plan
+        self._failures = DeliveryFailures()
+        self._count = 0
+
+    def prepare(self, values: list[Any]) -> list[Message]:
+        """Return the messages of some records."""
+        return self._encoder.encode(values)
+
+    def prepare_one(self, value: Any) -> Message:
+        """Return the message of one record."""
+        return self._encoder.encode_one(value)
+
+    def write(self, values: list[Message]) -> None:
+        """Hand messages to the producer.
+
+        Raises:
+            KafkaDeliveryError: messages of this epoch were refused.
+            KafkaAccessError: the client's credentials or rights were.
+        """
+        self._count += len(values)
+        try:
+            with client_errors():
+                produce_messages(
+                    self._factory.producer(),
+                    self._plan.topic,
+                    values,
+                    failures=self._failures,
+                    wait=self._raise_failures,
+                )
+        except KafkaException as error:
+            raise self._error(error.args[0]) from error
+
+    def finish(self) -> list[StagedFile]:
+        """Wait until the brokers have all messages. There is nothing to publish later.
+
+        Raises:
+            KafkaDeliveryError: some were not taken, or not in time.
+            KafkaAccessError: the client's credentials or rights were refused.
+        """
+        if self._count:
+            try:
+                with client_errors():
+                    while self._factory.producer().flush(_FLUSH_S):
+                        self._raise_failures()
+            except KafkaException as error:
+                raise self._error(error.args[0]) from error
+            self._raise_failures()
+        return []
+
+    def abort(self) -> None:
+        """Drop what was not sent yet. What the brokers have stays: that is at least once."""
+        self._factory.discard_producer()
+
+    def _raise_failures(self) -> None:
+        if self._failures.first is not None:
+            raise self._error(self._failures.first)
+
+    def _error(self, error: KafkaError) -> BicycleError:
+        if is_refusal(error):
+            action = f"writing to {self._plan.topic}"
+            return client_error(error, properties=self._plan.client, action=action)
+        return KafkaDeliveryError(
+            vertex=self._plan.vertex,
+            subtask=self._task.subtask,
+            topic=self._plan.topic,
+            epoch=self._task.epoch,
+            message_count=self._count,
+            failed_count=max(self._failures.count, 1),
+            reason=self._plan.client.redacted(f"{error.str()} ({error.name()})"),
+            hint=delivery_hint(error),
+        )
+
+
+def delivery_hint(error: KafkaError) -> str:
+    """Return what to do about a message that the brokers did not take."""
+    code = error.code()
+    if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
+        return "raise max.message.bytes of the topic"
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        return "create the topic again"
+    if code == KafkaError._UNKNOWN_PARTITION:
+        return "give the topic as many partitions as it had when the job started"
+    if code == KafkaError._MSG_TIMED_OUT:
+        return "see that the brokers answer, or raise publish_timeout_ms"
+    if code in (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
+        return "start the missing brokers, or lower min.insync.replicas of the topic"
+    return "mend what the brokers complain about"

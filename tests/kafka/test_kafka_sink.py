@@ -1,0 +1,378 @@
+"""The Kafka sink on a real broker: what arrives, how often, and what is refused at the start."""
+
+import itertools
+
+import pytest
+from confluent_kafka import Producer
+
+from bicycle_runtime.base.faults import TRANSACTION_POINTS, InjectedFault, arm_fault, disarm_faults
+from bicycle_runtime.connectors.contract import Guarantee
+from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError, KafkaUnreachableError
+from bicycle_runtime.connectors.kafka.sink_errors import (
+    KafkaDeliveryError,
+    KafkaHistoryError,
+    KafkaOtherPublisherError,
+    KafkaPublishRefusedError,
+    KafkaTopicUnsuitableError,
+    KafkaTransactionTimeoutError,
+)
+from tests.kafka.sink_runs import SinkRun, messages_in, values_in
+from tests.kafka_broker import create_topic
+
+EXACTLY_ONCE = {"guarantee": "exactly-once"}
+_names = itertools.count()
+
+
+@pytest.fixture
+def run_of(kafka_broker, tmp_path):
+    """Make runs of sinks with names of their own, and stop them at the end."""
+    runs = []
+
+    def make(topic, *, payloads=None, record_type=None, **properties):
+        job = f"job-{next(_names)}"
+        run = SinkRun(
+            folder=tmp_path / job, brokers=kafka_broker.bootstrap, topic=topic, job=job,
+            properties=properties, payloads=payloads or {}, record_type=record_type,
+        )  # fmt: skip
+        runs.append(run)
+        return run
+
+    yield make
+    disarm_faults()
+    for run in runs:
+        run.sink.stop()
+
+
+def numbers(epoch, count=50):
+    return [f"{epoch}-{number:03}" for number in range(count)]
+
+
+def test_at_least_once_is_visible_when_the_task_ends(run_of, topic, kafka_broker):
+    out = topic(partitions=1)
+    run = run_of(out, record_type=str).start()
+
+    staged = run.stage(1, [numbers(1), numbers(2)])
+
+    assert staged == []
+    assert run.sink.guarantee is Guarantee.AT_LEAST_ONCE
+    assert values_in(kafka_broker.bootstrap, out) == numbers(1) + numbers(2)
+
+
+def test_exactly_once_is_invisible_until_it_is_published(run_of, topic, kafka_broker):
+    out = topic(partitions=1)
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+
+    run.seal(numbers(1))
+    before = values_in(kafka_broker.bootstrap, out, "read_uncommitted")
+    run.publish()
+
+    assert run.sink.guarantee is Guarantee.EXACTLY_ONCE
+    assert before == []
+    assert values_in(kafka_broker.bootstrap, out) == numbers(1)
+
+
+def test_keys_headers_timestamps_and_partitions_arrive(run_of, topic, kafka_broker):
+    for guarantee in ("at-least-once", "exactly-once"):
+        out = topic(partitions=3)
+        run = run_of(
+            out,
+            guarantee=guarantee,
+            payloads={
+                "key": lambda record: record["word"],
+                "value": lambda record: record["count"],
+                "headers": lambda record: [("lang", b"en"), ("lang", b"de")],
+                "timestamp": lambda record: 1_700_000_000_000 + record["count"],
+                "partition": lambda record: record["count"] % 3,
+            },
+        ).start()
+
+        run.run([{"word": f"w{count}", "count": count} for count in range(9)])
+
+        found = messages_in(kafka_broker.bootstrap, out)
+        assert [(message.partition, message.key, message.value) for message in found] == [
+            (part, b"w%d" % count, b"%d" % count)
+            for part in range(3)
+            for count in range(part, 9, 3)
+        ]
+        assert {message.timestamp_ms for message in found} == {
+            1_700_000_000_000 + count for count in range(9)
+        }
+        assert all(message.headers == [("lang", b"en"), ("lang", b"de")] for message in found)
+
+
+def test_keys_go_to_the_partition_that_java_clients_choose(run_of, topic, kafka_broker):
+    out = topic(partitions=4)
+    run = run_of(out, record_type=str, payloads={"key": str}, **EXACTLY_ONCE).start()
+    words = [f"word-{number}" for number in range(40)]
+    run.run(words)
+
+    twin = topic(partitions=4)
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "partitioner": "murmur2"})
+    for word in words:
+        producer.produce(twin, word, word)
+    producer.flush(30)
+
+    ours, theirs = (messages_in(kafka_broker.bootstrap, name) for name in (out, twin))
+    assert {m.key: m.partition for m in ours} == {m.key: m.partition for m in theirs}
+
+
+def test_a_none_is_a_tombstone(run_of, topic, kafka_broker):
+    out = topic(cleanup_policy="compact")
+    run = run_of(out, payloads={"key": lambda _: "k", "value": lambda _: None}, **EXACTLY_ONCE)
+
+    run.start().run([1])
+
+    assert [(m.key, m.value) for m in messages_in(kafka_broker.bootstrap, out)] == [(b"k", None)]
+
+
+def test_publishing_twice_is_harmless_also_by_another_run(run_of, topic, kafka_broker):
+    out = topic()
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+
+    run.run(numbers(1), numbers(2))
+    run.publish()
+    run = run.restart()
+    run.run(numbers(3))
+    run.restart().restart()
+
+    assert sorted(values_in(kafka_broker.bootstrap, out)) == numbers(1) + numbers(2) + numbers(3)
+
+
+@pytest.mark.parametrize("point", TRANSACTION_POINTS)
+def test_a_crash_within_a_transaction_loses_and_repeats_nothing(run_of, topic, kafka_broker, point):
+    out = topic(partitions=2)
+    run = run_of(out, record_type=str, payloads={"key": str}, **EXACTLY_ONCE).start()
+    run.run(numbers(1))
+
+    run.seal(numbers(2))
+    arm_fault(point)
+    with pytest.raises(InjectedFault):
+        run.publish()
+    run = run.restart()
+    run.run(numbers(3))
+
+    assert sorted(values_in(kafka_broker.bootstrap, out)) == numbers(1) + numbers(2) + numbers(3)
+
+
+def test_an_aborted_copy_is_there_and_only_uncommitted_readers_see_it(run_of, topic, kafka_broker):
+    out = topic()
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+
+    run.seal(numbers(1))
+    arm_fault("transaction_marked")
+    with pytest.raises(InjectedFault):
+        run.publish()
+    run.restart()
+
+    assert values_in(kafka_broker.bootstrap, out) == numbers(1)
+    assert len(values_in(kafka_broker.bootstrap, out, "read_uncommitted")) == 2 * len(numbers(1))
+
+
+def test_more_and_fewer_writers_publish_after_a_rescale(run_of, topic, kafka_broker):
+    out = topic()
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+
+    run.run(numbers(0))
+    run.seal(*(numbers(writer) for writer in range(1, 8)))
+    run = run.restart()
+    run.run(numbers(8), numbers(9))
+    run = run.restart()
+
+    expected = [value for writer in range(10) for value in numbers(writer)]
+    assert sorted(values_in(kafka_broker.bootstrap, out)) == expected
+
+
+def test_order_holds_within_a_writer_from_epoch_to_epoch(run_of, topic, kafka_broker):
+    out = topic(partitions=2)
+    run = run_of(out, record_type=str, payloads={"key": lambda _: "same"}, **EXACTLY_ONCE).start()
+
+    for epoch in range(5):
+        run.run([f"{epoch}-{number:05}" for number in range(3_000)])
+
+    found = values_in(kafka_broker.bootstrap, out)
+    assert found == [f"{epoch}-{number:05}" for epoch in range(5) for number in range(3_000)]
+
+
+def test_a_run_that_began_anew_under_the_same_name_publishes_its_first_epochs(
+    run_of, topic, kafka_broker, tmp_path
+):
+    out = topic()
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+    for epoch in range(3):
+        run.run(numbers(epoch))
+
+    run = run.restart(folder=tmp_path / "anew", epoch=0, memo={})
+    run.run(numbers(3))
+
+    assert values_in(kafka_broker.bootstrap, out) == [v for e in range(4) for v in numbers(e)]
+
+
+def test_a_run_that_starts_behind_its_output_is_refused_unless_it_was_asked_for(
+    run_of, topic, kafka_broker
+):
+    out = topic()
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+    run.run(numbers(1))
+    older = dict(epoch=run.epoch, memo=run.memo)
+    run.run(numbers(2))
+    run.run(numbers(3))
+
+    with pytest.raises(KafkaHistoryError) as caught:
+        run.restart(**older)
+    assert (caught.value.facts["epoch"], caught.value.facts["found_epoch"]) == (1, 3)
+
+    again = run.restart(**older, properties={**run.properties, "on_rewind": "publish_again"})
+    again.run(numbers(4))
+    again = again.restart(properties=run.properties)
+    again.run(numbers(5))
+
+    assert values_in(kafka_broker.bootstrap, out) == [v for e in range(1, 6) for v in numbers(e)]
+
+
+def test_a_zombie_is_fenced_and_changes_nothing(run_of, topic, kafka_broker):
+    out = topic()
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+    run.run(numbers(1))
+
+    zombie = run.zombie()
+    run.run(numbers(2))
+    run.run(numbers(3))
+    zombie.seal(["from the zombie"])
+    with pytest.raises(KafkaOtherPublisherError) as caught:
+        zombie.publish()
+    run.run(numbers(4))
+    zombie.sink.stop()
+
+    assert caught.value.facts["found_epoch"] == 3
+    assert values_in(kafka_broker.bootstrap, out) == [v for e in range(1, 5) for v in numbers(e)]
+
+
+def test_a_sealed_epoch_is_published_where_it_was_meant_to_go(run_of, topic, kafka_broker):
+    out, other = topic(), topic()
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+    run.run(numbers(1))
+    run.seal(numbers(2))
+
+    changed = {"guarantee": "at-least-once", "transactional_id_prefix": "other"}
+    run = run.restart(topic=other, properties=changed)
+    run.stage(3, [numbers(3)])
+
+    assert values_in(kafka_broker.bootstrap, out) == numbers(1) + numbers(2)
+    assert values_in(kafka_broker.bootstrap, other) == numbers(3)
+
+
+def test_a_topic_is_made_with_what_was_asked_for(run_of, kafka_broker, kafka_admin):
+    name = f"made-{next(_names)}"
+    plan = {"partitions": 3, "replication_factor": 1, "config": {"retention.ms": 60_000}}
+
+    run_of(name, create_topic=plan, record_type=str).start().stage(1, [numbers(1)])
+
+    assert len(kafka_admin.list_topics(name).topics[name].partitions) == 3
+    assert len(values_in(kafka_broker.bootstrap, name)) == len(numbers(1))
+
+
+def test_a_missing_topic_is_named_with_one_that_is_close(run_of, kafka_admin):
+    create_topic(kafka_admin, "word-totals")
+
+    with pytest.raises(KafkaTopicMissingError) as caught:
+        run_of("word-total").start()
+
+    assert caught.value.facts["topic"] == "word-total"
+    assert "word-totals" in caught.value.facts["suggestion"]
+
+
+def test_no_broker_is_an_error_in_time_when_a_job_starts_for_the_first_time(tmp_path):
+    run = SinkRun(
+        folder=tmp_path, brokers="127.0.0.1:1", topic="t", properties={"connect_timeout_ms": 1_000}
+    )
+    with pytest.raises(KafkaUnreachableError) as caught:
+        run.start()
+    run.sink.stop()
+
+    assert caught.value.facts["brokers"] == "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "interval_ms", "needed_ms"),
+    [(10_000, 0, 30_000), (60_000, 45_000, 75_000), (3_600_000, 0, 30_000)],
+)
+def test_impossible_timeouts_are_refused_with_the_numbers(
+    run_of, topic, timeout_ms, interval_ms, needed_ms
+):
+    run = run_of(topic(), transaction_timeout_ms=timeout_ms, **EXACTLY_ONCE)
+    run.epoch_interval_ms = interval_ms
+
+    with pytest.raises(KafkaTransactionTimeoutError) as caught:
+        run.start()
+
+    facts = caught.value.facts
+    assert (facts["timeout_ms"], facts["needed_ms"]) == (timeout_ms, needed_ms)
+    assert facts["broker_ms_max"] == 900_000
+
+
+def test_a_marker_topic_that_forgets_is_refused(run_of, topic, kafka_admin):
+    forgetful = topic(cleanup_policy="delete")
+
+    with pytest.raises(KafkaTopicUnsuitableError) as caught:
+        run_of(topic(), marker_topic=forgetful, **EXACTLY_ONCE).start()
+
+    assert caught.value.facts["topic"] == forgetful
+
+
+def test_a_compacted_topic_needs_keys_and_a_topic_needs_its_copies(run_of, topic):
+    compacted, greedy = topic(cleanup_policy="compact"), topic(min_insync_replicas="2")
+
+    for name in (compacted, greedy):
+        with pytest.raises(KafkaTopicUnsuitableError) as caught:
+            run_of(name).start()
+        assert caught.value.facts["topic"] == name
+
+
+def test_a_limit_that_is_lowered_behind_the_seal_is_told_and_mended(
+    run_of, topic, kafka_broker, kafka_admin
+):
+    out = topic()
+    run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
+    run.run(numbers(1))
+    run.seal(["x" * 5_000])
+
+    limit(kafka_admin, out, "1000")
+    with pytest.raises(KafkaPublishRefusedError) as caught:
+        run.publish()
+    limit(kafka_admin, out, "1048588")
+    run = run.restart()
+
+    assert (caught.value.facts["epoch"], caught.value.facts["topic"]) == (2, out)
+    assert values_in(kafka_broker.bootstrap, out) == [*numbers(1), "x" * 5_000]
+
+
+def test_a_refused_delivery_fails_the_task_that_wrote_it(run_of, topic, kafka_admin):
+    out = topic()
+    run = run_of(out, record_type=str).start()
+    limit(kafka_admin, out, "1000")
+
+    with pytest.raises(KafkaDeliveryError) as caught:
+        run.stage(4, [["x" * 5_000]])
+
+    assert (caught.value.facts["epoch"], caught.value.facts["failed_count"]) == (4, 1)
+
+
+def limit(admin, topic, byte_count):
+    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+    entry = ConfigEntry(
+        "max.message.bytes", byte_count, incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(30)
+
+
+def test_a_large_epoch_arrives_whole_and_in_order(run_of, topic, kafka_broker):
+    out = topic()
+    run = run_of(out, record_type=str, payloads={"key": lambda text: text[:1]}, **EXACTLY_ONCE)
+    run.start()
+    values = [f"{number:08}" + "v" * 200 for number in range(150_000)]
+
+    run.run(values)
+
+    assert values_in(kafka_broker.bootstrap, out) == values
