@@ -30,6 +30,7 @@ __all__ = [
     "ClientProperties",
     "checked_properties",
     "client_error",
+    "is_outage",
     "is_refusal",
     "open_client",
 ]
@@ -48,6 +49,31 @@ _REFUSALS = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+_OUTAGES = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._WAIT_COORD,
+        KafkaError._NOENT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
 _HIDDEN = "***"
@@ -119,12 +145,13 @@ class ClientProperties:
 
 
 def checked_properties(
-    properties: Mapping[str, Any] | None, *, vertex: str, reserved: Mapping[str, str]
+    properties: object, *, vertex: str, reserved: Mapping[str, str]
 ) -> ClientProperties:
     """Return the client's properties of a vertex, none of which contradicts an option of ours.
 
     Args:
-        properties: Name to text, number, true/false, or ``{"secret": {"env" | "file": place}}``.
+        properties: None, or name to text, number, true/false, or ``{"secret": {"env" | "file":
+            place}}``.
         vertex: For errors.
         reserved: Names that the connector decides, each with what to do instead.
 
@@ -134,7 +161,12 @@ def checked_properties(
     plain: dict[str, str] = {}
     references: dict[str, SecretReference] = {}
     all_reserved = {**RESERVED_FOR_ALL, **reserved}
-    for name, value in (properties or {}).items():
+    if properties is None:
+        properties = {}
+    if not isinstance(properties, Mapping):
+        problem = f"properties are of type {type(properties).__name__}"
+        raise _refusal(vertex, "(all)", problem, "give an object of names and values")
+    for name, value in properties.items():
         reference = secret_reference(value)
         if name in all_reserved:
             raise _refusal(
@@ -201,6 +233,11 @@ def is_refusal(error: KafkaException | KafkaError) -> bool:
     """Tell whether credentials or rights are the cause, so that waiting does not help."""
     plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
     return isinstance(plain, KafkaError) and plain.code() in _REFUSALS
+
+
+def is_outage(error: KafkaError) -> bool:
+    """Tell whether an error goes away by itself once a broker is there."""
+    return not error.fatal() and (error.code() in _OUTAGES or error.retriable())
 
 
 def _reason(error: Exception | KafkaError) -> str:

@@ -1,0 +1,291 @@
+"""Which partitions are read: found at the start and while running, and missed when they are gone.
+
+Policy for where a partition begins: a job that never ran, and a topic that a later version of the
+job adds by name, begin at ``starting_offsets``; whatever appears by itself later (partitions,
+topics of the pattern) begins at its earliest offset, so that nothing of it is left out.
+
+What retention removed is certain at once, and so is a topic made anew (it has another id). An end
+before our position, or a partition that nobody knows, may be a broker that just starts: only after
+a while it is taken for a loss.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import re
+from collections.abc import Mapping
+
+from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, TopicInfo
+from bicycle_runtime.connectors.kafka.errors import (
+    KafkaAccessError,
+    KafkaOffsetsLostError,
+    KafkaTopicMissingError,
+    KafkaUnreachableError,
+)
+from bicycle_runtime.connectors.kafka.options import KafkaSourceOptions, StartingOffsets
+from bicycle_runtime.connectors.kafka.progress import Progress
+from bicycle_runtime.connectors.kafka.reader import place_of
+
+__all__ = ["Discovery"]
+
+_logger = logging.getLogger(__name__)
+_REQUEST_S = 1.0
+_AGAIN_S = 1.0
+DOUBT_S = 10.0
+
+
+class Discovery:
+    """Keeps the partitions of a source's progress complete and its positions valid.
+
+    Args:
+        cluster: Answers.
+        progress: Is changed.
+        options: Topics, policies, intervals.
+        starting: Where a job that never ran begins.
+        pattern: Instead of named topics.
+        vertex: For errors and the log.
+        clock: For intervals between looks.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        progress: Progress,
+        options: KafkaSourceOptions,
+        *,
+        starting: StartingOffsets,
+        pattern: re.Pattern[str] | None,
+        vertex: str,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._progress = progress
+        self._options = options
+        self._starting = starting
+        self._pattern = pattern
+        self._vertex = vertex
+        self._clock = clock
+        self._was_blank = progress.is_blank
+        self._is_first = True
+        self._looked_s = self._next_look_s = 0.0
+        self._doubts_s: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Begin with the partitions that are known, then look.
+
+        Raises:
+            ClusterSilentError: no broker answers, and the job ran before: it waits.
+            KafkaUnreachableError: no broker answers a job that never ran.
+            KafkaAccessError: a broker refused it.
+            KafkaTopicMissingError: a named topic does not exist.
+            KafkaOffsetsLostError: see ``look``.
+        """
+        for shard in sorted(self._progress.known(), key=place_of):
+            if self._is_wanted(place_of(shard)[0]):
+                self._progress.resume(shard)
+        if not self._was_blank:
+            self.look()
+            return
+        waits = SystemClock()  # Real time passes in real requests.
+        deadline_s = waits.monotonic() + self._options.connect_timeout_ms / 1_000
+        while True:
+            try:
+                self.look()
+                return
+            except ClusterSilentError as error:
+                if error.refusal is not None:
+                    raise KafkaAccessError(
+                        vertex=self._vertex, action="the connection", reason=error.reason
+                    ) from None
+                if waits.monotonic() > deadline_s:
+                    raise KafkaUnreachableError(
+                        vertex=self._vertex,
+                        brokers=self._options.brokers,
+                        waited_ms=self._options.connect_timeout_ms,
+                        reason=error.reason,
+                    ) from None
+
+    def is_due(self) -> bool:
+        """Tell whether it is time to look."""
+        now_s = self._clock.monotonic()
+        if any(now_s - since_s >= DOUBT_S for since_s in self._doubts_s.values()):
+            return now_s >= self._looked_s + _AGAIN_S
+        return now_s >= self._next_look_s
+
+    def look(self) -> None:
+        """Look once.
+
+        1. Topics: those that exist, with all their partitions.
+        2. Partitions: new ones begin by the policy above.
+        3. Positions: each must lie between the first offset that is left and the end.
+
+        Raises:
+            ClusterSilentError: no broker answered.
+            KafkaTopicMissingError: a named topic that was never read does not exist.
+            KafkaOffsetsLostError: what is next is gone, and the policy is to fail.
+        """
+        self._looked_s = self._clock.monotonic()
+        self._next_look_s = self._looked_s + _AGAIN_S
+        # 1. Topics: those that exist, with all their partitions.
+        names = self._names()
+        topics = self._cluster.topics(names, _REQUEST_S)
+        self._refuse_missing([name for name in names if name not in topics])
+        shards = self._shards(topics)
+        lows, ends = self._cluster.lows(shards), self._cluster.ends(shards)
+        # 2. Partitions: new ones begin by the policy above.
+        new = [shard for shard in shards if shard not in self._progress.positions]
+        silent = [shard for shard in new if shard not in lows or shard not in ends]
+        if silent and self._was_blank and self._is_first:
+            raise ClusterSilentError(f"no leader for partition {silent[0]}")
+        self._begin([shard for shard in new if shard not in silent], lows, ends)
+        # 3. Positions: each must lie between the first offset that is left and the end.
+        self._check_positions(topics, shards, lows, ends)
+        if self._options.bounded and self._progress.stops is None:
+            self._progress.stop_at(ends)
+        if not silent:
+            self._is_first = False
+            self._next_look_s = self._looked_s + self._options.discovery_ms / 1_000
+
+    def doubt(self, ends: Mapping[str, int]) -> None:
+        """Take note of the newest ends: partitions that are absent or end early are doubtful."""
+        for shard, position in self._progress.positions.items():
+            self._is_certain(shard, is_doubtful=ends.get(shard, -1) < position)
+
+    def _check_positions(
+        self,
+        topics: Mapping[str, TopicInfo],
+        shards: list[str],
+        lows: Mapping[str, int],
+        ends: Mapping[str, int],
+    ) -> None:
+        existing = set(shards)
+        renewed = self._identify(topics)
+        for shard, position in list(self._progress.positions.items()):
+            if shard not in existing:
+                if self._is_certain(shard, is_doubtful=True):
+                    self._lose(shard, -1, -1, "the partition does not exist any more")
+                continue
+            low, end = lows.get(shard), ends.get(shard)
+            if low is None or end is None:
+                continue
+            if place_of(shard)[0] in renewed:
+                self._lose(shard, low, end, "the topic was deleted and made anew")
+            elif position < low:
+                self._lose(shard, low, end, "retention removed it")
+            elif self._is_certain(shard, is_doubtful=position > end):
+                self._lose(shard, low, end, "the partition ends before it")
+
+    def _is_certain(self, shard: str, *, is_doubtful: bool) -> bool:
+        """Tell whether a doubt lasts long enough to be a loss."""
+        if not is_doubtful:
+            self._doubts_s.pop(shard, None)
+            return False
+        now_s = self._clock.monotonic()
+        return now_s - self._doubts_s.setdefault(shard, now_s) >= DOUBT_S
+
+    def _is_wanted(self, topic: str) -> bool:
+        if self._pattern is not None:
+            return self._pattern.fullmatch(topic) is not None
+        return topic in self._options.topics
+
+    def _names(self) -> list[str]:
+        if self._pattern is None:
+            return sorted(self._options.topics)
+        return [name for name in self._cluster.names(_REQUEST_S) if self._is_wanted(name)]
+
+    def _refuse_missing(self, missing: list[str]) -> None:
+        """Refuse names that lead to nothing; a topic that was read may come back."""
+        for name in missing:
+            if not self._progress.has_topic(name):
+                close = difflib.get_close_matches(name, self._cluster.names(_REQUEST_S), n=1)
+                suggestion = f"; did you mean {close[0]!r}?" if close else ""
+                raise KafkaTopicMissingError(vertex=self._vertex, topic=name, suggestion=suggestion)
+
+    def _shards(self, topics: Mapping[str, TopicInfo]) -> list[str]:
+        found = [
+            f"{name}/{number}"
+            for name in sorted(topics)
+            for number in range(topics[name].partition_count)
+        ]
+        stops = self._progress.stops
+        if not self._options.bounded or stops is None:
+            return found
+        return [shard for shard in found if shard in stops]
+
+    def _identify(self, topics: Mapping[str, TopicInfo]) -> set[str]:
+        """Return the topics that are others than those we read."""
+        renewed = set()
+        for name, info in topics.items():
+            if self._progress.topic_ids.get(name, info.id) != info.id:
+                renewed.add(name)
+            self._progress.identify(name, info.id)
+        return renewed
+
+    def _begin(self, shards: list[str], lows: Mapping[str, int], ends: Mapping[str, int]) -> None:
+        begun = {place_of(shard)[0] for shard in self._progress.known()}
+        is_named = self._pattern is None
+        by_option = [
+            shard
+            for shard in shards
+            if self._is_first and (self._was_blank or is_named) and place_of(shard)[0] not in begun
+        ]
+        starts = {**lows, **self._chosen(by_option, lows, ends)}
+        for shard in shards:
+            self._progress.decide(shard, starts[shard])
+            log_event(
+                _logger,
+                "kafka_partition_found",
+                vertex=self._vertex,
+                partition=shard,
+                start=starts[shard],
+            )
+
+    def _chosen(
+        self, shards: list[str], lows: Mapping[str, int], ends: Mapping[str, int]
+    ) -> dict[str, int]:
+        """Return where partitions start by the option."""
+        match self._starting.mode:
+            case "earliest":
+                return {shard: lows[shard] for shard in shards}
+            case "latest":
+                return {shard: ends[shard] for shard in shards}
+            case "offsets":
+                return {s: self._starting.offsets.get(s, lows[s]) for s in shards}
+            case "timestamp":
+                found = self._cluster.at_time(shards, self._starting.timestamp_ms)
+                return {s: found[s] if found.get(s, -1) >= 0 else ends[s] for s in shards}
+
+    def _lose(self, shard: str, low: int, high: int, problem: str) -> None:
+        """Apply the policy to a position that is not in the partition any more."""
+        position = self._progress.positions[shard]
+        policy = self._options.on_data_loss
+        if policy == "fail":
+            raise KafkaOffsetsLostError(
+                vertex=self._vertex,
+                partition=shard,
+                next=position,
+                low=low,
+                high=high,
+                problem=problem,
+            )
+        log_event(
+            _logger,
+            "kafka_offsets_lost",
+            level=logging.WARNING,
+            vertex=self._vertex,
+            partition=shard,
+            next=position,
+            low=low,
+            high=high,
+            policy=policy,
+            problem=problem,
+            record_count=max(low - position, 0) if policy == "earliest" else None,
+        )
+        self._doubts_s.pop(shard, None)
+        if high < 0:
+            self._progress.drop(shard)
+        else:
+            self._progress.decide(shard, low if policy == "earliest" else high)

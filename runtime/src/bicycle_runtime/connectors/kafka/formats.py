@@ -1,0 +1,290 @@
+"""Messages to records: values decoded by format and record type, with what stands beside them.
+
+A batch is decoded in one sweep; only when that fails is it taken apart message by message, so that
+each bad one is named and every good one kept. Keys and headers are looked at when somebody asks.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, overload
+
+import msgspec
+from confluent_kafka import Message
+
+from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
+from bicycle_runtime.connectors.kafka.options import FormatName
+from bicycle_runtime.operators.io import BadRecord, Headers, SourceBatch
+
+__all__ = ["Format", "MessageDecoder", "Schema", "key_format", "value_format"]
+
+_T = TypeVar("_T")
+_NO_HEADERS: Headers = ()
+
+
+class Schema(Protocol):
+    """An object of the job that turns bytes into a record, for Avro, Protobuf and the like."""
+
+    def decode(self, data: bytes) -> Any:
+        """Return the record. Called on workers, once per message; may raise anything."""
+
+
+class Format:
+    """How the bytes of a value or key become an object.
+
+    Args:
+        name: The word of the option.
+        record_type: What it is decoded as; None for anything.
+        schema: Required by the format ``schema``.
+        allows_none: Whether a message without value is a record.
+    """
+
+    def __init__(
+        self,
+        name: FormatName,
+        record_type: Any = None,
+        *,
+        schema: Schema | None = None,
+        allows_none: bool = True,
+    ) -> None:
+        self.name = name
+        self.record_type = record_type
+        self.schema = schema
+        self.allows_none = allows_none
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Travel without the decoder."""
+        return self.name, self.record_type, self.schema, self.allows_none
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.name, self.record_type, self.schema, self.allows_none = state
+
+    @cached_property
+    def decode(self) -> Callable[[bytes], Any]:
+        """The decoder of one value; raises what it likes on bad bytes."""
+        inner = Any if self.record_type is None else self.record_type
+        match self.name:
+            case "bytes":
+                return bytes
+            case "string":
+                return bytes.decode
+            case "json":
+                return msgspec.json.Decoder(inner).decode
+            case "msgpack":
+                return msgspec.msgpack.Decoder(inner).decode
+            case "schema":
+                assert self.schema is not None
+                return self.schema.decode
+            case _:
+                typing.assert_never(self.name)
+
+    def decode_all(self, raws: list[bytes | None]) -> list[Any]:
+        """Return all values; raises when one of them needs a closer look."""
+        # hot path: per value 79 ns for strings, 315 ns for a JSON object of four fields; one decode
+        # of all joined by separators is slower for strings (213 ns) and 3 % faster for JSON.
+        if self.name in ("bytes", "schema") and None in raws and not self._takes_none:
+            raise ValueError
+        if self.name == "bytes":
+            return raws
+        return list(map(self.decode, raws))  # type: ignore[arg-type]  # a None among them raises.
+
+    @property
+    def _takes_none(self) -> bool:
+        return self.name == "bytes" and self.allows_none
+
+    def decode_one(self, raw: bytes | None) -> tuple[Any, str | None]:
+        """Return the value and None, or None and why there is no value."""
+        if raw is None:
+            if self.allows_none:
+                return None, None
+            return None, "the message has no value (a tombstone), and the record type has no None"
+        try:
+            return self.decode(raw), None
+        except Exception as error:  # noqa: BLE001 - schemas are user code and may raise anything.
+            return None, f"{self.name}: {type(error).__name__}: {error}"
+
+
+class MessageDecoder:
+    """Turns messages of one partition into batches.
+
+    Args:
+        values: Format of values.
+        keys: Format of keys.
+    """
+
+    def __init__(self, values: Format, keys: Format) -> None:
+        self.values = values
+        self.keys = keys
+
+    def batch(self, messages: list[Message], next_offset: int) -> SourceBatch:
+        """Return the records of messages that carry no error."""
+        # hot path: 15 ns a message for the value, 59 for the time, 20 for each column that is asked
+        # for; the client itself takes 600 to 700.
+        try:
+            values = self.values.decode_all(list(map(Message.value, messages)))
+        except Exception:  # noqa: BLE001 - decoded one by one to find the culprit.
+            return self._apart(messages, next_offset)
+        keys: Sequence[Any] = _Column(messages, Message.key)
+        if self.keys.name != "bytes":
+            try:
+                raws = [message.key() for message in messages]
+                keys = [None if raw is None else self.keys.decode(raw) for raw in raws]
+            except Exception:  # noqa: BLE001 - likewise.
+                return self._apart(messages, next_offset)
+        return _batch_of(messages, values, keys, next_offset)
+
+    def _apart(self, messages: list[Message], next_offset: int) -> SourceBatch:
+        good: list[Message] = []
+        values: list[Any] = []
+        keys: list[Any] = []
+        failures: list[BadRecord] = []
+        for message in messages:
+            value, reason = self.values.decode_one(message.value())
+            if reason is None:
+                key, reason = self.keys.decode_one(message.key())
+                reason = None if reason is None else f"key: {reason}"
+            if reason is None:
+                good.append(message)
+                values.append(value)
+                keys.append(key)
+            else:
+                failures.append(_bad_record(message, reason))
+        batch = _batch_of(good, values, keys, next_offset)
+        batch.failures = failures
+        return batch
+
+
+def value_format(spec: ConnectorSpec, name: FormatName | None) -> Format:
+    """Return the format of a source's values, checked against its record type.
+
+    A message without value is a record when the record type allows None, or is not declared.
+
+    Raises:
+        ConnectorOptionError: format and record type contradict each other.
+        ConnectorPayloadError: the type can not be decoded, or the schema is missing.
+    """
+    inner, allows_none = _without_none(spec.record_type)
+    name = name or _format_of(inner)
+    _check_pair(spec, name, inner)
+    schema = _schema(spec, "value_schema") if name == "schema" else None
+    return Format(name, inner, schema=schema, allows_none=allows_none)
+
+
+def key_format(spec: ConnectorSpec, name: FormatName) -> Format:
+    """Return the format of a source's keys; errors as in ``value_format``."""
+    return Format(name, schema=_schema(spec, "key_schema") if name == "schema" else None)
+
+
+class _Column(Sequence[_T]):
+    """One attribute of all messages, taken out of them when somebody asks."""
+
+    def __init__(self, messages: list[Message], take: Callable[[Message], Any]) -> None:
+        self._messages = messages
+        self._take = take
+
+    @cached_property
+    def _items(self) -> list[Any]:
+        return list(map(self._take, self._messages))
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> _T: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | Sequence[_T]:
+        item: _T | Sequence[_T] = self._items[index]
+        return item
+
+
+def _batch_of(
+    messages: list[Message], values: list[Any], keys: Sequence[Any], next_offset: int
+) -> SourceBatch:
+    return SourceBatch(
+        values=values,
+        offsets=_Column(messages, Message.offset),
+        next_offset=next_offset,
+        timestamps=[timestamp for _, timestamp in map(Message.timestamp, messages)],
+        keys=keys,
+        headers=_Column(messages, _headers),
+    )
+
+
+def _bad_record(message: Message, reason: str) -> BadRecord:
+    offset = message.offset()
+    assert offset is not None
+    return BadRecord(
+        offset=offset,
+        raw=message.value() or b"",
+        reason=reason,
+        key=message.key(),
+        headers=_headers(message),
+        timestamp_ms=message.timestamp()[1],
+    )
+
+
+def _headers(message: Message) -> Headers:
+    found: Any = message.headers()  # None when there are none; a header's value may be None, too.
+    return tuple((name, value or b"") for name, value in found) if found else _NO_HEADERS
+
+
+def _without_none(record_type: Any) -> tuple[Any, bool]:
+    """Return the type beside None, and whether None is a record."""
+    if record_type in (None, Any, object):
+        return None, True
+    if typing.get_origin(record_type) in (typing.Union, types.UnionType):
+        arms = [arm for arm in typing.get_args(record_type) if arm is not types.NoneType]
+        if len(arms) < len(typing.get_args(record_type)):
+            return (arms[0], True) if len(arms) == 1 else (record_type, True)
+    return record_type, False
+
+
+def _format_of(record_type: Any) -> FormatName:
+    formats: dict[Any, FormatName] = {str: "string", bytes: "bytes"}
+    try:
+        return formats.get(record_type, "json")
+    except TypeError:  # A type that can not be hashed, such as Annotated[int, []].
+        return "json"
+
+
+def _check_pair(spec: ConnectorSpec, name: FormatName, record_type: Any) -> None:
+    wanted = {"string": str, "bytes": bytes}.get(name)
+    if wanted is not None and record_type not in (None, wanted):
+        raise ConnectorOptionError(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name="value_format",
+            problem=f"{name!r} gives {wanted.__name__}, the declared record type is {record_type}",
+            hint=f"declare {wanted.__name__}, or choose another format",
+        )
+    if name in ("json", "msgpack"):
+        module = msgspec.json if name == "json" else msgspec.msgpack
+        try:
+            module.Decoder(Any if record_type is None else record_type)
+        except TypeError as error:
+            raise ConnectorPayloadError(
+                vertex=spec.vertex_id,
+                connector=spec.connector_type,
+                role="output_type",
+                found=f"{record_type!r}, which can not be decoded ({error})",
+                expected="a dataclass, TypedDict, NamedTuple, tuple, dict or list",
+            ) from error
+
+
+def _schema(spec: ConnectorSpec, role: str) -> Schema:
+    found = spec.payloads.get(role)
+    if found is None or not callable(getattr(found, "decode", None)):
+        raise ConnectorPayloadError(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            role=role,
+            found="absent" if found is None else type(found).__name__,
+            expected="an object with decode(data: bytes)",
+        )
+    schema: Schema = found
+    return schema

@@ -1,0 +1,84 @@
+"""Which offsets of which partitions one epoch reads: a pure function of positions and budget."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bicycle_runtime.connectors.contract import Budget
+from bicycle_runtime.operators.io import Slice
+
+__all__ = ["Backlog", "fair_shares", "plan_slices"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backlog:
+    """What one partition has: its next offset, and where what may be read ends."""
+
+    shard: str
+    start: int
+    end: int
+
+
+def plan_slices(backlogs: Sequence[Backlog], budget: Budget) -> list[Slice]:
+    """Return at most one slice for each partition, within the budget.
+
+    1. Records are shared fairly: what a partition can not use goes to the others.
+    2. The budget of bytes is shared in proportion to the records; the reader observes it, since
+       sizes are only known there. It reads at least one record.
+    3. Partition number n is read by subtask ``n % parallelism`` in every epoch, so that a worker
+       goes on with what it has fetched ahead. The engine gives slice i to subtask
+       ``i % parallelism``: empty slices of idle partitions fill the gaps.
+
+    Args:
+        backlogs: All partitions of the source, in a lasting order; the idle ones included.
+        budget: What the epoch may take. When it has fewer records than there are partitions, the
+            smallest backlogs wait.
+    """
+    shares = fair_shares([backlog.end - backlog.start for backlog in backlogs], budget.record_count)
+    total = sum(shares)
+    busy: list[list[Slice]] = [[] for _ in range(budget.parallelism)]
+    idle: list[list[Slice]] = [[] for _ in range(budget.parallelism)]
+    for number, (backlog, share) in enumerate(zip(backlogs, shares, strict=True)):
+        part = Slice(
+            shard=backlog.shard,
+            start=backlog.start,
+            end=backlog.start + share,
+            details={"bytes": budget.byte_count * share // max(total, 1)},
+        )
+        (busy if share else idle)[number % budget.parallelism].append(part)
+    return _in_rows(busy, idle)
+
+
+def fair_shares(wanted: Sequence[int], total: int) -> list[int]:
+    """Divide ``total`` so that nobody gets more than wanted, and nobody else could get more.
+
+    Example:
+        >>> fair_shares([10, 1000, 1000], 500)
+        [10, 245, 245]
+    """
+    shares = [0] * len(wanted)
+    left = total
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    for place, index in enumerate(order):
+        shares[index] = min(wanted[index], left // (len(order) - place))
+        left -= shares[index]
+    return shares
+
+
+def _in_rows(busy: list[list[Slice]], idle: list[list[Slice]]) -> list[Slice]:
+    """Return the slices in rows of one per subtask, and nothing behind the last busy one.
+
+    There are always enough idle ones: the subtasks' partitions differ in number by one at most, and
+    only the last subtasks have fewer.
+    """
+    height = max(map(len, busy))
+    planned = [
+        lane[row] if row < len(lane) else spare[row - len(lane)]
+        for row in range(height)
+        for lane, spare in zip(busy, idle, strict=True)
+        if row < len(lane) + len(spare)
+    ]
+    while planned and planned[-1].start == planned[-1].end:
+        planned.pop()
+    return planned

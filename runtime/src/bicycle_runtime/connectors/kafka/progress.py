@@ -1,0 +1,118 @@
+"""How far each partition is read, and what of it only the memo of the next epoch will know.
+
+The engine seals the offsets of what was read. Where reading *begins* (a starting offset, a jump
+over lost messages) was decided here, so it goes into the memo until the partition is read: a
+restart must not decide again, when the topic has changed. Pure: asks no broker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from bicycle_runtime.connectors.kafka.planning import Backlog
+
+__all__ = ["Progress"]
+
+
+class Progress:
+    """Positions and ends of the partitions that are read.
+
+    Args:
+        sealed: Offsets of the last epoch, also of partitions that are not read any more: they are
+            kept, and a job that reads the topic again goes on there.
+        memo: What ``memo`` returned for it.
+    """
+
+    def __init__(self, sealed: Mapping[str, int], memo: Mapping[str, Any]) -> None:
+        self._decided: dict[str, int] = dict(memo.get("positions", {}))
+        self._known = {**sealed, **self._decided}
+        self.topic_ids: dict[str, str] = dict(memo.get("topics", {}))
+        self.stops: dict[str, int] | None = memo.get("stops")
+        self.positions: dict[str, int] = {}
+        self.ends: dict[str, int] = {}
+        self.is_sealed = True
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the job never ran."""
+        return not self._known and not self.topic_ids
+
+    def known(self) -> dict[str, int]:
+        """Return every partition that was ever begun, with its next offset."""
+        return dict(self._known)
+
+    def has_topic(self, topic: str) -> bool:
+        """Tell whether a partition of a topic was ever begun."""
+        return any(shard.rpartition("/")[0] == topic for shard in self._known)
+
+    def resume(self, shard: str) -> None:
+        """Read a partition on from where it stood."""
+        self.positions[shard] = self._known[shard]
+
+    def decide(self, shard: str, position: int) -> None:
+        """Begin, or go on, at an offset that no manifest has."""
+        self._decided[shard] = self._known[shard] = self.positions[shard] = position
+        self.is_sealed = False
+
+    def drop(self, shard: str) -> None:
+        """Do not read a partition any more; its offset is kept."""
+        self.positions.pop(shard, None)
+        self.ends.pop(shard, None)
+
+    def identify(self, topic: str, identity: str) -> None:
+        """Take note of which topic of this name is read."""
+        if self.topic_ids.get(topic) != identity:
+            self.topic_ids[topic] = identity
+            self.is_sealed = False
+
+    def stop_at(self, ends: Mapping[str, int]) -> None:
+        """Set where bounded reading ends."""
+        self.stops = dict(ends)
+        self.is_sealed = False
+
+    def sealed(self, ends: Mapping[str, int]) -> None:
+        """Move on; all that was decided before is in the manifest now."""
+        for shard, end in ends.items():
+            self._decided.pop(shard, None)
+            self._known[shard] = end
+            if shard in self.positions:
+                self.positions[shard] = end
+        self.is_sealed = True
+
+    def memo(self, ends: Mapping[str, int]) -> dict[str, Any]:
+        """Return what the offsets do not say, as of an epoch that read up to ``ends``."""
+        decided = {shard: at for shard, at in self._decided.items() if shard not in ends}
+        memo: dict[str, Any] = {"topics": dict(self.topic_ids)}
+        if decided:
+            memo["positions"] = decided
+        if self.stops is not None:
+            memo["stops"] = self.stops
+        return memo
+
+    def backlogs(self, unreachable: Collection[str]) -> list[Backlog]:
+        """Return all partitions in the order they were found; unreachable ones have nothing."""
+        return [
+            Backlog(
+                shard=shard,
+                start=position,
+                end=position if shard in unreachable else max(position, self._end(shard)),
+            )
+            for shard, position in self.positions.items()
+        ]
+
+    def unread_count(self) -> int:
+        """Return how many offsets lie between positions and ends."""
+        return sum(max(self._end(s) - position, 0) for s, position in self.positions.items())
+
+    def is_finished(self) -> bool:
+        """Tell whether bounded reading has reached its end everywhere."""
+        if self.stops is None:
+            return False
+        return all(self.positions.get(shard, end) >= end for shard, end in self.stops.items())
+
+    def _end(self, shard: str) -> int:
+        end = self.ends.get(shard, 0)
+        if self.stops is None:
+            return end
+        return min(end, self.stops.get(shard, 0))

@@ -1,0 +1,123 @@
+"""Reading slices of partitions on a worker: fetch, decode, and say so when offsets are gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.kafka.consuming import PartitionGoneError, RangeConsumer
+from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
+from bicycle_runtime.connectors.kafka.formats import Format, MessageDecoder
+from bicycle_runtime.connectors.kafka.options import LossPolicy
+from bicycle_runtime.connectors.kafka.settings import ClientProperties
+from bicycle_runtime.operators.io import Slice, SourceBatch
+
+__all__ = ["KafkaReader", "place_of"]
+
+_logger = logging.getLogger(__name__)
+
+
+class KafkaReader:
+    """Reads slices; ``Slice.details``: ``bytes``, the size after which the slice is cut.
+
+    Args:
+        properties: Bound, since a worker has neither the driver's environment nor its files.
+        fixed: Brokers and group.
+        values: Format of values.
+        keys: Format of keys.
+        on_data_loss: What to do when offsets of a slice are gone.
+    """
+
+    def __init__(
+        self,
+        properties: ClientProperties,
+        fixed: dict[str, str],
+        *,
+        values: Format,
+        keys: Format,
+        on_data_loss: LossPolicy,
+    ) -> None:
+        self._state = (properties, fixed, values, keys, on_data_loss)
+        self._start()
+
+    def _start(self) -> None:
+        properties, fixed, values, keys, on_data_loss = self._state
+        self._properties = properties
+        self._on_data_loss = on_data_loss
+        self._consumer = RangeConsumer(properties, fixed, SystemClock())
+        self._decoder = MessageDecoder(values, keys)
+
+    def __getstate__(self) -> Any:
+        """Travel without connection."""
+        return self._state
+
+    def __setstate__(self, state: Any) -> None:
+        self._state = state
+        self._start()
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the records of the slice; the last batch ends at its end, or where it was cut.
+
+        Raises:
+            KafkaOffsetsLostError: what was to be read is gone, and the policy is to fail.
+        """
+        position = part.start
+        topic, partition = place_of(part.shard)
+        while position < part.end:
+            pieces = self._consumer.read(
+                topic, partition, start=position, end=part.end, byte_count=part.details["bytes"]
+            )
+            try:
+                for messages, next_offset in pieces:
+                    position = next_offset
+                    yield self._decoder.batch(messages, next_offset)
+                return
+            except PartitionGoneError as error:
+                position = self._settle_loss(part, position, error)
+        yield SourceBatch(values=[], offsets=(), next_offset=part.end)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._consumer.close()
+
+    def _settle_loss(self, part: Slice, start: int, error: PartitionGoneError) -> int:
+        """Return where to go on: behind what is gone; or raise."""
+        found = self._consumer.watermarks(*place_of(part.shard))
+        low, high = found if found is not None else (-1, -1)
+        if self._on_data_loss == "fail":
+            raise KafkaOffsetsLostError(
+                vertex=self._properties.vertex,
+                partition=part.shard,
+                next=start,
+                low=low,
+                high=high,
+                problem=error.reason,
+            ) from None
+        is_left = start < low < part.end
+        log_event(
+            _logger,
+            "kafka_offsets_lost",
+            level=logging.WARNING,
+            vertex=self._properties.vertex,
+            partition=part.shard,
+            next=start,
+            low=low,
+            high=high,
+            policy=self._on_data_loss,
+            record_count=(low if is_left else part.end) - start,
+        )
+        return low if is_left else part.end
+
+
+def place_of(shard: str) -> tuple[str, int]:
+    """Return topic and partition of a shard; topics have no slash.
+
+    Example:
+        >>> place_of("orders/3")
+        ('orders', 3)
+    """
+    topic, _, partition = shard.rpartition("/")
+    return topic, int(partition)

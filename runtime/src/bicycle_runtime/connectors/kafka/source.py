@@ -1,0 +1,218 @@
+"""The Kafka source on the driver: which offsets there are, which of them an epoch reads.
+
+Shards are partitions, named ``topic/partition``; offsets are Kafka's. Progress is in the manifest
+only: the consumer group is told afterwards, and no group is joined. Readable is what lies before
+the last stable offset (``read_committed``, the default). An outage of the brokers is no error: the
+source has no input until one answers again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.contract import (
+    Budget,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    Lag,
+    Source,
+    SourceStatus,
+)
+from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, OffsetQuery
+from bicycle_runtime.connectors.kafka.discovery import Discovery
+from bicycle_runtime.connectors.kafka.formats import key_format, value_format
+from bicycle_runtime.connectors.kafka.options import (
+    KafkaSourceOptions,
+    check_topics,
+    starting_offsets,
+)
+from bicycle_runtime.connectors.kafka.planning import plan_slices
+from bicycle_runtime.connectors.kafka.progress import Progress
+from bicycle_runtime.connectors.kafka.reader import KafkaReader, place_of
+from bicycle_runtime.connectors.kafka.reporting import GroupReporter
+from bicycle_runtime.connectors.kafka.settings import checked_properties
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.operators.io import Slice
+
+__all__ = ["KafkaSource"]
+
+_logger = logging.getLogger(__name__)
+NEXT_POLL_MS = 10
+_OUTAGE_POLL_MS = 200
+_ANSWER_WAIT_S = 0.05  # Longest stop of the epoch loop; an answer takes 0.5 to 3 ms.
+_SILENCE_S = 2.0
+_READ_COMMITTED: Final = "read_committed"
+_RESERVED: Final = {
+    "group.id": "use the option group_id",
+    "enable.auto.commit": "leave it out: published offsets are reported to the group in any case",
+    "enable.auto.offset.store": "leave it out: progress is in the job's checkpoints",
+    "auto.offset.reset": "use the options starting_offsets and on_data_loss",
+    "enable.partition.eof": "leave it out: the source needs it to be true",
+    "group.instance.id": "leave it out: the source joins no group",
+}
+
+
+class KafkaSource(Source):
+    """Reads topics of Kafka, exactly once; endless unless ``bounded`` is set."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class = KafkaSourceOptions
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = read_options(KafkaSourceOptions, spec)
+        self._pattern = check_topics(self._options, spec)
+        self._starting = starting_offsets(self._options.starting_offsets, spec)
+        self._values = value_format(spec, self._options.value_format)
+        self._keys = key_format(spec, self._options.key_format)
+        self._properties = checked_properties(
+            self._options.properties, vertex=spec.vertex_id, reserved=_RESERVED
+        )
+        self._reporter: GroupReporter | None = None
+        self._query: OffsetQuery | None = None
+        self._asked_s = 0.0
+        self._silent_since_s: float | None = None
+        self._unreachable: set[str] = set()
+
+    def start(
+        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+    ) -> None:
+        """Find the partitions; a job that ran before begins with those it knows.
+
+        Raises:
+            KafkaUnreachableError: the job never ran, and no broker answers.
+            KafkaTopicMissingError: a named topic does not exist.
+            KafkaOffsetsLostError: what is next was removed, and the policy is to fail.
+        """
+        self._clock = services.clock
+        self._progress = Progress(offsets, memo)
+        isolation = self._properties.plain.get("isolation.level", _READ_COMMITTED)
+        self._cluster = Cluster(
+            self._properties,
+            self._options.brokers,
+            is_committed_only=isolation == _READ_COMMITTED,
+        )
+        self._reporter = GroupReporter(
+            self._cluster, group=self._options.group_id, vertex=self.spec.vertex_id
+        )
+        self._discovery = Discovery(
+            self._cluster,
+            self._progress,
+            self._options,
+            starting=self._starting,
+            pattern=self._pattern,
+            vertex=self.spec.vertex_id,
+            clock=self._clock,
+        )
+        try:
+            self._discovery.start()
+        except ClusterSilentError as error:
+            self._note_silence(error.reason)
+
+    def poll(self) -> SourceStatus:
+        """Ask for the ends of all partitions, and now and then for new ones."""
+        assert self._reporter is not None
+        self._reporter.send_due()
+        try:
+            self._take_ends()
+            if self._silent_since_s is None and self._discovery.is_due():
+                self._discovery.look()
+        except ClusterSilentError as error:
+            self._note_silence(error.reason)
+        is_silent = self._silent_since_s is not None
+        backlogs = self._progress.backlogs(self._unreachable)
+        waiting = frozenset(backlog.shard for backlog in backlogs if backlog.start < backlog.end)
+        return SourceStatus(
+            # An epoch without slices seals what was decided, before anything is read.
+            has_input=bool(waiting and not is_silent) or not self._progress.is_sealed,
+            is_finished=self._progress.is_finished() and self._progress.is_sealed,
+            lag=Lag(record_count=self._progress.unread_count()),
+            next_poll_ms=_OUTAGE_POLL_MS if is_silent else NEXT_POLL_MS,
+            waiting_shards=waiting,
+            is_bounded=self._options.bounded,
+            is_reachable=not is_silent and not self._unreachable,
+        )
+
+    def plan(self, budget: Budget) -> list[Slice]:
+        """Take a fair share of each partition whose end is known."""
+        if self._silent_since_s is not None:
+            return []
+        return plan_slices(self._progress.backlogs(self._unreachable), budget)
+
+    def sealed(self, ends: Mapping[str, int]) -> None:
+        """Move on."""
+        self._progress.sealed(ends)
+
+    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+        """Return the identity of topics, positions that are not offsets yet, and where to stop."""
+        return self._progress.memo(ends)
+
+    def reader(self) -> KafkaReader:
+        """Return a reader that holds the values of secrets; its pickled form is not for show."""
+        return KafkaReader(
+            self._properties.bound(),
+            {"bootstrap.servers": self._options.brokers, "group.id": self._options.group_id},
+            values=self._values,
+            keys=self._keys,
+            on_data_loss=self._options.on_data_loss,
+        )
+
+    def stop(self) -> None:
+        """Report the last published offsets."""
+        reporter, self._reporter = self._reporter, None
+        if reporter is not None:
+            reporter.close()
+
+    def published(self, offsets: Mapping[str, int]) -> None:
+        """Report to the consumer group."""
+        if self._reporter is not None:
+            positions = self._progress.positions
+            self._reporter.report({s: at for s, at in offsets.items() if s in positions})
+
+    def describe(self, shard: str, offset: int) -> str:
+        """Return topic, partition and offset in words."""
+        topic, partition = place_of(shard)
+        return f"topic {topic} partition {partition} offset {offset}"
+
+    def _take_ends(self) -> None:
+        """Take the answer to the question for ends, after a moment; ask the next one.
+
+        Raises:
+            ClusterSilentError: no answer for too long.
+        """
+        if self._query is None:
+            self._query = self._cluster.ask_ends(self._progress.positions)
+            self._asked_s = self._clock.monotonic()
+        if not self._query.is_done(_ANSWER_WAIT_S):
+            if self._clock.monotonic() - self._asked_s > _SILENCE_S:
+                raise ClusterSilentError("no answer for two seconds")
+            return
+        query, self._query = self._query, None
+        ends = query.result()
+        positions = self._progress.positions
+        self._unreachable = positions.keys() - ends.keys()
+        self._progress.ends.update((s, end) for s, end in ends.items() if s in positions)
+        self._discovery.doubt(ends)
+        self._note_answer()
+
+    def _note_silence(self, reason: str) -> None:
+        if self._silent_since_s is None:
+            self._silent_since_s = self._clock.monotonic()
+            log_event(
+                _logger,
+                "kafka_unreachable",
+                level=logging.WARNING,
+                vertex=self.spec.vertex_id,
+                brokers=self._options.brokers,
+                reason=reason,
+            )
+
+    def _note_answer(self) -> None:
+        if self._silent_since_s is not None:
+            silent_ms = int((self._clock.monotonic() - self._silent_since_s) * 1_000)
+            self._silent_since_s = None
+            log_event(_logger, "kafka_reachable", vertex=self.spec.vertex_id, silent_ms=silent_ms)
