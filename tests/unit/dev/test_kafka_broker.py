@@ -1,9 +1,12 @@
 import json
 import os
+import signal
 import socket
+import subprocess
 
 import pytest
 
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.dev.broker_options import BrokerSecurity
 from bicycle_runtime.dev.errors import (
     BrokerConflictError,
@@ -133,6 +136,22 @@ def test_a_process_that_got_the_id_of_an_ended_broker_is_not_taken_for_it(new_br
     assert broker.bootstrap == "127.0.0.1:9092"
     with pytest.raises(BrokerMissingError):
         broker.stop()
+
+
+def test_a_broker_that_does_not_end_when_asked_is_killed(new_broker):
+    broker = new_broker(stop_timeout_ms=200)
+    broker.folder.mkdir()
+    deaf = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+    with subprocess.Popen(["sh", "-c", deaf], stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"up\n"
+        data = {"pid": process.pid, "started": start_ticks(process.pid), "port": 1, "users": []}
+        (broker.folder / "broker.json").write_text(json.dumps(data))
+        assert broker.is_running()
+
+        assert not broker.stop()
+
+        assert process.wait(10) == -signal.SIGKILL
+    assert not broker.is_running()
 
 
 def test_passwords_are_read_by_the_owner_only(new_broker, fake_java, tmp_path):

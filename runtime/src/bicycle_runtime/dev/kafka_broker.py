@@ -245,9 +245,8 @@ class KafkaBroker:
             self._spawn(java, jars, port)
             self._wait_for_answer(timeout_s)
         except BaseException:
-            with contextlib.suppress(BrokerMissingError):  # It may have ended by itself.
-                self.kill()
             if self._process is not None:
+                self._process.kill()
                 self._process.wait(_KILL_TIMEOUT_S)
             raise
         return True
