@@ -19,6 +19,7 @@ from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
 from bicycle_runtime.connectors.kafka.options import FormatName
 from bicycle_runtime.operators.io import BadRecord, Headers, SourceBatch
+from bicycle_sdk.record_types import clash, type_name
 
 __all__ = ["Format", "MessageDecoder", "Schema", "key_format", "value_format"]
 
@@ -254,13 +255,13 @@ def _format_of(record_type: Any) -> FormatName:
 
 def _check_pair(spec: ConnectorSpec, name: FormatName, record_type: Any) -> None:
     wanted = {"string": str, "bytes": bytes}.get(name)
-    if wanted is not None and record_type not in (None, wanted):
+    if clash(wanted, record_type):
         raise ConnectorOptionError(
             vertex=spec.vertex_id,
             connector=spec.connector_type,
             name="value_format",
-            problem=f"{name!r} gives {wanted.__name__}, the declared record type is {record_type}",
-            hint=f"declare {wanted.__name__}, or choose another format",
+            problem=f"{name!r} gives {type_name(wanted)}, the record type is {record_type}",
+            hint=f"declare {type_name(wanted)}, or choose another format",
         )
     if name in ("json", "msgpack"):
         module = msgspec.json if name == "json" else msgspec.msgpack

@@ -16,9 +16,7 @@ from typing import Any, Literal
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.connectors.kafka.errors import KafkaSecretError
 
-__all__ = ["SecretReference", "is_secret_property", "secret_reference"]
-
-_SECRET_ENDINGS = ("password", "secret", "passphrase", "key.pem")
+__all__ = ["SecretReference", "secret_reference"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,16 +56,6 @@ class SecretReference:
                 problem=f"file {self.place!r} can not be read: {reason}",
                 hint="give a file that the user of the job may read on the driver's host",
             ) from None
-
-
-def is_secret_property(name: str) -> bool:
-    """Return whether the client's property ``name`` holds a secret.
-
-    Example:
-        >>> [is_secret_property(name) for name in ("sasl.password", "ssl.key.pem", "client.id")]
-        [True, True, False]
-    """
-    return name.lower().endswith(_SECRET_ENDINGS)
 
 
 def secret_reference(value: Any) -> SecretReference | None:

@@ -20,10 +20,10 @@ from bicycle_runtime.connectors.kafka.errors import (
 )
 from bicycle_runtime.connectors.kafka.secrets import (
     SecretReference,
-    is_secret_property,
     secret_reference,
 )
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.kafka import is_secret_property
 
 __all__ = [
     "RESERVED_FOR_ALL",
