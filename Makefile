@@ -10,17 +10,18 @@ EDITABLE := $(foreach project,$(PROJECTS),--editable ./$(patsubst %/,%,$(dir $(p
 
 export PYTHON
 
-.PHONY: help setup check-machine demo test lint types imports tests docs bench clean
+.PHONY: help setup check-machine demo demo-kafka test lint types imports tests docs bench clean
 .NOTPARALLEL:
 
 help:
-	@echo "make demo     count the words of a text, from nothing to the result"
-	@echo "make test     all checks and all tests"
-	@echo "make setup    only what these two need, in $(VENV)"
-	@echo "make lint     ruff; also: make types, make imports, make tests"
-	@echo "make docs     write the reference tables of docs/reference anew"
-	@echo "make bench    the benchmarks"
-	@echo "make clean    remove everything that was built, $(VENV) included"
+	@echo "make demo       count the words of a text, from nothing to the result"
+	@echo "make demo-kafka start a Kafka broker, and count through it what is typed into a socket"
+	@echo "make test       all checks and all tests"
+	@echo "make setup      only what these two need, in $(VENV)"
+	@echo "make lint       ruff; also: make types, make imports, make tests"
+	@echo "make docs       write the reference tables of docs/reference anew"
+	@echo "make bench      the benchmarks"
+	@echo "make clean      remove everything that was built, $(VENV) included"
 
 setup: check-machine $(STAMP)
 
@@ -35,6 +36,9 @@ $(STAMP): requirements.lock $(PROJECTS) | check-machine
 
 demo: setup
 	@$(BIN)/python docs/demo/demo.py
+
+demo-kafka: setup
+	@$(BIN)/python docs/demo/demo_kafka.py
 
 test: lint types imports tests
 

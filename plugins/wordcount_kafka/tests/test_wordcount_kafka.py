@@ -43,6 +43,10 @@ def job(env: StreamEnvironment) -> None:
     wordcount_kafka(env, WordCountKafkaParams(**FROM_KAFKA_TO_KAFKA))
 
 
+def whole_job(env: StreamEnvironment) -> None:
+    wordcount_kafka(env, WordCountKafkaParams())
+
+
 def counts_by_word(records):
     counts = defaultdict(list)
     for record in records:
@@ -198,6 +202,19 @@ def test_every_word_is_counted_from_one_on_without_gaps_over_crashes_and_rescali
 
 def test_a_socket_client_sees_word_and_count_as_text():
     assert as_text(WordCount(word="ada", count=2)) == "ada:2"
+
+
+def test_each_of_the_three_pipelines_does_its_part():
+    sources = ["socket-source-v1", "kafka-source-raw-v1", "kafka-source-counts-v1"]
+    with Harness(whole_job, scripted=sources) as harness:
+        harness.push(["To be", "or not"], source="socket-source-v1")
+        harness.push(["To be"], source="kafka-source-raw-v1")
+        harness.push([WordCount(word="to", count=7)], source="kafka-source-counts-v1")
+        harness.run_epoch()
+
+        assert harness.results("kafka-sink-raw-v1") == ["To be", "or not"]
+        assert counts_by_word(harness.results("kafka-sink-counts-v1")) == {"to": [1], "be": [1]}
+        assert harness.results("socket-sink-v1") == ["to:7"]
 
 
 def test_every_parameter_is_documented():
