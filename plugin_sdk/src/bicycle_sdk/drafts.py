@@ -33,6 +33,7 @@ class VertexDraft:
 
     ``follows`` is the vertex whose parallelism is taken over when none is set.
     ``input_type`` and ``output_type`` are record types, None when unknown.
+    ``serves`` is the vertex that this one is a part of: id, key groups and error policy follow it.
     """
 
     kind: OperatorKind
@@ -52,10 +53,13 @@ class VertexDraft:
     input_type: Any = None
     output_type: Any = None
     follows: VertexDraft | None = None
+    serves: VertexDraft | None = None
 
     @property
     def final_id(self) -> str:
         """The id in the finished graph: the uid when there is one."""
+        if self.serves is not None:
+            return f"{self.serves.final_id}-combine"
         return self.uid or self.id
 
     def final_parallelism(self, default: int) -> int:
@@ -91,13 +95,18 @@ class GraphDraft:
 
     def add_vertex(self, vertex: VertexDraft) -> VertexDraft:
         """Take a vertex in and give it the next id: ``vertex_1``, ``vertex_2``, …."""
-        vertex.id = f"vertex_{len(self.vertices) + 1}"
+        own = sum(other.serves is None for other in self.vertices) + (vertex.serves is None)
+        vertex.id = f"vertex_{own}"
         self.vertices.append(vertex)
         return vertex
 
     def add_edge(self, edge: EdgeDraft) -> None:
         """Take an edge in."""
         self.edges.append(edge)
+
+    def connect(self, source: VertexDraft, target: VertexDraft, partitioning: Partitioning) -> None:
+        """Add an edge from the main output of one vertex to another."""
+        self.add_edge(EdgeDraft(source=source, target=target, partitioning=partitioning))
 
     def build_graph(self, name: str) -> JobGraph:
         """Return the graph as frozen data and put the objects beside it into ``payloads``.
@@ -124,6 +133,7 @@ class GraphDraft:
         )
 
     def _built_vertex(self, vertex: VertexDraft) -> Vertex:
+        setting = vertex.serves or vertex
         return Vertex(
             id=vertex.final_id,
             kind=vertex.kind,
@@ -131,14 +141,14 @@ class GraphDraft:
             name=vertex.name,
             details=dict(vertex.details),
             parallelism=vertex.final_parallelism(self.config.parallelism),
-            max_parallelism=vertex.max_parallelism,
+            max_parallelism=setting.max_parallelism,
             slot_sharing_group=vertex.slot_sharing_group,
             chaining_enabled=vertex.chaining_enabled,
             starts_new_chain=vertex.starts_new_chain,
             plugin_function=vertex.plugin_function,
             config=dict(vertex.config),
             output_type=type_name(vertex.output_type),
-            on_error=vertex.on_error,
+            on_error=setting.on_error,
             payloads=tuple(sorted(_payloads_of(vertex))),
         )
 

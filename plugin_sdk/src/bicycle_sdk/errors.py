@@ -17,6 +17,7 @@ __all__ = [
     "GraphError",
     "GraphFormatError",
     "InvalidWindowError",
+    "MergeMissingError",
     "ParameterError",
     "PluginDefinitionError",
     "PreviewError",
@@ -168,3 +169,11 @@ class InvalidWindowError(BicycleError):
     code = "BIC-1016"
     message = "window start must be before its end: [{start}, {end})"
     fix = "give bounds in ms with start < end"
+
+
+class MergeMissingError(BicycleError):
+    """Parts of a window were to be joined by a class that does not say how."""
+
+    code = "BIC-1017"
+    message = "{owner} has no {what}, so parts of a window can not be joined"
+    fix = "define the method, or choose windows and settings that do not need it"

@@ -17,7 +17,9 @@ from bicycle_sdk.graph.parts import (
 __all__ = ["problems_of"]
 
 # Kinds whose functions can write side outputs.
-_TAGGED_KINDS = frozenset({OperatorKind.PROCESS})
+_TAGGED_KINDS = frozenset({OperatorKind.PROCESS, OperatorKind.WINDOW})
+# Kinds whose records carry a key group.
+_KEYING_KINDS = frozenset({OperatorKind.KEY_BY, OperatorKind.WINDOW_COMBINE})
 _BOUNDS = f"1..{KEY_GROUP_COUNT_MAX}"
 
 
@@ -100,7 +102,7 @@ def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterat
                 f"forward edge {path} joins parallelism {source.parallelism} "
                 f"and {target.parallelism}"
             )
-        if edge.partitioning is Partitioning.HASH and source.kind is not OperatorKind.KEY_BY:
+        if edge.partitioning is Partitioning.HASH and source.kind not in _KEYING_KINDS:
             yield f"hash edge {path} starts at a {source.kind.value}, which gives no key"
         if edge.output_tag is not None and source.kind not in _TAGGED_KINDS:
             yield (

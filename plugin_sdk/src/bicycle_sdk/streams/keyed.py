@@ -11,6 +11,17 @@ from bicycle_sdk.functions import KeyedProcessFunction, ProcessFunction, ReduceF
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.record_types import function_types, pair_type
 from bicycle_sdk.streams.data_stream import DataStream
+from bicycle_sdk.streams.windowed import WindowedStream
+from bicycle_sdk.windows.assigners import (
+    Duration,
+    GlobalWindows,
+    WindowAssigner,
+    count_windows,
+    session_windows,
+    sliding_windows,
+    tumbling_windows,
+)
+from bicycle_sdk.windows.plan import WindowPlan
 
 __all__ = ["KeyedStream"]
 
@@ -77,6 +88,54 @@ class KeyedStream(DataStream[T], Generic[K, T]):
                 output_type=pair_type(self._key_type(), int),
             )
         )
+
+    # --- windows -----------------------------------------------------------------------------
+
+    def tumbling_window(self, size: Duration, *, offset: Duration = 0) -> WindowedStream[K, T]:
+        """Windows of event time that lie side by side: ``[offset + n * size, … + size)``.
+
+        Args:
+            size: Milliseconds or a timedelta, at least 1 ms.
+            offset: Where one of them begins; -8 hours make days of China, for example.
+        """
+        return self._windowed(tumbling_windows(size, offset=offset))
+
+    def sliding_window(
+        self, size: Duration, slide: Duration, *, offset: Duration = 0
+    ) -> WindowedStream[K, T]:
+        """Windows of event time of one size that begin every ``slide``.
+
+        With a slide longer than the size there are gaps, and records in them count nowhere.
+        """
+        return self._windowed(sliding_windows(size, slide, offset=offset))
+
+    def session_window(
+        self, gap: Duration | Callable[[T], Duration], *, min_records: int = 1
+    ) -> WindowedStream[K, T]:
+        """Windows of event time that end when a key has been quiet for a gap.
+
+        A record exactly one gap after the last one still belongs to the session.
+
+        Args:
+            gap: Milliseconds, a timedelta, or a function that gives one for each record.
+            min_records: Sessions with fewer records give no result.
+        """
+        return self._windowed(session_windows(gap, min_records=min_records))
+
+    def global_window(self) -> WindowedStream[K, T]:
+        """One window for all records of a key; it fires when ``trigger(…)`` says so."""
+        return self._windowed(GlobalWindows())
+
+    def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
+        """Windows of ``size`` records of a key in the order of arrival, one every ``slide``.
+
+        A last window that never fills gives no result.
+        """
+        return self._windowed(count_windows(size, slide))
+
+    def _windowed(self, assigner: WindowAssigner) -> WindowedStream[K, T]:
+        plan = WindowPlan(assigner=assigner)
+        return WindowedStream(self._draft, self._vertex, plan, key_type=self._key_type())
 
     def into_stream(self) -> DataStream[T]:
         """The same records without keys."""

@@ -179,8 +179,7 @@ class _Planner:
     def _operator_spec(self, operator: str) -> OperatorSpec:
         vertex = self._vertices[operator]
         key_by = self._key_by(vertex)
-        inputs = self._graph.inputs_of(operator)
-        source = self._vertices[inputs[0].source_id] if inputs else None
+        source = self._giver(operator)
         typed = source is not None and "output_type" in source.payloads
         return OperatorSpec(
             vertex=vertex,
@@ -195,9 +194,22 @@ class _Planner:
     def _key_by(self, vertex: Vertex) -> Vertex | None:
         for edge in self._graph.inputs_of(vertex.id):
             source = self._vertices[edge.source_id]
-            if edge.partitioning is Partitioning.HASH and source.kind is OperatorKind.KEY_BY:
+            if source.kind is OperatorKind.WINDOW_COMBINE:
+                return self._key_by(source)
+            is_keyed = edge.partitioning is Partitioning.HASH or (
+                vertex.kind is OperatorKind.WINDOW_COMBINE
+            )
+            if is_keyed and source.kind is OperatorKind.KEY_BY:
                 return source
         return None
+
+    def _giver(self, uid: str) -> Vertex | None:
+        """Return the vertex whose records an operator gets, however they are packed on the way."""
+        inputs = self._graph.inputs_of(uid)
+        if not inputs:
+            return None
+        source = self._vertices[inputs[0].source_id]
+        return self._giver(source.id) if source.kind is OperatorKind.WINDOW_COMBINE else source
 
     def _group_count(self, vertex: Vertex) -> int:
         if vertex.kind is not OperatorKind.KEY_BY:
@@ -210,7 +222,7 @@ class _Planner:
 
 
 def _scope_of(vertex: Vertex) -> StateScope:
-    if vertex.kind is OperatorKind.REDUCE:
+    if vertex.kind in (OperatorKind.REDUCE, OperatorKind.WINDOW):
         return StateScope.KEY_GROUPS
     if vertex.kind is not OperatorKind.PROCESS or vertex.details.get("function_kind") == "async":
         return StateScope.NONE

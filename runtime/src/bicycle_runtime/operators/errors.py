@@ -9,8 +9,10 @@ __all__ = [
     "ErrorRateError",
     "FunctionFailedError",
     "FunctionHookError",
+    "NoEventTimeError",
     "SourceDecodeError",
     "UnkeyedStateError",
+    "WindowStateError",
 ]
 
 
@@ -92,3 +94,22 @@ class EndlessTimersError(BicycleError):
         "set no further timer once ctx.current_watermark() is the greatest watermark "
         "(bicycle_sdk.contexts.WATERMARK_MAX)"
     )
+
+
+class NoEventTimeError(BicycleError):
+    """Something that needs event time got records without it."""
+
+    code = "BIC-1410"
+    message = "operator {operator!r} needs event time, but its records have none"
+    fix = (
+        "call assign_timestamps(…) on the stream before key_by, or choose a source that gives "
+        "times; nothing of this epoch was published"
+    )
+
+
+class WindowStateError(BicycleError):
+    """A window function wanted to keep a value of a session."""
+
+    code = "BIC-1411"
+    message = "the window function saves {name!r}, but a session may merge with others"
+    fix = "use windows of fixed bounds, or keep state by key behind the window"

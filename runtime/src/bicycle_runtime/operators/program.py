@@ -47,10 +47,13 @@ from bicycle_runtime.operators.transform import (
     PassOperator,
 )
 from bicycle_runtime.operators.watermarks import AssignOperator, SourceOperator, TimeKeeper
+from bicycle_runtime.operators.windows.build import build_window
+from bicycle_runtime.operators.windows.combine import CombineOperator
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["Program", "build_program"]
 
@@ -168,12 +171,14 @@ class _Builder:
         if vertex.kind is OperatorKind.SINK:
             return SinkOperator(spec, policy, context, self._image.writers[spec.uid])
         function = self._payload(vertex.payload_id("function"))
-        if vertex.kind is OperatorKind.REDUCE:
-            return self._reduce(spec, policy, context, function)
-        if vertex.kind is OperatorKind.PROCESS:
-            return self._process(spec, policy, context, function)
-        operator: Operator = _FUNCTION_OPERATORS[vertex.kind](spec, policy, context, function)
-        return operator
+        keyed = {
+            OperatorKind.REDUCE: self._reduce,
+            OperatorKind.PROCESS: self._process,
+            OperatorKind.WINDOW: self._window,
+            OperatorKind.WINDOW_COMBINE: self._window,
+        }
+        make: Callable[..., Operator] = keyed.get(vertex.kind) or _FUNCTION_OPERATORS[vertex.kind]
+        return make(spec, policy, context, function)
 
     def _generator(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext
@@ -199,6 +204,21 @@ class _Builder:
         storage = self._image.storage
         assert isinstance(context, KeyedContext)
         return StatefulOperator(spec, policy, context, function, method=method, storage=storage)
+
+    def _window(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, plan: WindowPlan
+    ) -> Operator:
+        selector = self._selector(spec)
+        assert selector is not None
+        record_type = self._payload(spec.input_type) if spec.input_type is not None else None
+        if spec.vertex.kind is OperatorKind.WINDOW_COMBINE:
+            return CombineOperator(
+                spec, policy, context, plan, key_selector=selector, record_type=record_type
+            )
+        return build_window(
+            spec, policy, context, plan,
+            key_selector=selector, record_type=record_type, storage=self._image.storage,
+        )  # fmt: skip
 
     def _reduce(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any

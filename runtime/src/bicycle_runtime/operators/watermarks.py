@@ -57,7 +57,11 @@ ShardTimes = dict[str, dict[str, ShardTime]]
 
 
 def joined_times(*parts: Mapping[str, Mapping[str, ShardTime]]) -> ShardTimes:
-    """Return the furthest that any part says of each shard."""
+    """Return the furthest that any part says of each shard.
+
+    The empty shard stands for those that a generator has not shown yet; the first one shown takes
+    its place. Driver and tasks must agree on that, or they compute different watermarks.
+    """
     joined: ShardTimes = {}
     for part in parts:
         for uid, shards in part.items():
@@ -65,6 +69,9 @@ def joined_times(*parts: Mapping[str, Mapping[str, ShardTime]]) -> ShardTimes:
             for shard, time in shards.items():
                 before = known.get(shard)
                 known[shard] = time if before is None else _furthest(before, time)
+    for known in joined.values():
+        if len(known) > 1:
+            known.pop("", None)
     return joined
 
 

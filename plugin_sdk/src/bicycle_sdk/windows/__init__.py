@@ -1,0 +1,80 @@
+"""Windows as plain values: how records are put into windows, when these fire, what they give.
+
+Streams take them (``stream.key_by(…).tumbling_window(…)``), the runtime carries them out. Nothing
+here runs a job or reads a clock.
+"""
+
+from bicycle_sdk.windows.aggregates import (
+    ApproximateDistinct,
+    Average,
+    Count,
+    Distinct,
+    Maximum,
+    Minimum,
+    Reduction,
+    Sum,
+)
+from bicycle_sdk.windows.assigners import (
+    AlignedWindows,
+    CountWindows,
+    GlobalWindows,
+    SessionWindows,
+    WindowAssigner,
+    duration_ms,
+    sliding_windows,
+    tumbling_windows,
+)
+from bicycle_sdk.windows.evictors import CountEvictor, Evictor, TimedValue, TimeEvictor
+from bicycle_sdk.windows.functions import AggregateFunction, WindowContext, WindowFunction
+from bicycle_sdk.windows.panes import LateRecord, Window, WindowResult
+from bicycle_sdk.windows.plan import WindowPlan
+from bicycle_sdk.windows.triggers import (
+    ContinuousEventTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    NeverTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerContext,
+    TriggerResult,
+)
+
+__all__ = [
+    "AggregateFunction",
+    "AlignedWindows",
+    "ApproximateDistinct",
+    "Average",
+    "ContinuousEventTimeTrigger",
+    "Count",
+    "CountEvictor",
+    "CountTrigger",
+    "CountWindows",
+    "Distinct",
+    "EventTimeTrigger",
+    "Evictor",
+    "GlobalWindows",
+    "LateRecord",
+    "Maximum",
+    "Minimum",
+    "NeverTrigger",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "Reduction",
+    "SessionWindows",
+    "Sum",
+    "TimeEvictor",
+    "TimedValue",
+    "Trigger",
+    "TriggerContext",
+    "TriggerResult",
+    "Window",
+    "WindowAssigner",
+    "WindowContext",
+    "WindowFunction",
+    "WindowPlan",
+    "WindowResult",
+    "duration_ms",
+    "sliding_windows",
+    "tumbling_windows",
+]

@@ -1,0 +1,195 @@
+"""Which windows a record belongs to, by its time.
+
+*Aligned* windows (tumbling, sliding) begin at multiples of a step, the same for all keys. *Session*
+windows grow with the records of a key. *Global* and *count* windows do not look at time.
+All times and lengths are whole milliseconds; times before 1970 are negative and count like others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.windows.panes import Window
+
+__all__ = [
+    "AlignedWindows",
+    "CountWindows",
+    "Duration",
+    "GlobalWindows",
+    "SessionWindows",
+    "WindowAssigner",
+    "duration_ms",
+    "sliding_windows",
+    "tumbling_windows",
+]
+
+Duration = int | timedelta
+_LENGTH_MS_MAX = 366 * 100 * 86_400_000
+_COUNT_MAX = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlignedWindows:
+    """Windows ``[start, start + size)`` where ``start = offset + n * slide`` for whole n.
+
+    With ``slide == size`` they tumble; with a larger slide there are gaps, and a record in a gap
+    belongs to no window.
+    """
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int = 0
+
+    @property
+    def is_tumbling(self) -> bool:
+        """Tell whether each time belongs to exactly one window."""
+        return self.size_ms == self.slide_ms
+
+    def windows_of(self, timestamp: int) -> list[Window]:
+        """Return the windows that hold a time, the earliest first.
+
+        Example:
+            >>> sliding = sliding_windows(60, 25)
+            >>> [(w.start, w.end) for w in sliding.windows_of(100)]
+            [(50, 110), (75, 135), (100, 160)]
+        """
+        last = timestamp - (timestamp - self.offset_ms) % self.slide_ms
+        first = last - (self.size_ms - 1) // self.slide_ms * self.slide_ms
+        starts = range(first, last + 1, self.slide_ms)
+        return [
+            Window(start, start + self.size_ms)
+            for start in starts
+            if start <= timestamp < start + self.size_ms
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionWindows:
+    """Windows that end when a key has been quiet for a gap.
+
+    A record at ``t`` opens ``[t, t + gap)``; windows of a key that overlap or touch are one. So a
+    record exactly one gap after the last belongs to the same session.
+
+    Args:
+        gap_ms: The gap; None when ``gap_of`` gives one for each record.
+        gap_of: Returns the gap that a record opens, in ms or as a timedelta.
+        min_records: Sessions with fewer records give no result.
+    """
+
+    gap_ms: int | None
+    gap_of: Callable[[Any], Duration] | None = None
+    min_records: int = 1
+
+    def window_of(self, timestamp: int, value: Any) -> Window:
+        """Return the window that a record opens."""
+        if self.gap_of is None:
+            assert self.gap_ms is not None
+            return Window(timestamp, timestamp + self.gap_ms)
+        return Window(timestamp, timestamp + duration_ms("gap", self.gap_of(value)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalWindows:
+    """One window for all records of a key; a trigger decides when it fires.
+
+    In results it spans the times of the records it holds.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountWindows:
+    """Every ``slide`` records of a key, the last ``size`` of them, in the order of arrival."""
+
+    size: int
+    slide: int
+
+
+WindowAssigner = AlignedWindows | SessionWindows | GlobalWindows | CountWindows
+
+
+def tumbling_windows(size: Duration, *, offset: Duration = 0) -> AlignedWindows:
+    """Return windows that lie side by side.
+
+    Args:
+        size: Their length, at least 1 ms.
+        offset: Where one of them begins; negative values too.
+    """
+    size_ms = duration_ms("size", size)
+    return AlignedWindows(size_ms=size_ms, slide_ms=size_ms, offset_ms=_offset_ms(offset, size_ms))
+
+
+def sliding_windows(size: Duration, slide: Duration, *, offset: Duration = 0) -> AlignedWindows:
+    """Return windows of one length that begin every ``slide``."""
+    slide_ms = duration_ms("slide", slide)
+    return AlignedWindows(
+        size_ms=duration_ms("size", size),
+        slide_ms=slide_ms,
+        offset_ms=_offset_ms(offset, slide_ms),
+    )
+
+
+def session_windows(
+    gap: Duration | Callable[[Any], Duration], *, min_records: int = 1
+) -> SessionWindows:
+    """Return windows that end after a gap, which may depend on the record."""
+    count = whole_count("min_records", min_records)
+    if callable(gap):
+        return SessionWindows(gap_ms=None, gap_of=gap, min_records=count)
+    return SessionWindows(gap_ms=duration_ms("gap", gap), min_records=count)
+
+
+def count_windows(size: int, slide: int | None = None) -> CountWindows:
+    """Return windows of ``size`` records, one every ``slide`` records (by default every size)."""
+    size = whole_count("size", size)
+    return CountWindows(size=size, slide=size if slide is None else whole_count("slide", slide))
+
+
+def duration_ms(name: str, duration: Duration, *, low: int = 1) -> int:
+    """Return a length in whole milliseconds.
+
+    Args:
+        name: What the length is called in errors.
+        duration: Milliseconds or a timedelta.
+        low: The least length.
+
+    Raises:
+        StreamDefinitionError: it is shorter than ``low`` or longer than a hundred years, or not a
+            whole number of milliseconds.
+    """
+    if isinstance(duration, timedelta):
+        whole, rest = divmod(duration, timedelta(milliseconds=1))
+        is_whole = not rest
+    else:
+        whole, is_whole = duration, type(duration) is int
+    if not is_whole or not low <= whole <= _LENGTH_MS_MAX:
+        raise StreamDefinitionError(
+            call=name,
+            problem=f"{duration!r}, expected {low}..{_LENGTH_MS_MAX} whole milliseconds",
+            hint="give an int (milliseconds) or a timedelta within the bounds",
+        )
+    return whole
+
+
+def whole_count(name: str, count: int) -> int:
+    """Return a number of records.
+
+    Raises:
+        StreamDefinitionError: it is less than 1 or over a billion.
+    """
+    if type(count) is not int or not 1 <= count <= _COUNT_MAX:
+        raise StreamDefinitionError(
+            call=name,
+            problem=f"{count!r}, expected 1..{_COUNT_MAX} records",
+            hint="give an int within the bounds",
+        )
+    return count
+
+
+def _offset_ms(offset: Duration, step_ms: int) -> int:
+    is_negative = offset < (timedelta(0) if isinstance(offset, timedelta) else 0)  # type: ignore[operator]  # both sides have one type
+    distance = duration_ms("offset", -offset if is_negative else offset, low=0)
+    return (-distance if is_negative else distance) % step_ms

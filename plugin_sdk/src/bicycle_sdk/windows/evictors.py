@@ -1,0 +1,66 @@
+"""Which records leave a window before or after it fires. A window with an evictor keeps records."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+from bicycle_sdk.windows.assigners import Duration, duration_ms, whole_count
+from bicycle_sdk.windows.panes import Window
+
+__all__ = ["CountEvictor", "Evictor", "TimeEvictor", "TimedValue"]
+
+
+class TimedValue(NamedTuple):
+    """A record of a window with its event time in ms (of arrival where there is none)."""
+
+    timestamp: int
+    value: Any
+
+
+class Evictor(ABC):
+    """Decides which records a firing window keeps. What is left out never comes back."""
+
+    def before(self, elements: list[TimedValue], window: Window) -> list[TimedValue]:
+        """Return the records that the function shall see.
+
+        Called on a worker before each firing, with the records in the order of arrival.
+        """
+        return elements
+
+    def after(self, elements: list[TimedValue], window: Window) -> list[TimedValue]:
+        """Return the records that stay in the window. Called on a worker after each firing."""
+        return elements
+
+    @abstractmethod
+    def describe(self) -> str:
+        """Return a word or two for plans and graphs."""
+
+
+class CountEvictor(Evictor):
+    """Keeps the last ``count`` records that arrived."""
+
+    def __init__(self, count: int) -> None:
+        self.count = whole_count("count", count)
+
+    def before(self, elements: list[TimedValue], window: Window) -> list[TimedValue]:
+        return elements[-self.count :]
+
+    def describe(self) -> str:
+        return f"the last {self.count}"
+
+
+class TimeEvictor(Evictor):
+    """Keeps the records whose time lies less than ``span`` before that of the newest."""
+
+    def __init__(self, span: Duration) -> None:
+        self.span_ms = duration_ms("span", span)
+
+    def before(self, elements: list[TimedValue], window: Window) -> list[TimedValue]:
+        if not elements:
+            return elements
+        newest = max(element.timestamp for element in elements)
+        return [element for element in elements if element.timestamp > newest - self.span_ms]
+
+    def describe(self) -> str:
+        return f"the last {self.span_ms} ms"

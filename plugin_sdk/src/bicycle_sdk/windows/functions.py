@@ -1,0 +1,147 @@
+"""What is computed over a window: aggregates record by record, or all its records at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable
+from typing import Any, Generic, TypeVar
+
+from bicycle_sdk.contexts import Context
+from bicycle_sdk.errors import MergeMissingError
+from bicycle_sdk.functions import FunctionObject, full_name
+from bicycle_sdk.windows.panes import Window
+
+__all__ = ["AggregateFunction", "WindowContext", "WindowFunction", "is_mergeable"]
+
+In = TypeVar("In")
+Acc = TypeVar("Acc")
+Out = TypeVar("Out")
+K = TypeVar("K")
+
+
+class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
+    """Folds records into an accumulator, which may have another type than they and the result.
+
+    With ``merge`` it is taken to be associative: accumulators of parts give the result of the
+    whole, in any grouping. Records are then folded before they travel to the subtask of their key,
+    and windows share what they have in common. Without ``merge`` the records of a window are kept
+    and folded when it fires, in the order of event time.
+    """
+
+    @abstractmethod
+    def create_accumulator(self) -> Acc:
+        """Return the accumulator of no records. Called on a worker, once per key and part."""
+
+    @abstractmethod
+    def add(self, accumulator: Acc, value: In) -> Acc | Awaitable[Acc]:
+        """Return the accumulator with one record more; it may change the given one.
+
+        Called on a worker, once per record and attempt. When it raises, the record is settled as
+        ``on_error`` says; the accumulator must not have been changed then.
+        """
+
+    @abstractmethod
+    def get_result(self, accumulator: Acc) -> Out | Awaitable[Out]:
+        """Return the result. Called on a worker whenever a window fires; it must change nothing."""
+
+    def merge(self, a: Acc, b: Acc) -> Acc | Awaitable[Acc]:  # noqa: ARG002 - overriders use it
+        """Return the accumulator of the records of both; it may change ``a``, and ``b`` not.
+
+        Called on a worker, any number of times. Leave it out when parts can not be joined.
+
+        Raises:
+            MergeMissingError: the class does not define this method.
+        """
+        raise MergeMissingError(owner=full_name(self), what="merge(a, b)")
+
+
+def is_mergeable(function: AggregateFunction[Any, Any, Any]) -> bool:
+    """Tell whether the function's class defines ``merge``."""
+    return type(function).merge is not AggregateFunction.merge
+
+
+class WindowContext(Context, Generic[K]):
+    """What a ``WindowFunction`` may ask: key, window, watermark, and small values of the window.
+
+    ``get_state`` and its companions keep one value per name, key and window: they are durable, stay
+    over repeated firings of the window, and are gone when the window is.
+    """
+
+    _window = Window(0, 1)
+    _watermark = 0
+    _key: Any = None
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._values: dict[str, Any] = {}
+        self._sides: list[tuple[str, Any]] = []
+
+    @property
+    def window(self) -> Window:
+        """The window that fires."""
+        return self._window
+
+    def current_key(self) -> K:
+        """Return the key of the window."""
+        key: K = self._key
+        return key
+
+    def current_watermark(self) -> int:
+        """Return the event time in ms up to which input is complete."""
+        return self._watermark
+
+    def get_state(self, name: str, default: Any = None) -> Any:
+        """Return the saved value of this window, or ``default`` when there is none."""
+        return self._values.get(name, default)
+
+    def save_state(self, name: str, value: Any) -> None:
+        """Save a value of this window under a name; it replaces the one before."""
+        self._values[name] = value
+
+    def delete_state(self, name: str) -> None:
+        """Forget a value of this window; harmless when there is none."""
+        self._values.pop(name, None)
+
+    def side_output(self, tag: str, value: Any) -> None:
+        """Send a value to those who read ``stream.side_output(tag)``."""
+        self._sides.append((tag, value))
+
+    def enter(
+        self, *, key: Any, window: Window, watermark: int, values: dict[str, Any] | None = None
+    ) -> None:
+        """Turn to another window. Called by the runtime and by tests, never by functions."""
+        self._key, self._window, self._watermark = key, window, watermark
+        self._values = {} if values is None else values
+
+    def take_side_outputs(self) -> list[tuple[str, Any]]:
+        """Return what was sent since the last call, in order, and forget it."""
+        taken, self._sides = self._sides, []
+        return taken
+
+
+class WindowFunction(FunctionObject, ABC, Generic[K, In, Out]):
+    """Computes over all records of a window at once.
+
+    Example:
+        >>> class Spread(WindowFunction[str, int, int]):
+        ...     def process(self, elements: list[int], ctx: WindowContext[str]) -> list[int]:
+        ...         return [max(elements) - min(elements)]
+    """
+
+    @abstractmethod
+    def process(
+        self, elements: list[In], ctx: WindowContext[K]
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from a window; ``[]`` for none.
+
+        Called on a worker whenever the window fires, with its records in the order of event time,
+        equal times in the order of arrival. It must not change ``elements`` or keep anything in
+        its attributes; ``ctx.save_state`` is for that. When it raises, ``on_error`` decides about
+        the window as it does about a record elsewhere.
+        """
+
+    def open(self, ctx: WindowContext[K]) -> Awaitable[None] | None:
+        """Open connections and load models; called on a worker, once per subtask, first of all."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Release what ``open`` took. Called once per subtask at its end; not after a kill."""

@@ -1,0 +1,82 @@
+"""What leaves a window: the interval itself, a result with its key, and a record that came late."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
+
+from bicycle_sdk.errors import InvalidWindowError
+
+__all__ = ["LateRecord", "Window", "WindowResult"]
+
+K = TypeVar("K")
+V = TypeVar("V")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Window:
+    """The times ``start <= t < end``, in ms; windows sort by start, then by end.
+
+    Raises:
+        InvalidWindowError: the start is not before the end.
+
+    Example:
+        >>> window = Window(0, 10)
+        >>> window.contains(9), window.contains(10), window.max_timestamp
+        (True, False, 9)
+    """
+
+    start: int
+    end: int
+
+    def __post_init__(self) -> None:
+        if self.start >= self.end:
+            raise InvalidWindowError(start=self.start, end=self.end)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The last time that belongs to the window; results carry it as their event time."""
+        return self.end - 1
+
+    def contains(self, timestamp: int) -> bool:
+        """Tell whether a time belongs to the window."""
+        return self.start <= timestamp < self.end
+
+    def overlaps(self, other: Window) -> bool:
+        """Tell whether some time belongs to both."""
+        return self.start < other.end and other.start < self.end
+
+    def touches(self, other: Window) -> bool:
+        """Tell whether the two overlap or one begins where the other ends: sessions then merge."""
+        return self.start <= other.end and other.start <= self.end
+
+    def cover(self, other: Window) -> Window:
+        """Return the smallest window that holds both."""
+        return Window(min(self.start, other.start), max(self.end, other.end))
+
+
+class WindowResult(NamedTuple, Generic[K, V]):
+    """What an aggregated window gives: its key, its bounds in ms (``[start, end)``), its value.
+
+    Its event time is ``end - 1``, so that a window behind it takes it for the same span.
+    """
+
+    key: K
+    start: int
+    end: int
+    value: V
+
+
+class LateRecord(NamedTuple, Generic[T]):
+    """A record whose windows had all closed, as ``late_to`` sends it to a side output.
+
+    ``window`` is the last window that it belonged to, ``watermark`` the one it was measured
+    against, ``lateness_ms`` how far its ``timestamp`` lay behind that watermark.
+    """
+
+    value: T
+    timestamp: int
+    window: Window
+    watermark: int
+    lateness_ms: int

@@ -1,0 +1,132 @@
+"""Everything that is set about a window, as one value: it travels to the workers as a payload."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.windows.assigners import (
+    AlignedWindows,
+    CountWindows,
+    SessionWindows,
+    WindowAssigner,
+)
+from bicycle_sdk.windows.evictors import Evictor
+from bicycle_sdk.windows.functions import AggregateFunction, is_mergeable
+from bicycle_sdk.windows.triggers import Trigger, can_merge
+
+__all__ = ["WindowPlan"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WindowPlan:
+    """A window with all that was set.
+
+    Either ``aggregates`` or ``process`` (a ``WindowFunction`` or a callable) says what is computed;
+    with ``is_tuple`` the value of a result is a tuple, one item per aggregate. ``is_associative``
+    False keeps the records of the window even if the aggregates could be merged.
+    """
+
+    assigner: WindowAssigner
+    lateness_ms: int = 0
+    late_tag: str | None = None
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    aggregates: tuple[AggregateFunction[Any, Any, Any], ...] = ()
+    process: Any = None
+    is_tuple: bool = False
+    is_associative: bool = True
+    is_pre_combined: bool = True
+
+    @property
+    def has_event_time(self) -> bool:
+        """Tell whether records are put into windows by their time."""
+        return isinstance(self.assigner, AlignedWindows | SessionWindows)
+
+    @property
+    def keeps_records(self) -> bool:
+        """Tell whether the records of a window are kept until it fires, not only accumulators."""
+        return (
+            self.process is not None
+            or self.evictor is not None
+            or not self.is_associative
+            or not all(map(is_mergeable, self.aggregates))
+            or (isinstance(self.assigner, CountWindows) and self._overlaps_by_count())
+        )
+
+    @property
+    def is_triggered(self) -> bool:
+        """Tell whether a trigger must be asked at each record."""
+        return self.trigger is not None or self.evictor is not None or not self.has_event_time
+
+    @property
+    def combines_early(self) -> bool:
+        """Tell whether records are folded before they travel to the subtask of their key."""
+        return self.is_pre_combined and not self.keeps_records and not self.is_triggered
+
+    def checked(self) -> WindowPlan:
+        """Return the plan itself.
+
+        Raises:
+            StreamDefinitionError: settings that do not go together.
+        """
+        for is_wrong, problem, hint in (
+            (
+                self.lateness_ms > 0 and not self.has_event_time,
+                "allowed_lateness is for windows of event time",
+                "leave it out",
+            ),
+            (
+                self.late_tag is not None and not self.has_event_time,
+                "late_to is for windows of event time: no record is late for other windows",
+                "leave it out",
+            ),
+            (
+                isinstance(self.assigner, CountWindows)
+                and (self.trigger is not None or self.evictor is not None),
+                "a count window has its own trigger and evictor",
+                "use global_window() with a trigger and an evictor",
+            ),
+            (
+                isinstance(self.assigner, SessionWindows)
+                and self.trigger is not None
+                and not can_merge(self.trigger),
+                "the trigger has no on_merge, and sessions merge",
+                "define on_merge(states, window, ctx) in the trigger",
+            ),
+        ):
+            if is_wrong:
+                raise StreamDefinitionError(call="window", problem=problem, hint=hint)
+        return self
+
+    def details(self) -> dict[str, Any]:
+        """Return what graphs and plans show, as plain data."""
+        found: dict[str, Any] = {"window_type": _type_of(self.assigner)}
+        if self.lateness_ms:
+            found["allowed_lateness_ms"] = self.lateness_ms
+        if self.late_tag is not None:
+            found["late_tag"] = self.late_tag
+        if self.trigger is not None:
+            found["trigger"] = self.trigger.describe()
+        if self.evictor is not None:
+            found["evictor"] = self.evictor.describe()
+        return found
+
+    def _overlaps_by_count(self) -> bool:
+        assert isinstance(self.assigner, CountWindows)
+        return self.assigner.slide != self.assigner.size
+
+
+def _type_of(assigner: WindowAssigner) -> dict[str, Any]:
+    match assigner:
+        case AlignedWindows(size_ms=size, slide_ms=slide, offset_ms=offset):
+            lengths = {"size_ms": size} if size == slide else {"size_ms": size, "slide_ms": slide}
+            kind = "Tumbling" if size == slide else "Sliding"
+            return {kind: lengths | ({"offset_ms": offset} if offset else {})}
+        case SessionWindows(gap_ms=gap, min_records=count):
+            return {"Session": {"gap_ms": gap} | ({"min_records": count} if count > 1 else {})}
+        case CountWindows(size=size, slide=slide):
+            return {"Count": {"count": size} | ({} if size == slide else {"slide": slide})}
+        case _:
+            return {"Global": {}}

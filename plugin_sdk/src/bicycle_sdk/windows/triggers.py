@@ -1,0 +1,410 @@
+"""When a window fires. Without a trigger it fires once the watermark has reached its end.
+
+A trigger is asked at each record and at each timer that it registered, and answers with a
+``TriggerResult``. What it must remember it keeps in the context, per key and window: a trigger
+object itself is shared by all windows and keeps nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from bicycle_sdk.errors import MergeMissingError, StreamDefinitionError
+from bicycle_sdk.windows.assigners import Duration, duration_ms, whole_count
+from bicycle_sdk.windows.panes import Window
+
+__all__ = [
+    "ContinuousEventTimeTrigger",
+    "CountTrigger",
+    "EventTimeTrigger",
+    "NeverTrigger",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "Trigger",
+    "TriggerContext",
+    "TriggerResult",
+]
+
+
+class TriggerResult(Enum):
+    """What happens to a window: nothing, a result, a result and its records go, or they just go."""
+
+    CONTINUE = "continue"
+    FIRE = "fire"
+    FIRE_AND_PURGE = "fire_and_purge"
+    PURGE = "purge"
+
+    @property
+    def fires(self) -> bool:
+        """Tell whether the window gives a result."""
+        return self in (TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE)
+
+    @property
+    def purges(self) -> bool:
+        """Tell whether the window's records go."""
+        return self in (TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE)
+
+
+class TriggerContext(Protocol):
+    """What a trigger may ask and set, all of it per key and window.
+
+    A timer is one per time and kind; setting it twice is setting it once. Event-time timers fire
+    when the watermark has reached their time, those of processing time in the first epoch at or
+    after it. A timer in the past fires in the same epoch.
+    """
+
+    def current_watermark(self) -> int:
+        """Return the event time in ms up to which input is complete."""
+
+    def current_processing_time(self) -> int:
+        """Return the recorded time of the epoch in ms."""
+
+    def register_event_time_timer(self, time_ms: int) -> None:
+        """Ask ``on_event_time`` at a time."""
+
+    def register_processing_time_timer(self, time_ms: int) -> None:
+        """Ask ``on_processing_time`` at a time."""
+
+    def delete_event_time_timer(self, time_ms: int) -> None:
+        """Take back a timer; harmless when there is none."""
+
+    def delete_processing_time_timer(self, time_ms: int) -> None:
+        """Take back a timer; harmless when there is none."""
+
+    def get_state(self, name: str, default: Any = None) -> Any:
+        """Return the saved value, or ``default`` when there is none."""
+
+    def save_state(self, name: str, value: Any) -> None:
+        """Save a value: plain data."""
+
+
+class Trigger(ABC):
+    """Decides when a window fires; derive from it for a rule of your own.
+
+    All methods are called on a worker and must not wait for anything. An exception in one of them
+    ends the epoch as a failure: no record is to blame.
+    """
+
+    @abstractmethod
+    def on_element(
+        self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Answer to a record that was just put into the window. Called once per record."""
+
+    def on_event_time(self, time_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Answer to an event-time timer. Called once per timer."""
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(
+        self, time_ms: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        """Answer to a processing-time timer. Called once per timer."""
+        return TriggerResult.CONTINUE
+
+    def on_merge(
+        self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
+    ) -> None:
+        """Set state and timers of a session that several have become.
+
+        Called before ``on_element`` of the record that joined them. The new window starts without
+        timers and state; a trigger without this method can not be used with sessions.
+
+        Args:
+            states: What was saved for each of the old windows, the earliest first.
+            window: The new window.
+            ctx: That of the new window.
+
+        Raises:
+            MergeMissingError: the class does not define this method.
+        """
+        raise MergeMissingError(owner=type(self).__qualname__, what="on_merge(states, window, ctx)")
+
+    def on_expiry(self, window: Window, ctx: TriggerContext) -> TriggerResult:
+        """Answer to the end of a window: its allowed lateness is over and its records will go.
+
+        Called once per window of event time, in order of time.
+        """
+        return TriggerResult.CONTINUE
+
+    def describe(self) -> str:
+        """Return a word or two for plans and graphs."""
+        return type(self).__name__
+
+
+class EventTimeTrigger(Trigger):
+    """Fires when the watermark reaches the window's end, and again after late records.
+
+    ``early`` adds results before that, ``late`` says how often results follow late records that
+    are still allowed (by default once per epoch that brings some).
+
+    Example:
+        >>> EventTimeTrigger().early(count=100).late(every=60_000).describe()
+        'watermark, early every 100 records, late every 60000 ms'
+    """
+
+    def __init__(self) -> None:
+        self._early: _Pace | None = None
+        self._late: _Pace | None = None
+
+    def early(self, *, every: Duration | None = None, count: int | None = None) -> EventTimeTrigger:
+        """Return a trigger that also fires before the end.
+
+        Args:
+            every: Processing time from the first record to a result, and from then on.
+            count: Records from one result to the next.
+        """
+        return self._with(early=_Pace("early", every=every, count=count), late=self._late)
+
+    def late(self, *, every: Duration | None = None, count: int | None = None) -> EventTimeTrigger:
+        """Return a trigger that follows late records at another pace.
+
+        What is pending when the allowed lateness is over fires then.
+
+        Args:
+            every: Processing time from a late record to its result.
+            count: Late records from one result to the next.
+        """
+        return self._with(early=self._early, late=_Pace("late", every=every, count=count))
+
+    def on_element(
+        self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        ctx.save_state("pending", ctx.get_state("pending", 0) + 1)
+        is_late = window.end <= ctx.current_watermark()
+        pace = self._late if is_late else self._early
+        if not is_late or pace is None:
+            ctx.register_event_time_timer(window.end)
+        return TriggerResult.CONTINUE if pace is None else pace.on_element(ctx)
+
+    def on_event_time(self, time_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        if self._early is not None:
+            self._early.stop(ctx)
+        return self._fire(ctx)
+
+    def on_processing_time(
+        self, time_ms: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        ctx.save_state("next", None)
+        if not ctx.get_state("pending", 0):
+            return TriggerResult.CONTINUE
+        return self._fire(ctx)
+
+    def on_merge(
+        self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
+    ) -> None:
+        ctx.save_state("pending", sum(state.get("pending", 0) for state in states))
+        times = [state["next"] for state in states if state.get("next") is not None]
+        if times:
+            ctx.save_state("next", min(times))
+            ctx.register_processing_time_timer(min(times))
+        ctx.register_event_time_timer(window.end)
+
+    def on_expiry(self, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return self._fire(ctx) if ctx.get_state("pending", 0) else TriggerResult.CONTINUE
+
+    def describe(self) -> str:
+        paces = [pace.describe() for pace in (self._early, self._late) if pace is not None]
+        return ", ".join(["watermark", *paces])
+
+    def _fire(self, ctx: TriggerContext) -> TriggerResult:
+        ctx.save_state("pending", 0)
+        return TriggerResult.FIRE
+
+    def _with(self, *, early: _Pace | None, late: _Pace | None) -> EventTimeTrigger:
+        changed = EventTimeTrigger()
+        changed._early, changed._late = early, late
+        return changed
+
+
+class _Pace:
+    """How often an ``EventTimeTrigger`` fires before or after the end of a window."""
+
+    def __init__(self, name: str, *, every: Duration | None, count: int | None) -> None:
+        if (every is None) == (count is None):
+            raise StreamDefinitionError(
+                call=name,
+                problem="it needs every=… or count=…, and not both",
+                hint="give a length of processing time or a number of records",
+            )
+        self.name = name
+        self.every_ms = None if every is None else duration_ms("every", every)
+        self.count = None if count is None else whole_count("count", count)
+
+    def on_element(self, ctx: TriggerContext) -> TriggerResult:
+        if self.count is not None:
+            if ctx.get_state("pending", 0) < self.count:
+                return TriggerResult.CONTINUE
+            ctx.save_state("pending", 0)
+            return TriggerResult.FIRE
+        assert self.every_ms is not None
+        if ctx.get_state("next") is None:
+            moment = ctx.current_processing_time() + self.every_ms
+            ctx.save_state("next", moment)
+            ctx.register_processing_time_timer(moment)
+        return TriggerResult.CONTINUE
+
+    def stop(self, ctx: TriggerContext) -> None:
+        moment = ctx.get_state("next")
+        if moment is not None:
+            ctx.delete_processing_time_timer(moment)
+            ctx.save_state("next", None)
+
+    def describe(self) -> str:
+        what = f"{self.every_ms} ms" if self.count is None else f"{self.count} records"
+        return f"{self.name} every {what}"
+
+
+class CountTrigger(Trigger):
+    """Fires at every ``count``-th record of the window since the last firing."""
+
+    def __init__(self, count: int) -> None:
+        self.count = whole_count("count", count)
+
+    def on_element(
+        self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        seen = ctx.get_state("count", 0) + 1
+        ctx.save_state("count", 0 if seen >= self.count else seen)
+        return TriggerResult.FIRE if seen >= self.count else TriggerResult.CONTINUE
+
+    def on_merge(
+        self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
+    ) -> None:
+        ctx.save_state("count", sum(state.get("count", 0) for state in states))
+
+    def describe(self) -> str:
+        return f"every {self.count} records"
+
+
+class ProcessingTimeTrigger(Trigger):
+    """Fires once per ``interval`` of processing time while records come.
+
+    The clock runs from the first record after a firing.
+    """
+
+    def __init__(self, interval: Duration) -> None:
+        self.interval_ms = duration_ms("interval", interval)
+
+    def on_element(
+        self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        if ctx.get_state("next") is None:
+            self._start(ctx, ctx.current_processing_time() + self.interval_ms)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(
+        self, time_ms: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        ctx.save_state("next", None)
+        return TriggerResult.FIRE
+
+    def on_merge(
+        self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
+    ) -> None:
+        times = [state["next"] for state in states if state.get("next") is not None]
+        if times:
+            self._start(ctx, min(times))
+
+    def on_expiry(self, window: Window, ctx: TriggerContext) -> TriggerResult:
+        is_pending = ctx.get_state("next") is not None
+        return TriggerResult.FIRE if is_pending else TriggerResult.CONTINUE
+
+    def describe(self) -> str:
+        return f"every {self.interval_ms} ms"
+
+    def _start(self, ctx: TriggerContext, moment: int) -> None:
+        ctx.save_state("next", moment)
+        ctx.register_processing_time_timer(moment)
+
+
+class ContinuousEventTimeTrigger(Trigger):
+    """Fires at each multiple of ``interval`` that the watermark reaches, and at the end."""
+
+    def __init__(self, interval: Duration) -> None:
+        self.interval_ms = duration_ms("interval", interval)
+
+    def on_element(
+        self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        ctx.register_event_time_timer(window.end)
+        self._set_next(max(timestamp, ctx.current_watermark()), window, ctx)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def on_merge(
+        self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
+    ) -> None:
+        ctx.register_event_time_timer(window.end)
+        self._set_next(max(window.start, ctx.current_watermark()), window, ctx)
+
+    def describe(self) -> str:
+        return f"every {self.interval_ms} ms of event time"
+
+    def _set_next(self, after: int, window: Window, ctx: TriggerContext) -> None:
+        moment = after - after % self.interval_ms + self.interval_ms
+        if moment < window.end:
+            ctx.register_event_time_timer(moment)
+
+
+class PurgingTrigger(Trigger):
+    """Fires when another trigger does, and lets the records go each time."""
+
+    def __init__(self, inner: Trigger) -> None:
+        self.inner = inner
+
+    def on_element(
+        self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        return _purging(self.inner.on_element(value, timestamp, window, ctx))
+
+    def on_event_time(self, time_ms: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return _purging(self.inner.on_event_time(time_ms, window, ctx))
+
+    def on_processing_time(
+        self, time_ms: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        return _purging(self.inner.on_processing_time(time_ms, window, ctx))
+
+    def on_merge(
+        self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
+    ) -> None:
+        self.inner.on_merge(states, window, ctx)
+
+    def on_expiry(self, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return _purging(self.inner.on_expiry(window, ctx))
+
+    def describe(self) -> str:
+        return f"{self.inner.describe()}, purging"
+
+
+class NeverTrigger(Trigger):
+    """Never fires: the trigger of global windows until another one is set."""
+
+    def on_element(
+        self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
+    ) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_merge(
+        self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
+    ) -> None:
+        """Nothing is kept."""
+
+    def describe(self) -> str:
+        return "never"
+
+
+def can_merge(trigger: Trigger) -> bool:
+    """Tell whether a trigger may be used with sessions."""
+    if isinstance(trigger, PurgingTrigger):
+        return can_merge(trigger.inner)
+    return type(trigger).on_merge is not Trigger.on_merge
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result is TriggerResult.FIRE else result

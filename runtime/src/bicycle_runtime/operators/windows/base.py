@@ -1,0 +1,138 @@
+"""What all window operators share: plan, table, late records, results as batches."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
+from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.operator import (
+    Advance,
+    EpochTime,
+    Operator,
+    SideBatch,
+    Stateful,
+    Timed,
+)
+from bicycle_runtime.operators.policy import RecordPolicy
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.windows.firing import Fired, Firing
+from bicycle_runtime.operators.windows.folding import Folding
+from bicycle_runtime.operators.windows.rows import Rows
+from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.store import StateStore
+from bicycle_runtime.state.windows import WindowTable
+from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.windows import LateRecord, Window, WindowPlan
+
+__all__ = ["WindowOperator"]
+
+
+class WindowOperator(Operator, Stateful, Timed):
+    """One kind of windows; derived classes say where records go and when windows fire.
+
+    Args:
+        spec: Which operator this is.
+        policy: Settles records and windows whose function failed.
+        context: Task info and time.
+        plan: The window.
+        key_selector: Gives the key of a record.
+        record_type: Declared type of the records, None when unknown.
+        storage: Where the state lies.
+    """
+
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, plan: WindowPlan,
+        *, key_selector: Callable[[Any], Any], record_type: Any, storage: Storage,
+    ) -> None:  # fmt: skip
+        super().__init__(spec, policy, context)
+        self.plan = plan
+        self.key_of = key_selector
+        policy.key_of = self._key_in
+        self.record_type = record_type
+        self.folding = Folding(plan, record_type)
+        self.firing = Firing(plan, self.folding, policy, context.task_info)
+        self._store: StateStore[WindowTable] = StateStore(spec.uid, storage, self.new_table)
+        self.table = self.new_table()
+        self._seen: tuple[WindowTable, int] | None = None
+        self._state: RangeState | None = None
+        self._late: list[tuple[LateRecord[Any], int]] = []
+        self.previous = self.watermark = WATERMARK_MIN
+        self.now_ms = 0
+        self._epoch = 0
+
+    @abstractmethod
+    def new_table(self) -> WindowTable:
+        """Return an empty table."""
+
+    @abstractmethod
+    def index(self) -> None:
+        """Derive from the table what is kept beside it. Called when sealed changes were put in."""
+
+    def begin_epoch(self, time: EpochTime) -> None:
+        super().begin_epoch(time)
+        self._epoch = time.epoch
+
+    def restore(self, state: RangeState) -> None:
+        self.table = self._store.at(state)
+        self.table.records.epoch = self._epoch
+        self._state = state
+
+    def begin_time(self, advance: Advance) -> None:
+        self.previous = self.watermark = advance.previous
+        self.now_ms = advance.now_ms
+        self.firing.begin(now_ms=self.now_ms, watermark=self.previous, random=self.context.random)
+        if self._seen != (self.table, self.table.generation):
+            self.index()
+            self._seen = (self.table, self.table.generation)
+
+    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
+        assert self._state is not None
+        return self._store.commit(
+            self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+        )
+
+    def take_sides(self) -> list[SideBatch]:
+        sent = [*self.firing.sides]
+        if self.plan.late_tag is not None:
+            sent += [(self.plan.late_tag, record, time) for record, time in self._late]
+        self.firing.sides, self._late = [], []
+        by_tag: dict[str, tuple[list[Any], list[int]]] = {}
+        for tag, value, time in sent:
+            values, times = by_tag.setdefault(tag, ([], []))
+            values.append(value)
+            times.append(time)
+        return [
+            SideBatch(tag, Batch(values, ExchangeTrail(None, times)))
+            for tag, (values, times) in by_tag.items()
+        ]
+
+    def next_timer_ms(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self.firing.close()
+
+    def is_closed(self, end: int) -> bool:
+        """Tell whether a window with this end takes no more records, and had not before."""
+        return end + self.plan.lateness_ms <= self.previous
+
+    def count_late(self, rows: Rows, windows: Sequence[Window]) -> None:
+        """Count records whose windows are closed, and send them on where somebody wants them."""
+        self.late += len(windows)
+        if self.plan.late_tag is None:
+            return
+        for value, time, window in zip(rows.batch.values, rows.times, windows, strict=True):
+            record = LateRecord(value, time, window, self.previous, self.previous - time)
+            self._late.append((record, time))
+
+    def fired(self, windows: Sequence[Fired]) -> Batch:
+        """Return what windows give, as a batch."""
+        values, times = self.firing.results(windows)
+        return emitted(values, times)
+
+    def _key_in(self, value: Any) -> Any:
+        return value.key if type(value) is Fired else self.key_of(value)

@@ -1,0 +1,44 @@
+"""Which operator carries out which window."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.policy import RecordPolicy
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.windows.aligned import AlignedOperator
+from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.sessions import SessionOperator
+from bicycle_runtime.operators.windows.triggered import TriggeredOperator
+from bicycle_sdk.windows import SessionWindows, WindowPlan
+
+__all__ = ["build_window"]
+
+
+def build_window(
+    spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, plan: WindowPlan,
+    *, key_selector: Callable[[Any], Any], record_type: Any, storage: Storage,
+) -> WindowOperator:  # fmt: skip
+    """Return the operator of a window vertex.
+
+    Args:
+        spec: Which operator this is.
+        policy: Settles records and windows whose function failed.
+        context: Task info and time.
+        plan: The window.
+        key_selector: Gives the key of a record.
+        record_type: Declared type of the records, None when unknown.
+        storage: Where the state lies.
+    """
+    kind: type[WindowOperator] = AlignedOperator
+    if plan.is_triggered:
+        kind = TriggeredOperator
+    elif isinstance(plan.assigner, SessionWindows):
+        kind = SessionOperator
+    return kind(
+        spec, policy, context, plan,
+        key_selector=key_selector, record_type=record_type, storage=storage,
+    )  # fmt: skip

@@ -1,0 +1,146 @@
+"""What a firing window gives: the user's function is called, results get key, bounds and time.
+
+Windows fire in the order of their ends, within one end by key group and key, so that neither the
+order of arrival nor a restart shows in the order of results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.calling import eager, is_async, resolve
+from bicycle_runtime.operators.errors import WindowStateError
+from bicycle_runtime.operators.operator import as_sequences, each
+from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.windows.folding import Folding
+from bicycle_runtime.records.keys import encode_key
+from bicycle_sdk.contexts import TaskInfo
+from bicycle_sdk.functions import full_name
+from bicycle_sdk.windows import Window, WindowContext, WindowPlan, WindowResult
+
+__all__ = ["Fired", "Firing", "Unkept", "in_order"]
+
+
+class Fired(NamedTuple):
+    """A window of one key that fires: accumulators, or its records; values that it keeps."""
+
+    key: Any
+    window: Window
+    content: Any
+    values: dict[str, Any]
+
+
+class Unkept(dict[str, Any]):
+    """Values of a window that can not keep any: a session may become part of another one."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise WindowStateError(name=name)
+
+
+class Firing:
+    """Turns firing windows into records, by aggregates or by the user's window function.
+
+    Args:
+        plan: The window.
+        folding: Its aggregates.
+        policy: Settles windows whose function failed, as it does records elsewhere.
+        task_info: For the context of a window function.
+    """
+
+    def __init__(
+        self, plan: WindowPlan, folding: Folding, policy: RecordPolicy, task_info: TaskInfo
+    ) -> None:
+        self._plan, self._folding, self._policy = plan, folding, policy
+        self._context: WindowContext[Any] = WindowContext(task_info=task_info, processing_time=0)
+        self._watermark = 0
+        self.sides: list[tuple[str, Any, int]] = []
+        self.function = plan.process
+        self._awaits = False
+        self._process: Callable[..., Any] | None = None
+        if plan.process is not None:
+            if hasattr(plan.process, "open"):
+                resolve(plan.process.open, self._context)
+            called = getattr(plan.process, "process", plan.process)
+            self._process = eager(called)
+            self._awaits = is_async(self._process)
+
+    def begin(self, *, now_ms: int, watermark: int, random: Any) -> None:
+        """Take note of the time that functions see from now on."""
+        self._watermark = watermark
+        self._context.processing_time = now_ms
+        self._context.random = random
+
+    def results(self, fired: Sequence[Fired]) -> tuple[list[Any], list[int]]:
+        """Return the records that windows give, and their event times."""
+        if not fired:
+            return [], []
+        self._policy.batch = Batch(list(fired), ExchangeTrail(None))
+        call = self._aggregate if self._process is None else self._call_later
+        found: list[Any] = []
+        if self._process is not None and not self._awaits:
+            call = self._call
+        found = each(call, fired, policy=self._policy, awaits=call == self._call_later)
+        if self._process is None:
+            pairs = [(r, f) for r, f in zip(found, fired, strict=True) if r is not DROPPED]
+            return [r for r, _ in pairs], [f.window.end - 1 for _, f in pairs]
+        listed = as_sequences(found, function=full_name(self.function), policy=self._policy)
+        records = [record for records in listed for record in records]
+        times = [
+            item.window.end - 1 for item, some in zip(fired, listed, strict=True) for _ in some
+        ]
+        return records, times
+
+    def close(self) -> None:
+        """Let a window function release what it opened."""
+        if hasattr(self.function, "close"):
+            resolve(self.function.close)
+
+    def _aggregate(self, fired: Fired) -> WindowResult[Any, Any]:
+        content = fired.content
+        if self._plan.keeps_records:
+            content = self._folding.folded(_by_time(content) if self._sorts() else content[1])
+        value = self._folding.value(content)
+        return WindowResult(fired.key, fired.window.start, fired.window.end, value)
+
+    def _call(self, fired: Fired) -> Any:
+        result = self._called(fired)
+        self._collect(fired)
+        return result
+
+    async def _call_later(self, fired: Fired) -> Any:
+        result = await self._called(fired)
+        self._collect(fired)
+        return result
+
+    def _called(self, fired: Fired) -> Any:
+        assert self._process is not None
+        self._context.enter(
+            key=fired.key, window=fired.window, watermark=self._watermark, values=fired.values
+        )
+        self._context.take_side_outputs()
+        elements = _by_time(fired.content) if self._sorts() else list(fired.content[1])
+        return self._process(elements, self._context)
+
+    def _collect(self, fired: Fired) -> None:
+        time = fired.window.end - 1
+        self.sides += [(tag, value, time) for tag, value in self._context.take_side_outputs()]
+
+    def _sorts(self) -> bool:
+        return self._plan.has_event_time
+
+
+def in_order(keys: Iterable[Any]) -> list[Any]:
+    """Return keys in the order in which their windows fire: sorted, or by their stable bytes."""
+    listed = list(keys)
+    kinds = set(map(type, listed))
+    if kinds <= {str} or kinds <= {int} or kinds <= {bytes}:
+        return sorted(listed)
+    return sorted(listed, key=encode_key)
+
+
+def _by_time(row: tuple[list[int], list[Any]]) -> list[Any]:
+    """Return records in the order of event time; equal times keep the order of arrival."""
+    times, values = row
+    return [values[index] for index in sorted(range(len(times)), key=times.__getitem__)]

@@ -1,0 +1,110 @@
+"""The aggregates of a window as the runtime runs them: accumulators as tuples, one item each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bicycle_runtime.operators.calling import is_async, resolve
+from bicycle_runtime.operators.windows.sketches import SketchDistinct
+from bicycle_sdk.windows import ApproximateDistinct, Count, Reduction, SessionWindows, WindowPlan
+from bicycle_sdk.windows.aggregates import SelectedAggregate
+
+__all__ = ["Folding"]
+
+Accumulators = tuple[Any, ...]
+
+
+class Folding:
+    """Makes, joins and reads the accumulators of a plan.
+
+    Args:
+        plan: The window.
+        record_type: Declared type of its input, None when unknown.
+    """
+
+    def __init__(self, plan: WindowPlan, record_type: Any = None) -> None:
+        self.functions = [_runnable(function) for function in plan.aggregates]
+        if isinstance(plan.assigner, SessionWindows):
+            # The last accumulator of a session counts its records, for ``min_records``.
+            self.functions.append(Count())
+        self._value_count = len(plan.aggregates)
+        self.adds = [function.add for function in self.functions]
+        self._added = list(map(_waited, self.adds))
+        self._creates = [function.create_accumulator for function in self.functions]
+        self._merges = [_waited(function.merge) for function in self.functions]
+        self._results = [_waited(function.get_result) for function in self.functions]
+        self._is_tuple = plan.is_tuple
+        types = [_accumulator_type(function, record_type) for function in self.functions]
+        self.state_type = None if None in types else tuple[tuple(types)]  # type: ignore[misc]
+
+    def fresh(self) -> Accumulators:
+        """Return the accumulators of no records."""
+        return tuple([create() for create in self._creates])
+
+    def merged(self, a: Accumulators, b: Accumulators) -> Accumulators:
+        """Return the accumulators of the records of both; ``a`` may be changed, ``b`` is not."""
+        return tuple([merge(x, y) for merge, x, y in zip(self._merges, a, b, strict=True)])
+
+    def value(self, accumulators: Accumulators) -> Any:
+        """Return what a window gives."""
+        if not self._is_tuple:
+            return self._results[0](accumulators[0])
+        results = zip(self._results, accumulators, range(self._value_count), strict=False)
+        return tuple([result(accumulator) for result, accumulator, _ in results])
+
+    def added(self, accumulators: Accumulators, value: Any) -> Accumulators:
+        """Return the accumulators with one record more."""
+        pairs = zip(self._added, accumulators, strict=True)
+        return tuple([add(accumulator, value) for add, accumulator in pairs])
+
+    async def added_to_all(self, several: Sequence[Accumulators], value: Any) -> list[Accumulators]:
+        """Return several accumulators with one record more; for another attempt."""
+        results = []
+        for accumulators in several:
+            added = []
+            for add, accumulator in zip(self.adds, accumulators, strict=True):
+                found = add(accumulator, value)
+                added.append(await found if inspect.isawaitable(found) else found)
+            results.append(tuple(added))
+        return results
+
+    def folded(self, values: Sequence[Any]) -> Accumulators:
+        """Return the accumulators of records, added in their order."""
+        accumulators = self.fresh()
+        for value in values:
+            accumulators = self.added(accumulators, value)
+        return accumulators
+
+
+def _waited(call: Callable[..., Any]) -> Callable[..., Any]:
+    if not is_async(call):
+        return call
+    return lambda *arguments: resolve(call, *arguments)
+
+
+def _runnable(function: Any) -> Any:
+    if isinstance(function, ApproximateDistinct):
+        return SketchDistinct(function.selector, precision=function.precision)
+    if isinstance(function, Reduction) and is_async(function.call):
+        return _AsyncReduction(function.call)
+    return function
+
+
+class _AsyncReduction(Reduction[Any]):
+    """A reduce whose function must be awaited."""
+
+    async def add(self, accumulator: tuple[Any, ...], value: Any) -> tuple[Any, ...]:  # type: ignore[override]  # awaited by the operator
+        return (await self.call(accumulator[0], value),) if accumulator else (value,)
+
+    async def merge(self, a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:  # type: ignore[override]  # awaited by the operator
+        return (await self.call(a[0], b[0]),) if a and b else a or b
+
+
+def _accumulator_type(function: Any, record_type: Any) -> Any:
+    if isinstance(function, Reduction):
+        return None if record_type is None else tuple[record_type, ...]
+    if isinstance(function, Count | SelectedAggregate):
+        return function.accumulator_type
+    return None

@@ -1,0 +1,120 @@
+"""A pane: what a triggered window of one key holds, and what its trigger may ask and set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bicycle_sdk.windows import Window
+
+__all__ = ["Pane", "PaneContext", "dump_panes", "load_panes"]
+
+
+@dataclass(slots=True)
+class Pane:
+    """Bounds, accumulators (None while empty or where records are kept), trigger state, timers.
+
+    ``first`` and ``last`` are the least and greatest time of its records since it was last empty.
+    """
+
+    start: int
+    end: int
+    first: int | None = None
+    last: int | None = None
+    count: int = 0
+    content: Any = None
+    state: dict[str, Any] = field(default_factory=dict)
+    events: set[int] = field(default_factory=set)
+    moments: set[int] = field(default_factory=set)
+    values: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def window(self) -> Window:
+        """The window that the pane belongs to."""
+        return Window(self.start, self.end)
+
+    def take_in(self, time: int) -> None:
+        """Take note of the time of a record."""
+        self.first = time if self.first is None else min(self.first, time)
+        self.last = time if self.last is None else max(self.last, time)
+        self.count += 1
+
+    def empty(self) -> None:
+        """Let the records go; trigger state and timers stay."""
+        self.first = self.last = self.content = None
+        self.count = 0
+
+
+def dump_panes(panes: list[Pane]) -> list[Any]:
+    """Return the panes of a key as plain data; the form is part of the state format."""
+    return [
+        (
+            pane.start, pane.end, pane.first, pane.last, pane.count, pane.content, pane.state,
+            sorted(pane.events), sorted(pane.moments), pane.values,
+        )
+        for pane in panes
+    ]  # fmt: skip
+
+
+def load_panes(data: list[Any]) -> list[Pane]:
+    """Return the panes that ``dump_panes`` described."""
+    panes = []
+    for start, end, first, last, count, content, state, events, moments, values in data:
+        pane = Pane(start, end, first, last, count, content, state, values=values)
+        pane.events, pane.moments = set(events), set(moments)
+        panes.append(pane)
+    return panes
+
+
+class PaneContext:
+    """The ``TriggerContext`` of one pane.
+
+    Args:
+        remember: Puts a timer into the index: ``(is_event_time, time, pane)``.
+    """
+
+    def __init__(self, remember: Callable[[bool, int], None]) -> None:
+        self._remember = remember
+        self.pane = Pane(0, 1)
+        self.watermark = 0
+        self.now_ms = 0
+
+    def current_watermark(self) -> int:
+        """Return the event time in ms up to which input is complete."""
+        return self.watermark
+
+    def current_processing_time(self) -> int:
+        """Return the recorded time of the epoch in ms."""
+        return self.now_ms
+
+    def register_event_time_timer(self, time_ms: int) -> None:
+        """Set a timer; once is enough."""
+        if time_ms not in self.pane.events:
+            self.pane.events.add(time_ms)
+            self._remember(True, time_ms)
+
+    def register_processing_time_timer(self, time_ms: int) -> None:
+        """Set a timer; once is enough."""
+        if time_ms not in self.pane.moments:
+            self.pane.moments.add(time_ms)
+            self._remember(False, time_ms)
+
+    def delete_event_time_timer(self, time_ms: int) -> None:
+        """Take a timer back."""
+        self.pane.events.discard(time_ms)
+
+    def delete_processing_time_timer(self, time_ms: int) -> None:
+        """Take a timer back."""
+        self.pane.moments.discard(time_ms)
+
+    def get_state(self, name: str, default: Any = None) -> Any:
+        """Return a value of the trigger."""
+        return self.pane.state.get(name, default)
+
+    def save_state(self, name: str, value: Any) -> None:
+        """Keep a value of the trigger; None forgets it."""
+        if value is None:
+            self.pane.state.pop(name, None)
+        else:
+            self.pane.state[name] = value

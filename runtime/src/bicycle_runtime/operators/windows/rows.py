@@ -1,0 +1,61 @@
+"""The records of a batch as columns: what a window must know of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch, PickTrail
+from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.operator import each
+from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
+
+__all__ = ["Rows", "rows_of"]
+
+
+@dataclass(slots=True)
+class Rows:
+    """Columns of equal length; ``batch`` holds the records, for errors.
+
+    ``places`` says where each record belongs: the start of its slice, or the end of its session.
+    """
+
+    batch: Batch
+    keys: list[Any]
+    times: list[int]
+    groups: Sequence[int]
+    places: Sequence[int] = ()
+
+    def picked(self, indexes: Sequence[int]) -> Rows:
+        """Return some of the rows."""
+        batch, groups = self.batch, self.groups
+        values = [batch.values[index] for index in indexes]
+        return Rows(
+            Batch(values, PickTrail(batch.trail, lambda: indexes)),
+            [self.keys[index] for index in indexes],
+            [self.times[index] for index in indexes],
+            [groups[index] for index in indexes],
+            [self.places[index] for index in indexes] if self.places else (),
+        )
+
+    def without_drops(self, results: Sequence[Any]) -> Rows:
+        """Return the rows whose result is not DROPPED."""
+        return self.picked([i for i, result in enumerate(results) if result is not DROPPED])
+
+
+def rows_of(
+    batch: Batch, key_of: Callable[[Any], Any], policy: RecordPolicy, *, operator: str
+) -> Rows:
+    """Return the columns of a batch behind ``key_by``.
+
+    Raises:
+        NoEventTimeError: the records have no event time.
+    """
+    times = batch.times()
+    if times is None:
+        raise NoEventTimeError(operator=operator)
+    assert batch.groups is not None
+    keys = each(key_of, batch.values, policy=policy, awaits=False)
+    rows = Rows(batch, keys, times, batch.groups)
+    return rows.without_drops(keys) if any(key is DROPPED for key in keys) else rows

@@ -1,0 +1,213 @@
+"""Session windows that fire by the watermark.
+
+Sessions of a key are joined when their intervals touch. A record whose own interval is closed may
+still be saved by a session that is open and touches it; that is decided after all records of the
+epoch, so that the order of arrival within an epoch does not matter.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.operator import Advance, EpochTime
+from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.blocks import Partials, open_block
+from bicycle_runtime.operators.windows.firing import Fired, Unkept, in_order
+from bicycle_runtime.operators.windows.gathering import FoldedContents, KeptContents
+from bicycle_runtime.operators.windows.intervals import session_ends
+from bicycle_runtime.operators.windows.rows import Rows, rows_of
+from bicycle_runtime.operators.windows.slots import Session, SessionSlots
+from bicycle_runtime.state.windows import Cells, Records, WindowTable
+from bicycle_sdk.windows import SessionWindows, Window
+
+__all__ = ["SessionOperator"]
+
+_PLACE = 0  # sessions belong to keys, not to stretches of time
+Open = list[tuple[int, int, Any]]  # start, end and accumulators of the sessions of one key
+
+
+class SessionOperator(WindowOperator):
+    """Keeps the open sessions of each key, and an index of their ends.
+
+    The index may name ends that a session no longer has: who reads it looks the session up.
+    """
+
+    def __init__(self, *parts: Any, **options: Any) -> None:
+        super().__init__(*parts, **options)
+        assert isinstance(self.plan.assigner, SessionWindows)
+        self._assigner = self.plan.assigner
+        self._is_combined = bool(self.spec.vertex.details.get("is_combined", False))
+        keeps = self.plan.keeps_records
+        contents = KeptContents() if keeps else FoldedContents(self.folding, self.policy)
+        self._slots = SessionSlots(contents)
+        self._doubtful: list[tuple[int, Rows]] = []  # end and the one row
+        self._touched: set[tuple[int, Any, int]] = set()
+        self._ends: dict[int, dict[tuple[int, Any], None]] = {}
+        self._heap: list[int] = []
+
+    def new_table(self) -> WindowTable:
+        folded = type(None) if self.plan.keeps_records else self.folding.state_type
+        cell = None if folded is None else list[tuple[int, int, folded]]  # type: ignore[valid-type]
+        return WindowTable(Cells("s", cell), Records(self.record_type))
+
+    def index(self) -> None:
+        self._ends, self._heap = {}, []
+        for group, keys in self.table.cells.places.get(_PLACE, {}).items():
+            for key, sessions in keys.items():
+                for _, end, _ in sessions:
+                    self._remember(end, group, key)
+                    self._remember(end + self.plan.lateness_ms, group, key)
+
+    def begin_epoch(self, time: EpochTime) -> None:
+        super().begin_epoch(time)
+        self._slots.clear()
+        self._doubtful.clear()
+        self._touched.clear()
+
+    def apply(self, batch: Batch) -> Batch:
+        if self._is_combined:
+            self._open(batch)
+        else:
+            self._gather(rows_of(batch, self.key_of, self.policy, operator=self.spec.uid))
+        return Batch([], batch.trail)
+
+    def advance(self, advance: Advance) -> Batch:
+        self.watermark = advance.watermark
+        for session in self._slots.take():
+            self._join(session)
+        self._decide_doubtful()
+        self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
+        fired = self.fired(list(self._due()))
+        self._touched.clear()
+        return fired
+
+    def next_event_ms(self) -> int | None:
+        while self._heap:
+            end = self._heap[0]
+            if any(self._is_waiting(end, group, key) for group, key in self._ends.get(end, ())):
+                return end
+            heapq.heappop(self._heap)
+            self._ends.pop(end, None)
+        return None
+
+    # --- records in --------------------------------------------------------------------------
+
+    def _open(self, batch: Batch) -> None:
+        assert batch.groups is not None
+        for data, group in zip(batch.values, batch.groups, strict=True):
+            block = open_block(data)
+            if isinstance(block, Partials):
+                for (starts, ends), keys, contents in block.parts:
+                    for session in zip(keys, starts, ends, contents, strict=True):
+                        self._join(Session(group, *session))
+            else:
+                raw = Batch(block.values, batch.trail, [group] * len(block.values))
+                keys = list(map(self.key_of, block.values))
+                self._gather(Rows(raw, keys, block.times, [group] * len(keys)))
+
+    def _gather(self, rows: Rows) -> None:
+        rows = session_ends(rows, self._assigner, self.policy)
+        if not rows.keys:
+            return
+        if self.is_closed(min(rows.places)):
+            for index, end in enumerate(rows.places):
+                if self.is_closed(end):
+                    self._doubtful.append((end, rows.picked([index])))
+            rows = rows.picked([i for i, end in enumerate(rows.places) if not self.is_closed(end)])
+        if rows.keys:
+            self._slots.add(rows)
+
+    def _decide_doubtful(self) -> None:
+        """Join records whose interval is closed to sessions that are open, or count them as late.
+
+        The latest go first: each may lengthen a session backwards to the next.
+        """
+        for end, row in sorted(self._doubtful, key=lambda item: (-item[0], -item[1].times[0])):
+            group, key, start = row.groups[0], row.keys[0], row.times[0]
+            sessions: Open = self.table.cells.find(_PLACE, group, key) or []
+            if any(start <= other_end and other <= end for other, other_end, _ in sessions):
+                self._slots.add(row)
+                for session in self._slots.take():
+                    self._join(session)
+            else:
+                self.count_late(row, [Window(start, end)])
+        self._doubtful.clear()
+
+    def _join(self, new: Session) -> None:
+        kept = self.table.cells.group(_PLACE, new.group)
+        sessions: Open = kept.get(new.key, [])
+        touching = [one for one in sessions if one[0] <= new.end and new.start <= one[1]]
+        start, end, content = new.start, new.end, new.content
+        if self.plan.keeps_records:
+            self.table.records.add(_PLACE, new.group, new.key, content)
+            content = None
+        for one in touching:
+            start, end = min(start, one[0]), max(end, one[1])
+            if content is not None:
+                content = self.folding.merged(one[2], content)
+        others = [one for one in sessions if one not in touching] if touching else sessions
+        kept[new.key] = sorted([*others, (start, end, content)], key=lambda one: one[0])
+        self.table.cells.touch(_PLACE, new.group, (new.key,))
+        self._touched.add((new.group, new.key, end))
+        self._remember(end, new.group, new.key)
+
+    # --- results out -------------------------------------------------------------------------
+
+    def _remember(self, end: int, group: int, key: Any) -> None:
+        known = self._ends.get(end)
+        if known is None:
+            known = self._ends[end] = {}
+            heapq.heappush(self._heap, end)
+        known[group, key] = None
+
+    def _due(self) -> Iterator[Fired]:
+        while self._heap and self._heap[0] <= self.watermark:
+            moment = heapq.heappop(self._heap)
+            by_group: dict[int, list[Any]] = {}
+            for group, key in self._ends.pop(moment, ()):
+                by_group.setdefault(group, []).append(key)
+            for group, keys in sorted(by_group.items()):
+                for key in in_order(keys):
+                    yield from self._due_of(moment, group, key)
+
+    def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
+        """Fire the session of a key that ends at a moment, drop the one whose time is over."""
+        sessions: Open = self.table.cells.find(_PLACE, group, key) or []
+        for session in sessions:
+            start, end, content = session
+            if end == moment and (end > self.previous or (group, key, end) in self._touched):
+                if self.plan.keeps_records:
+                    content = self._row(group, key, start, end)
+                count = len(content[0]) if self.plan.keeps_records else content[-1]
+                if count >= self._assigner.min_records:
+                    yield Fired(key, Window(start, end), content, Unkept())
+        lateness = self.plan.lateness_ms
+        if any(end + lateness <= moment for _, end, _ in sessions):
+            self._drop(group, key, [one for one in sessions if one[1] + lateness > moment])
+        elif lateness and any(end == moment for _, end, _ in sessions):
+            self._remember(moment + lateness, group, key)
+
+    def _is_waiting(self, moment: int, group: int, key: Any) -> bool:
+        """Tell whether a session of the key fires or is dropped at a moment to come."""
+        sessions: Open = self.table.cells.find(_PLACE, group, key) or []
+        return any(moment in (end, end + self.plan.lateness_ms) for _, end, _ in sessions)
+
+    def _drop(self, group: int, key: Any, left: Open) -> None:
+        if self.plan.keeps_records:
+            times, values = self.table.records.row(_PLACE, group, key)
+            kept = [i for i, t in enumerate(times) if any(s <= t < e for s, e, _ in left)]
+            row = [times[i] for i in kept], [values[i] for i in kept]
+            self.table.records.replace(_PLACE, group, key, row)
+        if left:
+            self.table.cells.group(_PLACE, group)[key] = left
+            self.table.cells.touch(_PLACE, group, (key,))
+        else:
+            self.table.cells.remove(_PLACE, group, key)
+
+    def _row(self, group: int, key: Any, start: int, end: int) -> tuple[list[int], list[Any]]:
+        times, values = self.table.records.row(_PLACE, group, key)
+        inside = [i for i, time in enumerate(times) if start <= time < end]
+        return [times[i] for i in inside], [values[i] for i in inside]

@@ -1,0 +1,370 @@
+"""Windows with a trigger or an evictor, global windows and count windows: record by record.
+
+Each key has *panes*: one per window. A record goes into its panes, the trigger answers, and a
+pane may fire at once; timers are due when the records of the epoch are through. An event-time
+window is dropped when the watermark has passed its end by the allowed lateness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.calling import run
+from bicycle_runtime.operators.operator import Advance, EpochTime
+from bicycle_runtime.operators.policy import DROPPED, user_hook
+from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.firing import Fired, Unkept
+from bicycle_runtime.operators.windows.intervals import session_ends
+from bicycle_runtime.operators.windows.panes import Pane, PaneContext, dump_panes, load_panes
+from bicycle_runtime.operators.windows.rows import Rows, rows_of
+from bicycle_runtime.operators.windows.timetable import Spot, Timetable
+from bicycle_runtime.state.windows import Cells, Records, WindowTable
+from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+from bicycle_sdk.windows import (
+    AlignedWindows,
+    CountEvictor,
+    CountTrigger,
+    CountWindows,
+    EventTimeTrigger,
+    Evictor,
+    NeverTrigger,
+    PurgingTrigger,
+    SessionWindows,
+    TimedValue,
+    Trigger,
+    TriggerResult,
+    Window,
+)
+
+__all__ = ["TriggeredOperator"]
+
+_ALL_TIME = (WATERMARK_MIN, WATERMARK_MAX)  # bounds of panes that time does not close
+
+
+class TriggeredOperator(WindowOperator):
+    """Keeps panes by key, and timetables of what waits for either time."""
+
+    def __init__(self, *parts: Any, **options: Any) -> None:
+        super().__init__(*parts, **options)
+        self._assigner = self.plan.assigner
+        self._trigger, self._evictor = _rules(self.plan.trigger, self.plan.evictor, self._assigner)
+        self._context = PaneContext(self._remember)
+        self._spot: Spot = (0, 0, None)
+        self._event_times = Timetable()
+        self._processing_times = Timetable()
+        self._values: list[Any] = []
+        self._times: list[int] = []
+        self._has_times = True
+
+    def new_table(self) -> WindowTable:
+        return WindowTable(Cells("p", dump=dump_panes, load=load_panes), Records(self.record_type))
+
+    def index(self) -> None:
+        self._event_times, self._processing_times = Timetable(), Timetable()
+        for place, groups in self.table.cells.places.items():
+            for group, keys in groups.items():
+                for key, panes in keys.items():
+                    self._spot = (place, group, key)
+                    for pane in panes:
+                        self._remember_all(pane)
+
+    def begin_epoch(self, time: EpochTime) -> None:
+        super().begin_epoch(time)
+        self._values, self._times = [], []
+
+    def begin_time(self, advance: Advance) -> None:
+        super().begin_time(advance)
+        self._context.watermark, self._context.now_ms = advance.previous, advance.now_ms
+
+    def apply(self, batch: Batch) -> Batch:
+        self._has_times = batch.times() is not None
+        if not self._has_times and not self.plan.has_event_time:
+            stamped = ExchangeTrail(batch.trail.span(), [self.now_ms] * len(batch.values))
+            batch = Batch(batch.values, stamped, batch.groups)
+        rows = rows_of(batch, self.key_of, self.policy, operator=self.spec.uid)
+        if isinstance(self._assigner, SessionWindows):
+            rows = session_ends(rows, self._assigner, self.policy)
+        with user_hook(self.spec.uid, "the trigger or evictor of a window"):
+            for index in range(len(rows.keys)):
+                self._put(rows, index)
+        return self._emitted()
+
+    def advance(self, advance: Advance) -> Batch:
+        self.watermark = self._context.watermark = advance.watermark
+        self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
+        with user_hook(self.spec.uid, "the trigger or evictor of a window"):
+            while (time := self._event_times.first()) is not None and time <= self.watermark:
+                for spot in self._event_times.take(time):
+                    self._at_event_time(time, spot)
+            while (time := self._processing_times.first()) is not None and time <= self.now_ms:
+                for spot in self._processing_times.take(time):
+                    self._at_processing_time(time, spot)
+        return self._emitted()
+
+    def next_event_ms(self) -> int | None:
+        return self._first_set(self._event_times, self._waits_for)
+
+    def next_timer_ms(self) -> int | None:
+        return self._first_set(self._processing_times, lambda pane, time: time in pane.moments)
+
+    # --- records in --------------------------------------------------------------------------
+
+    def _put(self, rows: Rows, index: int) -> None:
+        """Put one record into its panes and ask the trigger about each."""
+        key, group, time = rows.keys[index], rows.groups[index], rows.times[index]
+        value = rows.batch.values[index]
+        found, windows = self._panes_of(rows, index)
+        if not found:
+            if windows:
+                self.count_late(rows.picked([index]), windows[-1:])
+            return
+        if not self.plan.keeps_records and not self._folds(found, rows, index):
+            return
+        for place, pane in found:
+            pane.take_in(time)
+            if self.plan.keeps_records:
+                self.table.records.add(place, group, key, ([time], [value]))
+            self._turn_to((place, group, key), pane)
+            result = self._trigger.on_element(value, time, pane.window, self._context)
+            self._act(pane, result)
+
+    def _panes_of(self, rows: Rows, index: int) -> tuple[list[tuple[int, Pane]], list[Window]]:
+        """Return places and panes of a record, and the windows that are closed."""
+        key, group, time = rows.keys[index], rows.groups[index], rows.times[index]
+        if isinstance(self._assigner, AlignedWindows):
+            windows = self._assigner.windows_of(time)
+            opened = [window for window in windows if not self.is_closed(window.end)]
+            closed = [window for window in windows if self.is_closed(window.end)]
+            return [(w.start, self._pane(w.start, group, key, w)) for w in opened], closed
+        if isinstance(self._assigner, SessionWindows):
+            window = Window(time, rows.places[index])
+            pane = self._session(group, key, window)
+            return ([], [window]) if pane is None else ([(0, pane)], [])
+        return [(0, self._pane(0, group, key, Window(*_ALL_TIME)))], []
+
+    def _pane(self, place: int, group: int, key: Any, window: Window) -> Pane:
+        """Return the only pane of a key at a place."""
+        panes: list[Pane] = self.table.cells.group(place, group).setdefault(key, [])
+        if not panes:
+            panes.append(Pane(window.start, window.end))
+            self._turn_to((place, group, key), panes[0])
+            self._remember_all(panes[0])
+        return panes[0]
+
+    def _session(self, group: int, key: Any, window: Window) -> Pane | None:
+        """Return the session that an interval belongs to, joined with all it touches."""
+        panes: list[Pane] = self.table.cells.group(0, group).get(key, [])
+        touching = [pane for pane in panes if pane.window.touches(window)]
+        if not touching:
+            if self.is_closed(window.end):
+                return None
+            pane = Pane(window.start, window.end)
+        else:
+            bounds = touching[0].window
+            for other in touching[1:]:
+                bounds = bounds.cover(other.window)
+            if len(touching) == 1 and bounds.cover(window) == bounds:
+                return touching[0]
+            pane = self._joined(touching, bounds.cover(window))
+        left = [one for one in panes if one not in touching]
+        cell = sorted([*left, pane], key=lambda one: one.start)
+        self.table.cells.group(0, group)[key] = cell
+        self._turn_to((0, group, key), pane)
+        self._remember_all(pane)
+        if touching:
+            states: list[Mapping[str, Any]] = [
+                one.state for one in sorted(touching, key=lambda one: one.start)
+            ]
+            self._trigger.on_merge(states, pane.window, self._context)
+        return pane
+
+    def _joined(self, panes: list[Pane], window: Window) -> Pane:
+        joined = Pane(window.start, window.end)
+        for pane in sorted(panes, key=lambda one: one.start):
+            if pane.count:
+                assert pane.first is not None
+                assert pane.last is not None
+                joined.take_in(pane.first)
+                joined.take_in(pane.last)
+                joined.count += pane.count - 2
+            if joined.content is None:
+                joined.content = pane.content
+            elif pane.content is not None:
+                joined.content = self.folding.merged(joined.content, pane.content)
+        return joined
+
+    def _folds(self, found: list[tuple[int, Pane]], rows: Rows, index: int) -> bool:
+        """Fold a record into the accumulators of its panes; tell whether it was not left out."""
+        value = rows.batch.values[index]
+        contents = [
+            self.folding.fresh() if pane.content is None else pane.content for _, pane in found
+        ]
+        try:
+            added = [self.folding.added(content, value) for content in contents]
+        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
+            self.policy.batch = rows.batch
+            again = partial(self.folding.added_to_all, contents, value)
+            settled = run(self.policy.settle(error, index, again))
+            if settled is DROPPED:
+                self._forget_empty(found, rows.groups[index], rows.keys[index])
+                return False
+            added = list(settled)
+        for (_, pane), content in zip(found, added, strict=True):
+            pane.content = content
+        return True
+
+    def _forget_empty(self, found: list[tuple[int, Pane]], group: int, key: Any) -> None:
+        for place, pane in found:
+            if not pane.count:
+                self._remove((place, group, key), pane)
+
+    # --- timers ------------------------------------------------------------------------------
+
+    def _turn_to(self, spot: Spot, pane: Pane) -> None:
+        self._spot, self._context.pane = spot, pane
+        self.table.cells.touch(spot[0], spot[1], (spot[2],))
+
+    def _remember(self, is_event_time: bool, time_ms: int) -> None:
+        (self._event_times if is_event_time else self._processing_times).add(time_ms, self._spot)
+
+    def _remember_all(self, pane: Pane) -> None:
+        for time in pane.events:
+            self._remember(True, time)
+        for time in pane.moments:
+            self._remember(False, time)
+        if self.plan.has_event_time:
+            self._remember(True, pane.end + self.plan.lateness_ms)
+
+    def _panes_at(self, spot: Spot) -> list[Pane]:
+        return list(self.table.cells.find(*spot) or ())
+
+    def _at_event_time(self, time: int, spot: Spot) -> None:
+        for pane in self._panes_at(spot):
+            if time in pane.events:
+                pane.events.discard(time)
+                self._turn_to(spot, pane)
+                self._act(pane, self._trigger.on_event_time(time, pane.window, self._context))
+            if self.plan.has_event_time and pane.end + self.plan.lateness_ms <= time:
+                self._turn_to(spot, pane)
+                self._act(pane, self._trigger.on_expiry(pane.window, self._context))
+                self._purge(pane)
+                self._remove(spot, pane)
+
+    def _at_processing_time(self, time: int, spot: Spot) -> None:
+        for pane in self._panes_at(spot):
+            if time in pane.moments:
+                pane.moments.discard(time)
+                self._turn_to(spot, pane)
+                self._act(pane, self._trigger.on_processing_time(time, pane.window, self._context))
+
+    def _first_set(self, table: Timetable, is_set: Callable[[Pane, int], bool]) -> int | None:
+        while (time := table.first()) is not None:
+            if any(is_set(pane, time) for spot in table.at(time) for pane in self._panes_at(spot)):
+                return time
+            table.take(time)
+        return None
+
+    def _waits_for(self, pane: Pane, time: int) -> bool:
+        is_expiry = self.plan.has_event_time and pane.end + self.plan.lateness_ms == time
+        return time in pane.events or is_expiry
+
+    # --- results out -------------------------------------------------------------------------
+
+    def _act(self, pane: Pane, result: TriggerResult) -> None:
+        if result.fires and pane.count:
+            self._fire(pane)
+        if result.purges:
+            self._purge(pane)
+            if not (pane.state or pane.events or pane.moments or pane.values):
+                self._remove(self._spot, pane)
+
+    def _fire(self, pane: Pane) -> None:
+        content = pane.content
+        elements: list[TimedValue] = []
+        if self.plan.keeps_records:
+            times, values = self._row(pane)
+            elements = list(map(TimedValue, times, values))
+            if self._evictor is not None:
+                elements = list(self._evictor.before(elements, pane.window))
+            content = [e.timestamp for e in elements], [e.value for e in elements]
+        window = self._bounds(pane, content)
+        if window is not None and self._is_long_enough(pane):
+            is_session = isinstance(self._assigner, SessionWindows)
+            kept = Unkept() if is_session else pane.values
+            given, given_times = self.firing.results([Fired(self._spot[2], window, content, kept)])
+            self._values += given
+            self._times += given_times
+        if self._evictor is not None:
+            self._keep_only(pane, list(self._evictor.after(elements, pane.window)))
+
+    def _is_long_enough(self, pane: Pane) -> bool:
+        assigner = self._assigner
+        return not isinstance(assigner, SessionWindows) or pane.count >= assigner.min_records
+
+    def _bounds(self, pane: Pane, content: Any) -> Window | None:
+        """Return the window that a result names, None when no record is left in it."""
+        if self.plan.keeps_records and not content[0]:
+            return None
+        if self.plan.has_event_time:
+            return pane.window
+        if self.plan.keeps_records:
+            return Window(min(content[0]), max(content[0]) + 1)
+        assert pane.first is not None
+        assert pane.last is not None
+        return Window(pane.first, pane.last + 1)
+
+    def _row(self, pane: Pane) -> tuple[list[int], list[Any]]:
+        times, values = self.table.records.row(*self._spot)
+        if not isinstance(self._assigner, SessionWindows):
+            return times, values
+        inside = [i for i, time in enumerate(times) if pane.start <= time < pane.end]
+        return [times[i] for i in inside], [values[i] for i in inside]
+
+    def _keep_only(self, pane: Pane, elements: list[TimedValue]) -> None:
+        """Keep these records of a pane and no others."""
+        times, values = self.table.records.row(*self._spot)
+        kept = [e.timestamp for e in elements], [e.value for e in elements]
+        if isinstance(self._assigner, SessionWindows):
+            others = [i for i, time in enumerate(times) if not pane.start <= time < pane.end]
+            kept[0].extend(times[i] for i in others)
+            kept[1].extend(values[i] for i in others)
+        if kept != (times, values):
+            self.table.records.replace(*self._spot, kept)
+        pane.empty()
+        for element in elements:
+            pane.take_in(element.timestamp)
+
+    def _purge(self, pane: Pane) -> None:
+        if self.plan.keeps_records:
+            self._keep_only(pane, [])
+        pane.empty()
+
+    def _remove(self, spot: Spot, pane: Pane) -> None:
+        place, group, key = spot
+        left = [one for one in self._panes_at(spot) if one is not pane]
+        if left:
+            self.table.cells.group(place, group)[key] = left
+            self.table.cells.touch(place, group, (key,))
+        else:
+            self.table.cells.remove(place, group, key)
+
+    def _emitted(self) -> Batch:
+        values, times, self._values, self._times = self._values, self._times, [], []
+        return Batch(values, ExchangeTrail(None, times if self._has_times else None))
+
+
+def _rules(
+    trigger: Trigger | None, evictor: Evictor | None, assigner: Any
+) -> tuple[Trigger, Evictor | None]:
+    """Return trigger and evictor of a plan, or those that its windows have by themselves."""
+    if isinstance(assigner, CountWindows):
+        if assigner.size == assigner.slide:
+            return PurgingTrigger(CountTrigger(assigner.size)), None
+        return CountTrigger(assigner.slide), CountEvictor(assigner.size)
+    if trigger is not None:
+        return trigger, evictor
+    has_event_time = isinstance(assigner, AlignedWindows | SessionWindows)
+    return EventTimeTrigger() if has_event_time else NeverTrigger(), evictor
