@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bicycle_runtime.base.faults import TRANSACTION_POINTS, InjectedFault, arm_fault, disarm_faults
 from bicycle_runtime.connectors.contract import Guarantee
@@ -358,8 +359,6 @@ def test_a_refused_delivery_fails_the_task_that_wrote_it(run_of, topic, kafka_ad
 
 
 def limit(admin, topic, byte_count):
-    from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-
     entry = ConfigEntry(
         "max.message.bytes", byte_count, incremental_operation=AlterConfigOpType.SET
     )

@@ -219,6 +219,12 @@ class Sink(ABC):
     def stop(self) -> None:
         """Close what was opened. Called once, also after errors."""
 
+    def interrupt(self) -> None:  # noqa: B027 - most never wait for long.
+        """Let a ``publish`` that waits for another system raise ``PublishInterruptedError`` soon.
+
+        Called from another thread when the job must end; the next start publishes the epoch.
+        """
+
     def deadline_ms(self) -> int | None:
         """Return when (clock ms) an epoch is due without input, as a part must roll; or None."""
         return None

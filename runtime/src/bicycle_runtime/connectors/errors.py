@@ -19,6 +19,7 @@ __all__ = [
     "OutputTakenOverError",
     "OutputUnwritableError",
     "PortUnavailableError",
+    "PublishInterruptedError",
     "RecordUnencodableError",
     "StagedFileDamagedError",
     "UnknownConnectorError",
@@ -134,6 +135,17 @@ class OutputTakenOverError(BicycleError):
         "epoch {epoch} was not published by this one"
     )
     fix = "let this process end: the other run publishes what was sealed"
+
+
+class PublishInterruptedError(BicycleError):
+    """The job had to end while the publication of an epoch waited for another system."""
+
+    code = "BIC-1725"
+    message = (
+        "vertex {vertex!r}: stopped while epoch {epoch} waited to be published to {target!r}: "
+        "{reason}; its output is kept"
+    )
+    fix = "start the job again when {target!r} answers: it publishes this epoch first"
 
 
 class PortUnavailableError(BicycleError):

@@ -192,6 +192,11 @@ class EpochLoop:
         """Wait until what is sealed is published; raise what went wrong there."""
         self._publisher.finish()
 
+    def interrupt(self) -> None:
+        """Let a publication that waits for another system give up. From any thread."""
+        for sink in self._setup.sinks.values():
+            sink.interrupt()
+
     def dropped_count(self) -> int:
         """Return how many records sinks published to nobody in this run."""
         return sum(sink.dropped_count() for sink in self._setup.sinks.values())

@@ -23,6 +23,7 @@ from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import kill_all, start_ticks
+from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
@@ -135,6 +136,7 @@ class _Driver:
             status, folder=place.folder, clock=services.clock, listener=services.listener
         )
         self._executor = self._new_executor()
+        self._running: EpochLoop | None = None
 
     def _stop_executor(self) -> None:
         self._executor.stop()
@@ -226,10 +228,11 @@ class _Driver:
         stop.arm(
             timeout_s=self._request.options.stop_timeout_ms / 1_000,
             on_request=self._note_stop,
-            abort=self._kill_java,
+            abort=self._abort_epoch,
         )
         try:
             with self._loop(setup) as loop:
+                self._running = loop
                 progress.resume_from(loop.manifest)
                 progress.enter(JobState.RUNNING)
                 for line in socket_lines(setup.graph):
@@ -239,7 +242,7 @@ class _Driver:
                 loop.finish(is_finished=is_finished)
                 progress.status.dropped_count = loop.dropped_count()
                 return JobState.FINISHED if is_finished else JobState.STOPPED
-        except (SparkLostError, EpochFailedError):
+        except (SparkLostError, EpochFailedError, PublishInterruptedError):
             if not stop.was_aborted:
                 raise
             self._log("epoch_aborted", epoch=progress.status.epoch + 1)
@@ -293,6 +296,11 @@ class _Driver:
     def _note_stop(self) -> None:
         self._progress.enter_stopping()
         self._log("stop_requested")
+
+    def _abort_epoch(self) -> None:
+        self._kill_java()
+        if self._running is not None:
+            self._running.interrupt()
 
     def _kill_java(self) -> None:
         if self._executor.java_pid is not None:

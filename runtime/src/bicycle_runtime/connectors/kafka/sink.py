@@ -179,7 +179,7 @@ class KafkaSink(Sink):
             raise errors[0]
 
     def interrupt(self) -> None:
-        """Let a publication that waits for brokers give up."""
+        """Let a publication that waits for brokers give up within about a second."""
         self._is_stopping.set()
 
     def stop(self) -> None:

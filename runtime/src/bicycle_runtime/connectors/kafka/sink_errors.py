@@ -12,7 +12,6 @@ __all__ = [
     "KafkaDeliveryError",
     "KafkaHistoryError",
     "KafkaOtherPublisherError",
-    "KafkaPublishInterruptedError",
     "KafkaPublishRefusedError",
     "KafkaPublishTimeoutError",
     "KafkaTopicUnsuitableError",
@@ -103,21 +102,10 @@ class KafkaHistoryError(BicycleError):
     )
 
 
-class KafkaPublishInterruptedError(BicycleError):
-    """The job had to end while the brokers were away."""
-
-    code = "BIC-1772"
-    message = (
-        "vertex {vertex!r}, writer {writer}: stopped while epoch {epoch} waited for Kafka topic "
-        "{topic!r}: {reason}; its output is kept"
-    )
-    fix = "start the job again when the brokers answer: it publishes this epoch first"
-
-
 class StagedMessagesFormatError(BicycleError):
     """Staged messages are whole, but of a version that is not known here."""
 
-    code = "BIC-1773"
+    code = "BIC-1772"
     message = (
         "staged messages {path!r} are not of version {expected}: {reason}; nothing was published"
     )

@@ -23,6 +23,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.kafka.encoding import Message
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.producing import (
@@ -38,7 +39,6 @@ from bicycle_runtime.connectors.kafka.settings import (
 )
 from bicycle_runtime.connectors.kafka.sink_errors import (
     KafkaOtherPublisherError,
-    KafkaPublishInterruptedError,
     KafkaPublishRefusedError,
     KafkaPublishTimeoutError,
 )
@@ -154,7 +154,7 @@ class TransactionalWriter:
             KafkaPublishRefusedError: waiting does not help: too large, no such topic.
             KafkaAccessError: waiting does not help: credentials or rights.
             KafkaPublishTimeoutError: the brokers were away for longer than ``publish_timeout_ms``.
-            KafkaPublishInterruptedError: the job must end.
+            PublishInterruptedError: the job must end.
         """
         self._publication = publication
         self._started = self._clock.monotonic()
@@ -282,14 +282,22 @@ class TransactionalWriter:
         settings, publication = self._settings, self._publication
         assert publication is not None
         waited_ms = round((self._clock.monotonic() - self._started) * 1000)
-        facts = {
-            "vertex": settings.vertex, "writer": self._index, "epoch": publication.epoch,
-            "topic": publication.topic, "reason": self._outage,
-        }  # fmt: skip
         if settings.is_stopping.is_set():
-            raise KafkaPublishInterruptedError(**facts)
+            raise PublishInterruptedError(
+                vertex=settings.vertex,
+                epoch=publication.epoch,
+                target=publication.topic,
+                reason=self._outage,
+            )
         if waited_ms > settings.publish_timeout_ms:
-            raise KafkaPublishTimeoutError(waited_ms=waited_ms, **facts)
+            raise KafkaPublishTimeoutError(
+                vertex=settings.vertex,
+                writer=self._index,
+                epoch=publication.epoch,
+                topic=publication.topic,
+                waited_ms=waited_ms,
+                reason=self._outage,
+            )
 
     def _cause(self, error: KafkaException) -> KafkaError:
         """Return what is behind an error: a commit only says that messages were not delivered."""
