@@ -40,6 +40,15 @@ def test_it_tells_what_was_written_and_what_was_lost(tmp_path):
     assert summary.dropped_count == 1
 
 
+def test_late_records_that_nobody_takes_are_a_warning(tmp_path):
+    operators = {"halve": OperatorStatus(records_in=7, late=3), "parse": OperatorStatus()}
+    summary = summary_of(tmp_path, operators=operators)
+
+    assert summary.late_count == 3
+    assert ["halve" in warning for warning in summary.warnings] == [True]
+    assert summary_of(tmp_path).warnings == ()
+
+
 def test_without_dead_letters_no_place_is_named(tmp_path):
     assert summary_of(tmp_path).dead_letters is None
 

@@ -69,6 +69,7 @@ def summary_lines(summary: JobSummary) -> list[str]:
         lines.append("  read      nothing: the input is empty")
     lines += [_output_line(output) for output in summary.outputs]
     lines += _loss_lines(summary)
+    lines += [f"  warning   {warning}" for warning in summary.warnings]
     if summary.was_aborted:
         lines.append("  aborted   the last epoch took too long; its input will be read again")
     state = f", {byte_text(summary.state_bytes)} of state" if summary.state_bytes else ""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveLine", "status_line"]
 
+_LAST_MS = 253_402_300_799_000  # The last second of the year 9999; behind it lies the end of input.
 _CLEAR = "\r\x1b[2K"
 
 
@@ -47,6 +48,8 @@ def _lag(status: JobStatus) -> str:
 def _watermark(status: JobStatus) -> str:
     if status.watermark_ms is None:
         return "none"
+    if not 0 <= status.watermark_ms <= _LAST_MS:
+        return "at the end" if status.watermark_ms > 0 else f"{status.watermark_ms} ms"
     # Slow to import, and needed with event time only.
     from datetime import UTC, datetime
 

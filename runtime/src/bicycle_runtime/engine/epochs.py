@@ -376,6 +376,8 @@ class EpochLoop:
                 counts=total_counts(reports),
                 dropped_count=self.dropped_count(),
                 time=manifest.time,
+                idle_shards=self._timeline.idle_shards(),
+                slowest_inputs=self._timeline.slowest_inputs(),
             )
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -22,7 +22,8 @@ class EpochStats:
     ``record_count`` were read from sources in this epoch, ``event_count`` since the job began.
     ``phases_ms`` are plan, run, publish_wait, seal. ``lag`` is what the sources had left when the
     epoch was planned. ``time`` is how far event time has come, ``watermark_ms`` the least watermark
-    of any operator (None while none is known).
+    of any operator (None while none is known); ``idle_shards`` do not hold it back, and
+    ``slowest_inputs`` says for each operator which shard does.
     """
 
     epoch: int
@@ -36,6 +37,8 @@ class EpochStats:
     counts: Mapping[str, OperatorCounts] = field(default_factory=dict)
     dropped_count: int = 0
     time: TimeRecord = field(default_factory=TimeRecord)
+    idle_shards: Mapping[str, Collection[str]] = field(default_factory=dict)
+    slowest_inputs: Mapping[str, str] = field(default_factory=dict)
 
 
 class Stopwatch:

@@ -188,6 +188,31 @@ class Timeline:
         due = self._sealed.next_timer_ms.values()
         return min([longest_ms, *(max(due_ms - now_ms, 0) for due_ms in due)])
 
+    def idle_shards(self) -> dict[str, set[str]]:
+        """Return the shards of each generator that hold nothing back, as of the last epoch."""
+        return {
+            uid: {shard for shard, time in shards.items() if self._is_idle(uid, time)}
+            for uid, shards in self._sealed.shards.items()
+        }
+
+    def slowest_inputs(self) -> dict[str, str]:
+        """Return for each operator with a watermark the shard that held it back last."""
+        slowest = {}
+        for uid, above in self._reached.items():
+            active = [
+                (time.watermark_ms, f"{name}: {shard}" if shard else name)
+                for name in above
+                for shard, time in self._sealed.shards.get(name, {}).items()
+                if not self._is_idle(name, time)
+            ]
+            if active and self._sealed.watermarks.get(uid) != WATERMARK_MAX:
+                slowest[uid] = min(active)[1]
+        return slowest
+
+    def _is_idle(self, uid: str, time: ShardTime) -> bool:
+        timeout_ms = self._specs[uid].idle_timeout_ms
+        return timeout_ms is not None and self._sealed.clock_ms - time.active_ms >= timeout_ms
+
     def held_back(self, order: TimeOrder) -> set[str]:
         """Return the sources that pause, since others of their alignment group are far behind."""
         stands: dict[str, int] = {}

@@ -16,8 +16,15 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.stats import EpochStats
 from bicycle_runtime.jobs.home import JobFolder
-from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, write_status
+from bicycle_runtime.jobs.status import (
+    JobState,
+    JobStatus,
+    OperatorStatus,
+    ShardStatus,
+    write_status,
+)
 from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.contexts import WATERMARK_MIN
 
 __all__ = ["Progress", "Rate"]
 
@@ -25,6 +32,7 @@ _LOG = logging.getLogger(__name__)
 _WRITE_INTERVAL_S = 0.5
 _LOG_INTERVAL_S = 5.0
 _RATE_WINDOW_S = 5.0
+_SHARDS_SHOWN_MAX = 64
 
 
 class Rate:
@@ -122,6 +130,12 @@ class Progress:
             total.records_out += counts.records_out
             total.failed += counts.failed
             total.retried += counts.retried
+            total.late += counts.late
+        for uid, watermark_ms in stats.time.watermarks.items():
+            operator = status.operators.setdefault(uid, OperatorStatus())
+            operator.watermark_ms = _known(watermark_ms)
+            operator.slowest_input = stats.slowest_inputs.get(uid)
+        status.shards = _shards_of(stats)
         self._log_epoch(stats)
         self._show()
 
@@ -178,3 +192,23 @@ class Progress:
             state_bytes=stats.state_bytes,
             event_count=stats.event_count,
         )
+
+
+def _shards_of(stats: EpochStats) -> dict[str, dict[str, ShardStatus]]:
+    """Return what is shown of shards: of each generator the slowest ones, when there are many."""
+    shown = {}
+    for uid, shards in stats.time.shards.items():
+        slowest = sorted((time.watermark_ms, shard) for shard, time in shards.items() if shard)
+        shown[uid] = {
+            shard: ShardStatus(
+                watermark_ms=_known(shards[shard].watermark_ms),
+                event_ms=_known(shards[shard].event_ms),
+                is_idle=shard in stats.idle_shards.get(uid, ()),
+            )
+            for _, shard in slowest[:_SHARDS_SHOWN_MAX]
+        }
+    return {uid: shards for uid, shards in shown.items() if shards}
+
+
+def _known(watermark_ms: int) -> int | None:
+    return None if watermark_ms == WATERMARK_MIN else watermark_ms

@@ -15,7 +15,7 @@ import msgspec
 
 from bicycle_runtime.jobs.errors import StatusFormatError
 
-__all__ = ["JobState", "JobStatus", "OperatorStatus", "read_status", "write_status"]
+__all__ = ["JobState", "JobStatus", "OperatorStatus", "ShardStatus", "read_status", "write_status"]
 
 
 class JobState(Enum):
@@ -41,13 +41,31 @@ class JobState(Enum):
         )
 
 
+class ShardStatus(msgspec.Struct, kw_only=True):
+    """Event time of one shard of a source, or of what assigns timestamps, in ms since 1970.
+
+    ``is_idle``: it has been silent for so long that it holds no watermark back. Times are None
+    while there was no record.
+    """
+
+    watermark_ms: int | None = None
+    event_ms: int | None = None
+    is_idle: bool = False
+
+
 class OperatorStatus(msgspec.Struct, kw_only=True):
-    """Records of one operator in this run."""
+    """Records of one operator in this run, and how far event time has come at its input.
+
+    ``slowest_input`` names the shard that holds the watermark back.
+    """
 
     records_in: int = 0
     records_out: int = 0
     failed: int = 0
     retried: int = 0
+    late: int = 0
+    watermark_ms: int | None = None
+    slowest_input: str | None = None
 
 
 class JobStatus(msgspec.Struct, kw_only=True):
@@ -83,6 +101,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     watermark_ms: int | None = None
     dropped_count: int = 0
     operators: dict[str, OperatorStatus] = {}
+    shards: dict[str, dict[str, ShardStatus]] = {}
     error: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -30,6 +31,9 @@ class OutputSummary:
 class JobSummary:
     """A run that ended without an error. Counts are of this run, ``event_count`` of all runs.
 
+    ``late_count`` are the late records that operators told of, ``warnings`` sentences about what
+    was lost although nobody said that it may be.
+
     ``was_aborted`` says that a stop came in the middle of an epoch that took too long; its input is
     read again by the next start.
     """
@@ -54,6 +58,8 @@ class JobSummary:
     was_aborted: bool
     checkpoint: str
     resume_command: str
+    late_count: int = 0
+    warnings: tuple[str, ...] = ()
 
     @property
     def has_read(self) -> bool:
@@ -97,6 +103,8 @@ def summarize(
         dead_letter_count=dead_letter_count,
         dead_letters=f"{setup.storage.url}/{_DEAD_LETTERS_FOLDER}" if dead_letter_count else None,
         dropped_count=status.dropped_count,
+        late_count=sum(operator.late for operator in status.operators.values()),
+        warnings=tuple(_late_warnings(setup, status)),
         state_bytes=status.state_bytes,
         was_aborted=was_aborted,
         checkpoint=setup.storage.url,
@@ -113,6 +121,17 @@ def _failed_by_action(setup: JobSetup, status: JobStatus) -> dict[ErrorAction, i
     for vertex in setup.graph.vertices:
         totals[vertex.on_error.action] += status.operators.get(vertex.id, _NOTHING).failed
     return totals
+
+
+def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
+    for vertex in setup.graph.vertices:
+        late = status.operators.get(vertex.id, _NOTHING).late
+        if late and "late_tag" not in vertex.details:
+            records = "1 late record" if late == 1 else f"{late:,} late records"
+            yield (
+                f"{vertex.id!r} dropped {records}: take them with late_to(...), "
+                "or allow for more disorder"
+            )
 
 
 def _outputs(setup: JobSetup, status: JobStatus) -> list[OutputSummary]:

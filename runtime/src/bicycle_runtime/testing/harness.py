@@ -49,6 +49,7 @@ from bicycle_runtime.testing.rewiring import (
     used_payloads,
 )
 from bicycle_runtime.testing.script import SCRIPT_TYPE, Script, ScriptSource
+from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.graph import JobGraph, OperatorKind
@@ -124,6 +125,7 @@ class Harness:
         self._scripts = {uid: Script() for uid in _scripted_sources(self._graph)}
         self._collected: dict[str, list[Any]] = {}
         self._is_finished = False
+        self._watermark_ms = WATERMARK_MIN
         self._registry = registry_for(self._graph, self._options.extensions)
         self.clock = ManualClock(self._options.start_ms)
         self.console: list[str] = []
@@ -149,11 +151,24 @@ class Harness:
 
     # --- input and time ----------------------------------------------------------------------
 
-    def push(self, values: Iterable[Any], *, source: str | None = None) -> None:
-        """Give records to a scripted source; it needs a name when there are several."""
+    def push(
+        self,
+        values: Iterable[Any],
+        *,
+        source: str | None = None,
+        timestamp: int | Iterable[int] | None = None,
+    ) -> None:
+        """Give records to a scripted source; it needs a name when there are several.
+
+        Args:
+            values: The records.
+            source: The source's uid.
+            timestamp: Their event time in ms as the source gives it: one for all of them, or one
+                for each; None for none.
+        """
         if self._is_finished:
             raise self._error("the job has finished", "push before the input is ended")
-        self._script(source).values.extend(values)
+        self._script(source).push(values, timestamp)
 
     def end(self, *, source: str | None = None) -> None:
         """Say that a scripted source gets no more records; without a name: none of them does."""
@@ -185,6 +200,21 @@ class Harness:
         """Move the clock on and run what became due."""
         self.clock.advance(duration_ms)
         self.run()
+
+    def advance_watermark(self, watermark_ms: int) -> None:
+        """Run what was pushed, and let event time come to ``watermark_ms`` at every operator.
+
+        It is as if every source had said that nothing older will come. A watermark that is further
+        already stays; after a crash the job is told again.
+        """
+        self._watermark_ms = max(self._watermark_ms, watermark_ms)
+        self._loop.advance_watermark(self._watermark_ms)
+        self.run()
+
+    def watermark(self, uid: str) -> int | None:
+        """Return the sealed watermark of an operator in ms; None while it has none."""
+        watermark = self._loop.manifest.time.watermarks.get(uid, WATERMARK_MIN)
+        return None if watermark == WATERMARK_MIN else watermark
 
     # --- hurting the job ---------------------------------------------------------------------
 
@@ -279,9 +309,7 @@ class Harness:
     def value(self, uid: str, *, key: Any, name: str) -> Any:
         """Return what a key has in a sealed state: a value, a list or a dict; None for nothing."""
         spec = self._operator(uid)
-        found = value_of(
-            self._setup, self._loop.manifest, spec, key, now_ms=self.clock.now_ms()
-        )
+        found = value_of(self._setup, self._loop.manifest, spec, key, now_ms=self.clock.now_ms())
         return None if found is MISSING else found.get(name)
 
     def timers(self, uid: str, key: Any) -> list[Timer]:
@@ -331,6 +359,7 @@ class Harness:
             )
             try:
                 self._loop.__enter__()
+                self._loop.advance_watermark(self._watermark_ms)
                 return
             except InjectedFault:
                 self.crash_count += 1

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from itertools import groupby
 from typing import Any, TypeVar
 
 import cloudpickle
@@ -66,8 +67,19 @@ class Script:
     """What was pushed to one source so far, and whether more may come."""
 
     values: list[Any] = field(default_factory=list)
+    timestamps: dict[int, int] = field(default_factory=dict)  # event time in ms, by index
     is_ended: bool = False
     read_count: int = 0  # Records handed to tasks, each attempt counted.
+
+    def push(self, values: Iterable[Any], timestamps: Iterable[int] | int | None = None) -> None:
+        """Add records, perhaps with event times: one for all of them, or one for each."""
+        added = list(values)
+        times = [timestamps] * len(added) if isinstance(timestamps, int) else timestamps
+        if times is not None:
+            first = len(self.values)
+            places = range(first, first + len(added))
+            self.timestamps |= dict(zip(places, times, strict=True))
+        self.values += added
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,15 +98,23 @@ class ScriptReader:
     batch_records: int
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
-        """Yield the records of the slice."""
-        values = pickle.loads(base64.b64decode(part.details["values"]))
+        """Yield the records of the slice; those of a batch all have event times, or none has."""
+        values, times = pickle.loads(base64.b64decode(part.details["records"]))
         if not values:
             yield SourceBatch(values=[], offsets=(), next_offset=part.start)
-        for start in range(0, len(values), self.batch_records):
-            some = values[start : start + self.batch_records]
-            first = part.start + start
-            offsets = range(first, first + len(some))
-            yield SourceBatch(values=some, offsets=offsets, next_offset=offsets.stop)
+        first = 0
+        for is_timed, run in groupby(times, key=lambda time: time is not None):
+            end = first + sum(1 for _ in run)
+            for start in range(first, end, self.batch_records):
+                some = slice(start, min(start + self.batch_records, end))
+                offsets = range(part.start + some.start, part.start + some.stop)
+                yield SourceBatch(
+                    values=values[some],
+                    offsets=offsets,
+                    next_offset=offsets.stop,
+                    timestamps=times[some] if is_timed else None,
+                )
+            first = end
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -138,7 +158,7 @@ class ScriptSource(Source):
         script.read_count += count
         parts = even_slices(SHARD, start=self._next, count=count, parallelism=budget.parallelism)
         return [
-            replace(part, details={"values": self._packed(part.start, part.end)}) for part in parts
+            replace(part, details={"records": self._packed(part.start, part.end)}) for part in parts
         ]
 
     def sealed(self, ends: Mapping[str, int]) -> None:
@@ -161,7 +181,8 @@ class ScriptSource(Source):
         return f"record {offset} of the script"
 
     def _packed(self, start: int, end: int) -> str:
-        data: bytes = cloudpickle.dumps(self._script.values[start:end])
+        times = [self._script.timestamps.get(index) for index in range(start, end)]
+        data: bytes = cloudpickle.dumps((self._script.values[start:end], times))
         return base64.b64encode(data).decode("ascii")
 
 

@@ -1,0 +1,491 @@
+"""Event time over exchanges, loops, crashes and silence, on the harness and on Spark alike."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bicycle_runtime.operators.errors import FunctionFailedError
+from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
+from bicycle_sdk import (
+    KeyedProcessFunction,
+    ProcessFunction,
+    WatermarkGenerator,
+    WatermarkStrategy,
+)
+from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+
+SIZE = 10_000
+
+
+class Tumbling(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]]):
+    """Counts per key and window of 10 s, by hand: one timer for each end."""
+
+    def process_element(self, value, ctx):
+        end = ctx.timestamp // SIZE * SIZE + SIZE
+        if end <= ctx.current_watermark():
+            ctx.side_output("late", value)
+            return []
+        ctx.save_state(str(end), ctx.get_state(str(end), 0) + 1)
+        ctx.timer_service.register_event_time_timer(end)
+        return []
+
+    def on_timer(self, timestamp_ms, ctx):
+        count = ctx.get_state(str(timestamp_ms))
+        ctx.delete_state(str(timestamp_ms))
+        return [(ctx.current_key(), timestamp_ms, count)]
+
+
+class Stamps(ProcessFunction[object, tuple[object, int | None]]):
+    def process_element(self, value, ctx):
+        return [(value, ctx.timestamp)]
+
+
+class Marks(ProcessFunction[object, tuple[object, int]]):
+    def process_element(self, value, ctx):
+        return [(value, ctx.current_watermark())]
+
+
+def first(value):
+    return value[0]
+
+
+def second(value):
+    return value[1]
+
+
+def by_second(delay=2_000):
+    return WatermarkStrategy.bounded_out_of_orderness(delay).with_timestamps(second)
+
+
+def windowed(stream, strategy=None):
+    timed = stream.assign_timestamps(strategy or by_second()).uid("times")
+    return timed.key_by(first).process_fn(Tumbling()).uid("windows")
+
+
+def on_script(job):
+    def build(env):
+        job(env.add_source(script_source()).uid("script")).collect("published")
+
+    return build
+
+
+EVENTS = [("a", 1_000), ("b", 4_000), ("a", 9_000), ("a", 12_000), ("b", 11_000), ("b", 25_000)]
+COUNTS = [("a", 10_000, 2), ("a", 20_000, 1), ("b", 10_000, 1), ("b", 20_000, 1), ("b", 30_000, 1)]
+
+
+def test_a_window_closes_when_the_watermark_reaches_its_end(runner):
+    #  disorder 2 s: the watermark is 7 s, 9 s, 9.999 s and then 10 s
+    with runner.harness(on_script(windowed)) as harness:
+        for time in (9_000, 11_000, 11_999):
+            harness.push([("a", time)])
+            harness.run_epoch()
+            assert harness.published == []
+        harness.push([("a", 12_000)])
+        harness.run_epoch()
+
+        assert harness.published == [("a", 10_000, 1)]
+        assert harness.watermark("windows") == 10_000
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 4])
+@pytest.mark.parametrize("size", [1, 2, 6])
+def test_results_depend_neither_on_epochs_nor_on_parallelism(runner, parallelism, size):
+    script = []
+    for start in range(0, len(EVENTS), size):
+        script += [*EVENTS[start : start + size], EPOCH]
+    job = runner(windowed, [*script, END], parallelism=parallelism)
+
+    assert sorted(job.published) == COUNTS
+
+
+@pytest.mark.parametrize("count", range(len(EVENTS) + 1))
+def test_results_do_not_depend_on_crashes(runner, count):
+    job = runner(windowed, [*EVENTS[:count], CRASH, *EVENTS[count:], EPOCH, END])
+
+    assert sorted(job.published) == COUNTS
+
+
+def test_a_watermark_passes_through_stateful_operators_within_one_epoch(runner):
+    def twice(stream):
+        counts = windowed(stream)
+        return counts.map(lambda c: (c[0], c[1])).key_by(first).process_fn(Tumbling())
+
+    job = runner(twice, [*EVENTS, END])
+
+    # A count has the time of its timer, the end of its window, and so falls into the next one.
+    assert sorted(job.published) == [(key, end + SIZE, 1) for key, end, _ in COUNTS]
+
+
+TRANSFORMS = {
+    "key_by": lambda s: s.key_by(first),
+    "rebalance": lambda s: s.rebalance(),
+    "shuffle": lambda s: s.shuffle(),
+    "global": lambda s: s.global_(),
+    "broadcast": lambda s: s.broadcast(),
+    "map": lambda s: s.map(lambda v: v),
+    "filter": lambda s: s.filter(lambda v: v[1] % 2 == 0),
+    "flat_map": lambda s: s.flat_map(lambda v: [v] * (v[1] % 3)),
+    "union": lambda s: s.union(s.map(lambda v: v)),
+    "process": lambda s: s.process_fn(Same()),
+    "side_output": lambda s: s.process_fn(Aside()).side_output("aside"),
+    "skip": lambda s: s.map(lambda v: (v[0], v[1] // (v[1] % 4) * (v[1] % 4))).on_error("skip"),
+}
+
+
+class Same(ProcessFunction[tuple[str, int], tuple[str, int]]):
+    def process_element(self, value, ctx):
+        return [value]
+
+
+class Aside(ProcessFunction[tuple[str, int], tuple[str, int]]):
+    def process_element(self, value, ctx):
+        ctx.side_output("aside", value)
+        return []
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_records_keep_their_times_through_operators_and_exchanges(runner, name):
+    def job(stream):
+        timed = stream.assign_timestamps(lambda value: value[1] * 1_000)
+        return TRANSFORMS[name](TRANSFORMS[name](timed)).process_fn(Stamps())
+
+    records = [(str(number % 3), number) for number in range(1, 20)]
+    job = runner(job, [*records, END], parallelism=2)
+
+    assert job.published
+    assert all(time // 1_000 == int(value[1]) or name == "skip" for value, time in job.published)
+    assert {time for _, time in job.published} <= {number * 1_000 for number in range(1, 20)}
+
+
+def test_records_keep_their_times_round_a_loop(runner):
+    def job(stream):
+        head = stream.assign_timestamps(second).iterate()
+        more = head.process_fn(Same())
+        head.feedback(more.filter(lambda v: v[0] != "end").map(lambda v: ("end", v[1])))
+        return more.process_fn(Stamps())
+
+    job = runner(job, [("a", 5), ("b", 9), EPOCH, EPOCH, END], parallelism=2)
+
+    assert sorted(job.published) == [
+        (("a", 5), 5), (("b", 9), 9), (("end", 5), 5), (("end", 9), 9),
+    ]  # fmt: skip
+
+
+def test_a_source_may_give_times_and_keeps_them_from_epoch_to_epoch(runner):
+    def job(env):
+        words = env.add_source(script_source(str)).uid("words").key_by(len)
+        words.process_fn(Stamps()).collect("stamps")
+
+    with runner.harness(job) as harness:
+        harness.push(["a", "b"], timestamp=[7_000, 9_000])
+        harness.run_epoch()
+        harness.push(["c"])
+        harness.push(["d"], timestamp=8_000)
+        harness.run_epoch()
+
+        assert sorted(harness.results("stamps")) == [
+            ("a", 7_000), ("b", 9_000), ("c", None), ("d", 8_000),
+        ]  # fmt: skip
+
+
+def test_a_source_tells_of_each_record_where_it_stood_until_an_exchange(runner):
+    class Places(ProcessFunction[str, tuple]):
+        def process_element(self, value, ctx):
+            message = ctx.message
+            return [(value, message and (message.source, message.offset, message.timestamp_ms))]
+
+    def job(env):
+        words = env.add_source(script_source(str)).uid("words")
+        doubled = words.flat_map(lambda w: [w, w]).filter(lambda w: w != "b")
+        doubled.process_fn(Places()).collect("before")
+        words.key_by(len).process_fn(Places()).collect("behind")
+
+    with runner.harness(job) as harness:
+        harness.push(["a", "b", "c"], timestamp=[1, 2, 3])
+        harness.run_epoch()
+
+        assert harness.results("before") == [
+            ("a", ("words", 0, 1)), ("a", ("words", 0, 1)),
+            ("c", ("words", 2, 3)), ("c", ("words", 2, 3)),
+        ]  # fmt: skip
+        assert harness.results("behind") == [("a", None), ("b", None), ("c", None)]
+
+
+def two_sources(env):
+    streams = [
+        env.add_source(script_source()).uid(uid).assign_timestamps(by_second(0)).uid(f"{uid}-times")
+        for uid in ("left", "right")
+    ]
+    both = streams[0].union(streams[1]).key_by(first)
+    both.process_fn(Tumbling()).uid("windows").collect("published")
+
+
+def test_the_watermark_of_a_union_is_the_least(runner):
+    with runner.harness(two_sources) as harness:
+        harness.push([("a", 50_000)], source="left")
+        harness.push([("b", 3_000)], source="right")
+        harness.run()
+        assert harness.watermark("windows") == 3_000
+        assert harness.epochs[-1].slowest_inputs["windows"] == "right-times: right: script"
+
+        harness.push([("b", 12_000)], source="right")
+        harness.run()
+        assert harness.watermark("windows") == 12_000
+        assert harness.published == [("b", 10_000, 1)]
+
+
+def test_an_input_that_ends_holds_no_watermark_back(runner):
+    with runner.harness(two_sources) as harness:
+        harness.push([("a", 50_000)], source="left")
+        harness.push([("b", 3_000)], source="right")
+        harness.run()
+        harness.end(source="right")
+        harness.run()
+
+        assert harness.published == [("b", 10_000, 1)]
+        assert harness.watermark("windows") == 50_000
+        harness.end(source="left")
+        harness.run()
+        assert harness.published[1:] == [("a", 60_000, 1)]
+        assert harness.watermark("windows") == WATERMARK_MAX
+
+
+def test_silence_of_one_input_holds_the_others_back_until_it_is_idle(runner):
+    with runner.harness(two_sources) as harness:
+        harness.push([("b", 3_000)], source="right")
+        harness.run()
+        for _ in range(9):
+            harness.advance_time(1_000)
+            harness.push([("a", 50_000)], source="left")
+            harness.run()
+        assert (harness.watermark("windows"), harness.published) == (3_000, [])
+
+        harness.advance_time(1_000)
+        assert (harness.watermark("windows"), harness.published) == (50_000, [("b", 10_000, 1)])
+
+
+def test_what_an_idle_input_sends_when_it_wakes_meets_the_rule_for_late_records(runner):
+    def job(env):
+        two_sources(env)
+
+    with runner.harness(job, taps=[("windows", "late")]) as harness:
+        harness.push([("b", 3_000)], source="right")
+        harness.run()
+        harness.advance_time(9_500)
+        harness.push([("a", 50_000)], source="left")
+        harness.run()
+        harness.advance_time(500)
+        harness.push([("b", 4_000), ("b", 70_000)], source="right")
+        harness.run()
+
+        assert harness.results("windows.late") == [("b", 4_000)]
+        assert harness.watermark("windows") == 50_000
+
+
+@pytest.mark.parametrize(("delay", "closed_after"), [(0, 10), (2_000, 12), (5_000, 15)])
+def test_one_event_and_then_silence_closes_its_window_in_time(runner, delay, closed_after):
+    with runner.harness(on_script(lambda s: windowed(s, by_second(delay)))) as harness:
+        harness.push([("a", 20_000)])
+        harness.run()
+        for _ in range(closed_after - 1):
+            harness.advance_time(1_000)
+        assert harness.published == []
+
+        harness.advance_time(1_000)
+        assert harness.published == [("a", 30_000, 1)]
+
+
+def test_without_an_idle_timeout_silence_closes_nothing(runner):
+    strategy = by_second().with_idle_timeout(None)
+    with runner.harness(on_script(lambda s: windowed(s, strategy))) as harness:
+        harness.push([("a", 20_000)])
+        harness.run()
+        harness.advance_time(1_000_000)
+        assert harness.published == []
+
+        harness.end()
+        harness.run()
+        assert harness.published == [("a", 30_000, 1)]
+
+
+def test_silence_runs_no_epoch_but_those_that_fire(runner):
+    with runner.harness(on_script(windowed)) as harness:
+        harness.push([("a", 20_000)])
+        harness.run()
+        for _ in range(40):
+            harness.advance_time(1_000)
+
+        assert len(harness.epochs) == 2
+
+
+def test_silence_goes_on_counting_after_a_crash(runner):
+    with runner.harness(on_script(windowed)) as harness:
+        harness.push([("a", 20_000)])
+        harness.run()
+        harness.advance_time(11_000)
+        harness.crash()  # What was not sealed of the silence is silence no more.
+        harness.run()
+        assert harness.published == []
+
+        harness.advance_time(12_000)
+        assert harness.published == [("a", 30_000, 1)]
+
+
+def test_time_while_the_job_stands_still_is_no_silence(runner):
+    with runner.harness(on_script(windowed)) as harness:
+        harness.push([("a", 20_000)])
+        harness.run()
+        harness.rescale(2)
+        harness.clock.advance(10_000)
+        harness.rescale(1)
+        harness.clock.advance(86_400_000)
+        harness.rescale(1)
+        harness.push([("a", 21_000)])
+        harness.run()
+
+        assert harness.published == []
+
+
+def test_a_watermark_moved_by_hand_fires_and_survives_a_crash(runner):
+    with runner.harness(on_script(windowed), taps=[("windows", "late")]) as harness:
+        harness.push([("a", 1_000)])
+        harness.advance_watermark(10_000)
+        assert harness.published == [("a", 10_000, 1)]
+        harness.crash()
+        harness.push([("a", 2_000), ("a", 11_000)])
+        harness.run()
+
+        assert harness.results("windows.late") == [("a", 2_000)]
+        assert harness.watermark("windows") == 10_000
+
+
+class EveryTen(WatermarkGenerator[tuple[str, int]]):
+    """A watermark at the end of each epoch, rounded down to ten."""
+
+    def __init__(self):
+        self.newest = WATERMARK_MIN
+
+    def on_event(self, timestamp_ms, record):
+        self.newest = max(self.newest, timestamp_ms)
+
+    def on_epoch_end(self):
+        return self.newest // 10 * 10
+
+
+STRATEGIES = {
+    "ascending": (WatermarkStrategy.ascending(), 47),
+    "bounded": (WatermarkStrategy.bounded_out_of_orderness(timedelta(milliseconds=5)), 42),
+    "punctuated": (WatermarkStrategy.punctuated(lambda time, v: v[0] == "mark"), 31),
+    "a value": (
+        WatermarkStrategy.punctuated(lambda time, v: time - 9 if v[0] == "x" else None),
+        38,
+    ),
+    "custom": (WatermarkStrategy.custom(EveryTen()), 40),
+}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_strategy_decides_how_far_event_time_has_come(runner, name):
+    strategy, expected = STRATEGIES[name]
+
+    def job(env):
+        stream = env.add_source(script_source()).assign_timestamps(strategy.with_timestamps(second))
+        stream.process_fn(Marks()).uid("marks").collect("published")
+
+    with runner.harness(job) as harness:
+        harness.push([("x", 12), ("mark", 31), ("x", 47), ("x", 40)])
+        harness.run()
+        assert harness.watermark("marks") == expected
+
+        harness.push([("x", 1), ("y", 2)])
+        harness.run()
+        assert harness.watermark("marks") == expected
+        assert [mark for _, mark in harness.published] == [WATERMARK_MIN] * 4 + [expected] * 2
+
+
+def test_an_assigner_overrides_those_above_it(runner):
+    def job(env):
+        words = env.add_source(script_source()).uid("words")
+        timed = words.assign_timestamps(by_second(0)).rebalance()
+        later = timed.assign_timestamps(lambda value: value[1] + 100_000).uid("later")
+        later.process_fn(Stamps()).collect("published")
+        later.process_fn(Marks()).uid("marks").collect("marks")
+
+    with runner.harness(job) as harness:
+        harness.push([("a", 1_000)])
+        harness.run()
+
+        assert harness.results("published") == [(("a", 1_000), 101_000)]
+        assert harness.watermark("marks") == 96_000
+
+
+TIMES = {
+    "aware": (datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), 1_000),
+    "float": (1_500.75, 1_500),
+    "negative": (-5, -5),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_times_may_be_numbers_or_datetimes_with_a_zone(runner, name):
+    given, expected = TIMES[name]
+    job = runner(
+        lambda s: s.assign_timestamps(lambda value: value).process_fn(Stamps()), [given, END]
+    )
+
+    assert job.published == [(given, expected)]
+
+
+BAD_TIMES = [None, "2026-01-01", float("nan"), float("inf"), True, 2**63, datetime(2026, 1, 1)]  # noqa: DTZ001  # without a zone on purpose
+
+
+@pytest.mark.parametrize("bad", BAD_TIMES, ids=map(str, BAD_TIMES))
+def test_a_bad_time_is_an_error_of_its_record(runner, bad):
+    def job(stream):
+        timed = stream.assign_timestamps(lambda value: value).on_error("skip")
+        return timed.process_fn(Stamps())
+
+    assert runner(job, [3, bad, 5, END]).published == [(3, 3), (5, 5)]
+    with pytest.raises(FunctionFailedError) as caught:
+        runner(lambda s: s.assign_timestamps(lambda value: value).print(), [3, bad, END])
+    assert caught.value.facts["offset"] == 1
+
+
+def test_a_source_far_ahead_of_its_group_pauses(runner):
+    strategy = by_second(0).with_alignment("clicks", timedelta(seconds=5))
+
+    def job(env):
+        for uid in ("slow", "fast"):
+            stream = env.add_source(script_source()).uid(uid).assign_timestamps(strategy)
+            stream.process_fn(Same()).collect(f"{uid}-out")
+
+    with runner.harness(job) as harness:
+        harness.push([("a", 1_000)], source="slow")
+        harness.push([("a", 20_000)], source="fast")
+        harness.run()
+        harness.push([("a", 21_000)], source="fast")
+        harness.run()
+        assert harness.results("fast-out") == [("a", 20_000)]
+
+        harness.push([("a", 15_000)], source="slow")
+        harness.run()
+        assert harness.results("fast-out") == [("a", 20_000), ("a", 21_000)]
+
+
+def test_a_source_that_pauses_for_one_which_falls_silent_goes_on(runner):
+    strategy = by_second(0).with_alignment("clicks", 5_000)
+
+    def job(env):
+        for uid in ("slow", "fast"):
+            stream = env.add_source(script_source()).uid(uid).assign_timestamps(strategy)
+            stream.process_fn(Same()).collect(f"{uid}-out")
+
+    with runner.harness(job) as harness:
+        harness.push([("a", 1_000)], source="slow")
+        harness.push([("a", 20_000)], source="fast")
+        harness.run()
+        harness.push([("a", 21_000)], source="fast")
+        harness.run()
+        harness.advance_time(10_000)
+
+        assert harness.results("fast-out") == [("a", 20_000), ("a", 21_000)]
