@@ -76,10 +76,11 @@ class TimerRound:
         self._policy.total += 1
         try:
             result = call()
-            if inspect.isawaitable(result):
-                return run(self._fire_async(timer, result))
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
             result = run(self._settled(error, timer, call))
+        if inspect.isawaitable(result):
+            run(self._fire_async(timer, result))
+            return None
         self._take(timer, result)
         return self._next()
 
