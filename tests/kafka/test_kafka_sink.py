@@ -17,6 +17,9 @@ from bicycle_runtime.connectors.kafka.sink_errors import (
     KafkaTopicUnsuitableError,
     KafkaTransactionTimeoutError,
 )
+from bicycle_runtime.operators.errors import FunctionFailedError
+from bicycle_runtime.testing import Harness
+from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
 from tests.kafka.sink_runs import SinkRun, messages_in, values_in
 from tests.kafka_broker import create_topic
 
@@ -375,3 +378,64 @@ def test_a_large_epoch_arrives_whole_and_in_order(run_of, topic, kafka_broker):
     run.run(values)
 
     assert values_in(kafka_broker.bootstrap, out) == values
+
+
+def keyed_job(brokers, topic, *policy):
+    """Three records, the second of which has no key."""
+
+    def build(env):
+        sink = (
+            KafkaSinkBuilder(brokers, topic)
+            .key(lambda record: record["key"])
+            .delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+            .build_connector()
+        )
+        records = env.from_collection([{"key": "a"}, {"word": "b"}, {"key": "c"}])
+        written = records.sink_to(sink).uid("out")
+        if policy:
+            written.on_error(*policy)
+
+    return build
+
+
+def test_a_key_function_that_fails_is_shown_with_its_line_and_its_record(topic, kafka_broker):
+    out = topic()
+    job = keyed_job(kafka_broker.bootstrap, out)
+
+    with (
+        Harness(job, real_sinks=["out"]) as harness,
+        pytest.raises(FunctionFailedError) as caught,
+    ):
+        harness.run()
+
+    facts = caught.value.facts
+    assert (facts["operator"], facts["exception"], facts["offset"]) == ("out", "KeyError", 1)
+    assert "test_kafka_sink.py" in facts["location"]
+    assert values_in(kafka_broker.bootstrap, out) == []
+
+
+def test_a_record_without_key_can_be_skipped_or_kept_as_a_dead_letter(topic, kafka_broker):
+    for policy in ("skip", "dead_letter"):
+        out = topic()
+        job = keyed_job(kafka_broker.bootstrap, out, policy)
+
+        with Harness(job, real_sinks=["out"]) as harness:
+            harness.run()
+            letters = harness.dead_letters
+
+        assert values_in(kafka_broker.bootstrap, out) == ['{"key":"a"}', '{"key":"c"}']
+        assert len(letters) == (policy == "dead_letter")
+
+
+def test_a_message_that_is_too_large_can_be_left_out_before_the_seal(topic, kafka_broker):
+    out = topic(max_message_bytes="20000")
+
+    def job(env):
+        sink = KafkaSinkBuilder(kafka_broker.bootstrap, out).serializer("string")
+        built = sink.delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE).build_connector()
+        env.from_collection(["a", "x" * 30_000, "b"]).sink_to(built).uid("out").on_error("skip")
+
+    with Harness(job, real_sinks=["out"]) as harness:
+        harness.run()
+
+    assert values_in(kafka_broker.bootstrap, out) == ["a", "b"]

@@ -1,0 +1,298 @@
+"""From records to messages and through checkpoint storage: formats, limits, damage. No broker."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.connectors.contract import ConnectorSpec, Guarantee
+from bicycle_runtime.connectors.errors import (
+    ConnectorOptionError,
+    ConnectorPayloadError,
+    StagedFileDamagedError,
+)
+from bicycle_runtime.connectors.kafka.encoding import (
+    MessageEncoder,
+    MessagePlan,
+    TopicLimits,
+    UnencodableError,
+)
+from bicycle_runtime.connectors.kafka.errors import KafkaPropertyError
+from bicycle_runtime.connectors.kafka.marker import Marker, marker_topic_name
+from bicycle_runtime.connectors.kafka.sink_errors import StagedMessagesFormatError
+from bicycle_runtime.connectors.kafka.staged_messages import pack_messages, staged_messages
+from bicycle_runtime.connectors.registry import create_sink
+from bicycle_runtime.connectors.staging import StagedWriter
+from bicycle_runtime.operators.io import WriterTask
+from bicycle_sdk.kafka import KafkaSinkBuilder
+
+NOW_MS = 1_700_000_000_000
+message_bytes = st.none() | st.binary(max_size=20)
+
+
+@dataclass
+class Count:
+    word: str
+    count: int
+
+
+def encoder(value_format="json", key_format="auto", *, limits=None, schemas=None, **functions):
+    plan = MessagePlan(
+        value_format=value_format, key_format=key_format, functions=functions,
+        schemas=schemas or {}, limits=limits or TopicLimits(),
+    )  # fmt: skip
+    return MessageEncoder(plan, ManualClock(start_ms=NOW_MS))
+
+
+def values(made, records):
+    return [message["value"] for message in made.encode(records)]
+
+
+@pytest.mark.parametrize(
+    ("name", "records", "expected"),
+    [
+        ("json", [Count("ada", 1), {"a": None}], [b'{"word":"ada","count":1}', b'{"a":null}']),
+        ("string", ["ada", "böb"], [b"ada", "böb".encode()]),
+        ("bytes", [b"\x00", bytearray(b"ab")], [b"\x00", b"ab"]),
+        ("msgpack", [[1, 2]], [b"\x92\x01\x02"]),
+        ("auto", ["ada", b"\x00", {"n": 1}], [b"ada", b"\x00", b'{"n":1}']),
+    ],
+)  # fmt: skip
+def test_each_format_gives_its_bytes_and_none_is_a_tombstone_in_all(name, records, expected):
+    made = encoder(name)
+
+    assert values(made, records) == expected
+    assert values(made, [*records, None]) == [*expected, None]
+    assert [made.encode_one(record)["value"] for record in [*records, None]] == [*expected, None]
+
+
+@given(st.lists(st.none() | st.booleans() | st.integers(-99, 99) | st.text(max_size=5)))
+def test_a_batch_is_encoded_as_its_records_are_one_by_one(records):
+    made = encoder("json", key=lambda record: record, headers=lambda record: {"h": b"1"})
+
+    assert made.encode(records) == [made.encode_one(record) for record in records]
+
+
+@pytest.mark.parametrize(("name", "record"), [("string", 5), ("bytes", "ada"), ("json", object())])
+def test_a_value_that_the_format_lacks_is_refused_with_its_type(name, record):
+    made = encoder(name)
+
+    with pytest.raises((TypeError, ValueError, UnencodableError)):
+        made.encode([record])
+    with pytest.raises(UnencodableError, match=type(record).__name__):
+        made.encode_one(record)
+
+
+def test_a_schema_encodes_and_must_give_bytes():
+    class Upper:
+        def encode(self, value):
+            return value.upper().encode() if value != "text" else value
+
+    made = encoder("schema", schemas={"value": Upper()})
+
+    assert values(made, ["ada", None]) == [b"ADA", None]
+    with pytest.raises(TypeError):
+        made.encode(["text"])
+
+
+@pytest.mark.parametrize(
+    ("limits", "functions", "record"),
+    [
+        (TopicLimits(message_bytes_max=1_000), {}, "x" * 900),
+        (TopicLimits(message_bytes_max=1_000), {"key": lambda _: "k" * 900}, "x"),
+        (TopicLimits(message_bytes_max=1_000), {"headers": lambda _: {"h": b"x" * 900}}, "x"),
+        (TopicLimits(is_compacted=True), {"key": lambda _: None}, "x"),
+        (TopicLimits(partition_count=3), {"partition": lambda _: 3}, "x"),
+        (TopicLimits(partition_count=3), {"partition": lambda _: -1}, "x"),
+        (TopicLimits(timestamp_after_ms_max=10), {"timestamp": lambda _: NOW_MS + 11}, "x"),
+        (TopicLimits(timestamp_before_ms_max=10), {"timestamp": lambda _: NOW_MS - 11}, "x"),
+        (TopicLimits(), {"timestamp": lambda _: "noon"}, "x"),
+        (TopicLimits(), {"headers": lambda _: [("h", 5)]}, "x"),
+        (TopicLimits(), {"headers": lambda _: ["ab"]}, "x"),
+    ],
+)
+def test_what_a_broker_would_refuse_is_refused_before_the_seal(limits, functions, record):
+    made = encoder("string", limits=limits, **functions)
+
+    with pytest.raises(UnencodableError):
+        made.encode_one(record)
+    with pytest.raises(UnencodableError):
+        made.encode(["fine", record])
+
+
+def test_what_is_just_within_the_limits_passes():
+    limits = TopicLimits(
+        message_bytes_max=1_000, partition_count=3, timestamp_after_ms_max=10,
+        timestamp_before_ms_max=10, is_compacted=True,
+    )  # fmt: skip
+    made = encoder(
+        "string", limits=limits, key=lambda _: "k", partition=lambda _: 2,
+        timestamp=lambda _: NOW_MS + 10,
+    )  # fmt: skip
+
+    assert made.encode(["x" * 700]) == [
+        {"key": b"k", "value": b"x" * 700, "timestamp": NOW_MS + 10, "partition": 2}
+    ]
+
+
+def test_a_function_that_raises_stop_iteration_does_not_shorten_the_batch():
+    def key(record):
+        if record == 2:
+            raise StopIteration
+        return record
+
+    for functions in ({"key": key}, {"value": key}):
+        with pytest.raises((UnencodableError, ValueError)):
+            encoder("json", **functions).encode([1, 2, 3])
+
+
+def staged(tmp_path, *frames):
+    """Return storage and file of some frames, each a list of messages."""
+    storage = LocalStorage(str(tmp_path), is_synced=False)
+    task = WriterTask(storage=storage, prefix="staged/out/1/a", epoch=1, subtask=0)
+    writer = StagedWriter(task, "messages.bin", pack_messages)
+    for messages in frames:
+        writer.write(messages)
+    [file] = writer.finish()
+    return storage, file
+
+
+@given(
+    frames=st.lists(
+        st.lists(st.fixed_dictionaries({"key": message_bytes, "value": message_bytes}), min_size=1),
+        min_size=1,
+    )
+)
+def test_what_is_staged_is_what_was_written(tmp_path_factory, frames):
+    storage, file = staged(tmp_path_factory.mktemp("staged"), *frames)
+
+    assert list(staged_messages(storage, file)) == frames
+    assert file.record_count == sum(map(len, frames))
+
+
+def test_frames_larger_than_a_block_come_back_whole(tmp_path):
+    frames = [[{"value": bytes([number]) * 700_000}] for number in range(5)]
+
+    storage, file = staged(tmp_path, *frames)
+
+    assert list(staged_messages(storage, file)) == frames
+
+
+def test_a_flipped_bit_anywhere_is_damage(tmp_path):
+    storage, file = staged(tmp_path, [{"key": b"k", "value": b"value"}])
+    path = storage.local_path(file.path)
+    whole = path.read_bytes()
+
+    for position in range(len(whole)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
+        with pytest.raises(StagedFileDamagedError):
+            list(staged_messages(storage, file))
+
+
+def test_a_later_version_is_refused_as_such(tmp_path):
+    storage = LocalStorage(str(tmp_path), is_synced=False)
+    task = WriterTask(storage=storage, prefix="staged/out/1/a", epoch=1, subtask=0)
+    writer = StagedWriter(task, "m", lambda values: b"KM\x02\x00" + bytes(4))
+    writer.write([1])
+    [file] = writer.finish()
+
+    with pytest.raises(StagedMessagesFormatError) as caught:
+        list(staged_messages(storage, file))
+
+    assert caught.value.facts["expected"] == 1
+
+
+@given(st.text(), st.integers(0, 1 << 60))
+def test_a_marker_comes_back_as_it_went(identity, epoch):
+    marker = Marker(identity=identity, epoch=epoch)
+
+    assert Marker.from_bytes(marker.to_bytes()) == marker
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_two_prefixes_never_share_a_marker_topic_and_its_name_is_allowed(first, second):
+    names = [marker_topic_name(prefix) for prefix in (first, second)]
+
+    assert (names[0] == names[1]) == (first == second)
+    assert all(len(name) <= 249 and name.replace(".", "").isascii() for name in names)
+
+
+def sink_spec(*, record_type=None, payloads=None, **properties):
+    return ConnectorSpec(
+        vertex_id="out", connector_type="kafka", payloads=payloads or {}, record_type=record_type,
+        properties={"brokers": "127.0.0.1:1", "topic": "t", **properties},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["at-least-once", "exactly-once"])
+def test_the_promise_is_that_of_the_vertex(word):
+    assert create_sink(sink_spec(guarantee=word)).guarantee is Guarantee(word)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [(str, "string"), (bytes, "bytes"), (Count, "json"), (None, "auto")]
+)
+def test_the_format_follows_the_declared_type(kind, expected):
+    plan = create_sink(sink_spec(record_type=kind)).writer().plan
+
+    assert plan.messages.value_format == expected
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"guarantee": "twice"},
+        {"create_topic": {"partitions": 0}},
+        {"create_topic": {"colour": 1}},
+        {"create_topic": "yes"},
+        {"transaction_timeout_ms": 1},
+        {"surprise": 1},
+    ],
+)
+def test_properties_that_make_no_sense_are_refused(properties):
+    with pytest.raises(ConnectorOptionError):
+        create_sink(sink_spec(**properties))
+
+
+@pytest.mark.parametrize("name", ["acks", "transactional.id", "enable.idempotence"])
+def test_client_properties_that_would_break_the_promise_are_refused(name):
+    with pytest.raises(KafkaPropertyError) as caught:
+        create_sink(sink_spec(properties={name: "0"}))
+
+    assert caught.value.facts["name"] == name
+
+
+def test_functions_must_be_plain_and_a_schema_must_encode():
+    async def key(record):
+        return record
+
+    for payloads in ({"key": key}, {"partition": 5}, {"value_schema": object()}):
+        with pytest.raises(ConnectorPayloadError):
+            create_sink(sink_spec(payloads=payloads))
+    with pytest.raises(ConnectorPayloadError):
+        create_sink(sink_spec(value_format="schema"))
+
+
+def test_what_builders_make_is_what_the_sink_takes():
+    built = (
+        KafkaSinkBuilder("127.0.0.1:1", "t")
+        .key(lambda record: record)
+        .create_topic(partitions=2, replication_factor=1, config={"retention.ms": "1000"})
+        .property("linger.ms", 5)
+        .build_connector()
+    )
+
+    sink = create_sink(
+        ConnectorSpec(
+            vertex_id="out",
+            connector_type=built.connector_type,
+            properties=json.loads(json.dumps(built.properties)),
+            payloads=built.payloads,
+        )
+    )
+
+    assert sink.writer().plan.client.plain["linger.ms"] == "5"
