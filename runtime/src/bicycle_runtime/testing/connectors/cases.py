@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.contract import ConnectorSpec, Guarantee, Sink, Source
 from bicycle_runtime.connectors.registry import (
     ConnectorRegistry,
@@ -47,6 +48,7 @@ class Case(ABC):
         word: The word of the connector in its extension's hooks.
         guarantee: What the connector declares; the suite compares, and tests just that.
         extension: The module with the hooks that name the connector; None takes what is installed.
+        clock: What the driver lends; None for a clock that the suite moves by hand.
         wait_s: How long to wait for what another thread or a server does.
         outage_s: How long an outage lasts.
 
@@ -57,6 +59,7 @@ class Case(ABC):
     word: ClassVar[str]
     guarantee: ClassVar[Guarantee] = Guarantee.EXACTLY_ONCE
     extension: ClassVar[object | None] = None
+    clock: ClassVar[Clock | None] = None
     wait_s: float = 20.0
     outage_s: float = 1.0
 

@@ -1,6 +1,6 @@
 """The rules for an extension as a whole: its words lead somewhere, and each has a suite that ran.
 
-This is what makes *exactly once* a result and not a claim: the rule below fails when a connector
+This is what makes *exactly once* a result and not a claim: the rules below fail when a connector
 has no suite, or when a rule of its suite is not part of the test run.
 """
 
@@ -44,8 +44,13 @@ class ExtensionSuite:
         for word in self._words("sinks"):
             registry.sink_class(word)
 
-    def test_every_connector_has_a_suite(self, request: pytest.FixtureRequest) -> None:
-        """Each word is the subject of a suite, and every rule of it is in this test run."""
+    def test_every_connector_has_a_suite(self) -> None:
+        """Each word is the subject of a suite."""
+        assert set(self._words("sources")) <= self._tested(SourceSuite)
+        assert set(self._words("sinks")) <= self._tested(SinkSuite)
+
+    def test_every_rule_is_part_of_this_run(self, request: pytest.FixtureRequest) -> None:
+        """No rule was left out: not by a selection, and not by naming a file."""
         assert request.config.pluginmanager.hasplugin(PLUGIN), f"name the plugin {PLUGIN}"
         run = {
             (item.cls, item.originalname)
@@ -61,8 +66,6 @@ class ExtensionSuite:
         ]
 
         assert left_out == [], "run these together with this test"
-        assert set(self._words("sources")) <= self._tested(SourceSuite)
-        assert set(self._words("sinks")) <= self._tested(SinkSuite)
 
     def _words(self, direction: str) -> list[str]:
         chosen = self.sources if direction == "sources" else self.sinks

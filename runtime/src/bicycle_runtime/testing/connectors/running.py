@@ -17,7 +17,7 @@ from typing import Any
 
 import cloudpickle
 
-from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.clock import Clock, ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.contract import (
     Budget,
@@ -30,6 +30,8 @@ from bicycle_runtime.connectors.contract import (
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
 from bicycle_runtime.operators.io import (
     BadRecord,
+    PreparingWriter,
+    SinkWriter,
     Slice,
     SourceBatch,
     SourceReader,
@@ -51,24 +53,28 @@ PLENTY = Budget(record_count=1_000_000, byte_count=1 << 30, parallelism=2)
 _WAIT_S = 20.0
 _PAUSE_S = 0.005
 _EPOCHS_MAX = 10_000
+_TIMES_MAX = 3
 
 
 def services_in(
     folder: Path,
     printed: list[str] | None = None,
     collected: dict[str, list[Any]] | None = None,
+    *,
+    clock: Clock | None = None,
 ) -> DriverServices:
-    """Return services over a folder, with a clock that is moved by hand.
+    """Return services over a folder.
 
     Args:
         folder: Where the checkpoint directory will be.
         printed: Takes console lines.
         collected: Takes records of collect sinks.
+        clock: None for one that is moved by hand.
     """
     return DriverServices(
         storage=LocalStorage(str(folder / "checkpoints"), is_synced=False),
         prefix="connectors/v",
-        clock=ManualClock(start_ms=1_000_000),
+        clock=clock or ManualClock(start_ms=1_000_000),
         collected={} if collected is None else collected,
         console=(printed if printed is not None else []).append,
     )
@@ -177,8 +183,8 @@ class SourceRun:
         for _ in pauses(wait_s):
             if status.has_input:
                 break
-            assert isinstance(self.services.clock, ManualClock)
-            self.services.clock.advance(status.next_poll_ms)
+            if isinstance(self.services.clock, ManualClock):
+                self.services.clock.advance(status.next_poll_ms)
             status = self.source.poll()
         return status
 
@@ -206,6 +212,9 @@ class SourceRun:
             epochs.append(epoch)
             read_count += len(epoch.values) + len(epoch.failures)
             assert len(epochs) < _EPOCHS_MAX, "the source does not move on"
+            assert not count or read_count <= _TIMES_MAX * count, (
+                "it gives the same again and again"
+            )
             if restarts:
                 self.restart()
         return epochs
@@ -276,11 +285,17 @@ class SinkRun:
                     storage=self.services.storage, prefix=prefix, epoch=epoch, subtask=subtask
                 )
             )
-            self.written += values
-            writer.write(values[: len(values) // 2])
-            writer.write(values[len(values) // 2 :])
+            self.write(writer, values[: len(values) // 2])
+            self.write(writer, values[len(values) // 2 :])
             staged += writer.finish()
         return staged
+
+    def write(self, writer: SinkWriter, values: list[Any]) -> None:
+        """Let a writer take one batch, as an operator does."""
+        self.written += values
+        if isinstance(writer, PreparingWriter):
+            values = writer.prepare(values)
+        writer.write(values)
 
     def seal(self, records: list[list[Any]], *, is_last: bool = False) -> None:
         """Stage and seal the next epoch; the memo goes through JSON, as in a manifest."""

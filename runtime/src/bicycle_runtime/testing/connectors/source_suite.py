@@ -20,7 +20,7 @@ import pytest
 from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.connectors.contract import Budget, Guarantee
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.operators.io import SourceBatch
+from bicycle_runtime.operators.io import Slice, SourceBatch
 from bicycle_runtime.testing.connectors.cases import (
     RECORD_COUNT,
     CarriesMetadata,
@@ -91,7 +91,7 @@ class SourceSuite(Suite):
 
     def test_a_position_has_a_name_for_people(self, run: SourceRun, case: SourceCase) -> None:
         """``describe`` is called when a record failed."""
-        run.poll_for_input(case.wait_s)
+        until_planned(run, case)
         epoch = run.read(PLENTY)
         offsets = [offset for batch in epoch.batches[0] for offset in batch.offsets]
 
@@ -209,19 +209,16 @@ class SourceSuite(Suite):
         self, run: SourceRun, case: SourceCase
     ) -> None:
         """Before anything is sealed, a restart plans the same slices."""
-        run.poll_for_input(case.wait_s)
-        first = {part.shard: part.start for part in reversed(run.source.plan(PLENTY))}
+        first = {part.shard: part.start for part in reversed(until_planned(run, case))}
         run.restart()
-        run.poll_for_input(case.wait_s)
 
-        assert {p.shard: p.start for p in reversed(run.source.plan(PLENTY))} == first
+        assert {p.shard: p.start for p in reversed(until_planned(run, case))} == first
 
     def test_planning_again_without_sealing_gives_the_same_slices(
         self, run: SourceRun, case: SourceCase
     ) -> None:
         """A plan takes nothing away."""
-        run.poll_for_input(case.wait_s)
-        first = run.source.plan(PLENTY)
+        first = until_planned(run, case)
 
         assert run.source.plan(PLENTY) == first
 
@@ -231,7 +228,7 @@ class SourceSuite(Suite):
         self, run: SourceRun, case: SourceCase
     ) -> None:
         """A second attempt reads the same values, offsets, keys, headers, times and failures."""
-        run.poll_for_input(case.wait_s)
+        until_planned(run, case)
         epoch = run.read(replace(PLENTY, record_count=15))
 
         again = [list(run.reader.read(part)) for part in reversed(epoch.slices)]
@@ -242,7 +239,7 @@ class SourceSuite(Suite):
         self, run: SourceRun, case: SourceCase, tmp_path: Path
     ) -> None:
         """All that a reader needs travels with it and the slice."""
-        run.poll_for_input(case.wait_s)
+        until_planned(run, case)
         epoch = run.read(replace(PLENTY, record_count=15))
 
         again = read_elsewhere(run.source.reader(), epoch.slices, tmp_path / "elsewhere")
@@ -262,10 +259,10 @@ class SourceSuite(Suite):
     ) -> None:
         """What was read and not sealed has not happened."""
         budget = replace(PLENTY, record_count=10)
-        run.poll_for_input(case.wait_s)
+        until_planned(run, case)
         sealed = run.read(budget)
         run.seal(sealed)
-        run.poll_for_input(case.wait_s)
+        until_planned(run, case)
         assert run.read(budget).values
         run.restart()
 
@@ -305,7 +302,7 @@ class SourceSuite(Suite):
         """While the other side is away the source may wait or fail; a restart goes on."""
         assert isinstance(case, HasOutages)
         budget = replace(PLENTY, record_count=10)
-        run.poll_for_input(case.wait_s)
+        until_planned(run, case)
         first = run.read(budget)
         run.seal(first)
         timer = threading.Timer(case.outage_s, case.mend_transport)
@@ -366,7 +363,7 @@ def start(case: SourceCase, folder: Path, feed: Callable[[], None]) -> SourceRun
     feed_first(case, feed)
     run = SourceRun(
         case.spec(),
-        services_in(folder),
+        services_in(folder, clock=case.clock),
         registry=case.registry(),
         on_start=case.started,
         is_publishing=True,
@@ -385,6 +382,16 @@ def feed_last(case: SourceCase, feed: Callable[[], None]) -> None:
     """Feed an endless source."""
     if case.is_endless:
         feed()
+
+
+def until_planned(run: SourceRun, case: SourceCase) -> list[Slice]:
+    """Poll until there is something to plan; epochs without slices are sealed meanwhile."""
+    for _ in pauses(case.wait_s):
+        if run.poll_for_input(case.wait_s).has_input:
+            if slices := run.source.plan(PLENTY):
+                return slices
+            run.seal(run.read(PLENTY))
+    raise AssertionError(f"there was nothing to plan for {case.wait_s} s")
 
 
 def drain(
