@@ -7,7 +7,15 @@ from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.jobs.errors import GuaranteeError
 from bicycle_runtime.jobs.inspection import inspect_job, report_of, require_guarantee
 from bicycle_runtime.jobs.inspection_child import describe_job
-from bicycle_sdk import RichAsyncFunction, SinkDescriptor, file_sink
+from bicycle_sdk import (
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    RichAsyncFunction,
+    SinkDescriptor,
+    StateTtl,
+    ValueStateDescriptor,
+    file_sink,
+)
 from tests.unit.jobs.job_samples import bundle_of
 
 
@@ -143,3 +151,48 @@ def test_an_error_in_the_child_process_is_the_error_here():
 
     with pytest.raises(ConnectorOptionError):
         inspect_job(bundle_of(build))
+
+
+class Declared(KeyedProcessFunction[str, str, str]):
+    seen = ValueStateDescriptor("seen", bool, ttl=StateTtl(60_000))
+    log = ListStateDescriptor("log")
+
+    def process_element(self, value, ctx):
+        ctx.get_value_state(self.seen).update(True)
+        return [value]
+
+
+class Undeclared(KeyedProcessFunction[str, str, str]):
+    def process_element(self, value, ctx):
+        ctx.get_value_state("seen", bool).update(True)
+        ctx.save_state("named", 1)
+        return [value]
+
+
+def processed(function):
+    def build(env):
+        stream = env.read_text("in").uid("lines").key_by(str).process_fn(function).uid("f")
+        stream.sink_to(file_sink("out")).uid("out")
+
+    return build
+
+
+def test_declared_states_are_described_with_codec_and_ttl():
+    found = report(processed(Declared()))
+    [state] = found.states
+
+    assert [(s.name, s.kind, s.type, s.codec, s.ttl_ms) for s in state.keyed] == [
+        ("log", "list", "unknown", "untyped", None),
+        ("seen", "value", "bool", "typed", 60_000),
+    ]
+    texts = [warned.text for warned in found.warnings if warned.operator == "f"]
+    assert kinds(found) >= {("untyped-state", "f"), ("unbounded-state", "f")}
+    assert not any("'seen'" in text for text in texts)
+    assert ("undeclared-state", "f") not in kinds(found)
+
+
+def test_states_that_only_the_code_names_are_warned_of():
+    found = report(processed(Undeclared()))
+
+    assert found.states[0].keyed == ()
+    assert kinds(found) >= {("undeclared-state", "f"), ("unbounded-state", "f")}

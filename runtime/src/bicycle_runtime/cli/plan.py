@@ -95,4 +95,9 @@ def _state_lines(state: StateReport) -> list[str]:
             f"{', written entry by entry' if part.is_per_entry else ''}"
             for part in state.attributes
         ),
+        *(
+            f"    {item.name}: {item.kind} of {item.type}, {item.codec}, "
+            f"{'lives for ever' if item.ttl_ms is None else f'lives {item.ttl_ms} ms'}"
+            for item in state.keyed
+        ),
     ]

@@ -61,13 +61,31 @@ class AttributeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedStateReport:
+    """One state that a descriptor declares. ``codec`` is typed or untyped; no TTL is for ever."""
+
+    name: str
+    kind: str
+    type: str
+    codec: str
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StateReport:
-    """The state of one operator; ``scope`` is key_groups or subtask."""
+    """The state of one operator; ``scope`` is key_groups or subtask.
+
+    ``keyed`` are the states whose descriptors are fields of the function's class;
+    ``has_undeclared`` tells that its code asks for states of which none is declared so.
+    """
 
     operator: str
     scope: str
     group_count: int
     attributes: tuple[AttributeReport, ...]
+    keyed: tuple[KeyedStateReport, ...]
+    has_undeclared: bool
+    has_named: bool
     has_uid: bool
     has_snapshot_hook: bool
     has_merge_hook: bool
@@ -191,7 +209,8 @@ def require_guarantee(report: JobReport, wanted: str) -> None:
 
 def _state_report(item: dict[str, Any]) -> StateReport:
     attributes = tuple(AttributeReport(**attribute) for attribute in item["attributes"])
-    return StateReport(**{**item, "attributes": attributes})
+    keyed = tuple(KeyedStateReport(**state) for state in item["keyed"])
+    return StateReport(**{**item, "attributes": attributes, "keyed": keyed})
 
 
 def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]:
@@ -217,9 +236,33 @@ def _state_warnings(state: StateReport) -> list[Warned]:
     ]
     if state.scope == "key_groups" and any(part.is_per_entry for part in state.attributes):
         found.append(("unbounded-state", "state grows with the number of different keys"))
+    found += _keyed_warnings(state)
     if state.scope == "subtask" and state.attributes and not state.has_merge_hook:
         found.append(("no-merge", "has no merge_state(): its parallelism can not be changed"))
     return [Warned(kind=kind, operator=state.operator, text=text) for kind, text in found]
+
+
+def _keyed_warnings(state: StateReport) -> list[tuple[str, str]]:
+    found = [
+        ("untyped-state", f"state {item.name!r} has no declared type and is pickled, slowly")
+        for item in state.keyed
+        if item.codec != "typed"
+    ]
+    found += [
+        ("unbounded-state", f"state {item.name!r} has no TTL: it grows with the number of keys")
+        for item in state.keyed
+        if item.ttl_ms is None
+    ]
+    if state.has_named and state.scope == "key_groups":
+        text = "what save_state() keeps has no TTL: it grows with the number of keys"
+        found.append(("unbounded-state", text))
+    if state.has_undeclared:
+        text = (
+            "asks for states that are not known before it runs: make their descriptors fields of "
+            "the class, so that type and TTL can be checked here"
+        )
+        found.append(("undeclared-state", text))
+    return found
 
 
 def _exchange_warnings(exchanges: tuple[ExchangeReport, ...]) -> list[Warned]:

@@ -18,6 +18,11 @@ import cloudpickle
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.operators.declarations import (
+    asks_for_states,
+    declared_states,
+    saves_named_values,
+)
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
 from bicycle_runtime.state.attributes import describe_attributes
@@ -25,6 +30,7 @@ from bicycle_runtime.state.values import ValueCodec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.state import StateDescriptor
 
 __all__ = ["describe_job", "main"]
 
@@ -99,6 +105,9 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "scope": spec.scope.value,
         "group_count": spec.group_count,
         "attributes": [_accumulator(bundle, spec)] if is_reduce else _attributes(function),
+        "keyed": [_keyed(state) for state in declared_states(function)],
+        "has_undeclared": asks_for_states(function) and not declared_states(function),
+        "has_named": saves_named_values(function),
         "has_uid": spec.vertex.uid is not None,
         "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
         "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),
@@ -117,6 +126,17 @@ def _attributes(function: Any) -> list[dict[str, Any]]:
         _attribute(part.name, part.declared, part.codec, is_per_entry=part.tracked is not None)
         for part in describe_attributes(function)
     ]
+
+
+def _keyed(state: StateDescriptor) -> dict[str, Any]:
+    ttl = state.time_to_live
+    return {
+        "name": state.name,
+        "kind": state.kind,
+        "type": type_name_of(state.stored_type),
+        "codec": "typed" if ValueCodec(state.stored_type).is_typed else "untyped",
+        "ttl_ms": None if ttl is None else ttl.duration_ms,
+    }
 
 
 def _attribute(

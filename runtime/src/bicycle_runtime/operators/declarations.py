@@ -12,7 +12,7 @@ from typing import Any
 
 from bicycle_sdk.state import StateDescriptor
 
-__all__ = ["asks_for_states", "declared_states"]
+__all__ = ["asks_for_states", "declared_states", "saves_named_values"]
 
 _GETTERS = frozenset(
     {
@@ -37,14 +37,24 @@ def declared_states(function: Any) -> list[StateDescriptor]:
 
 def asks_for_states(function: Any) -> bool:
     """Tell whether the code of a function's class names a call that gets a state."""
+    return bool(_names_in(function) & _GETTERS)
+
+
+def saves_named_values(function: Any) -> bool:
+    """Tell whether the code of a function's class names ``save_state``."""
+    return "save_state" in _names_in(function)
+
+
+def _names_in(function: Any) -> set[str]:
+    found: set[str] = set()
     for owner in type(function).__mro__:
         if owner.__module__.partition(".")[0] == "bicycle_sdk":
             continue
         for value in vars(owner).values():
             code = getattr(getattr(value, "__func__", value), "__code__", None)
-            if isinstance(code, CodeType) and _names(code) & _GETTERS:
-                return True
-    return False
+            if isinstance(code, CodeType):
+                found |= _names(code)
+    return found
 
 
 def _names(code: CodeType) -> set[str]:
