@@ -77,8 +77,8 @@ def report(found: list[str]) -> int:
 def _broker(place: Path) -> Iterator[str]:
     """Run a broker with the two topics; give its address."""
     folder = str(place / "broker")
+    answer = _bicycle("dev", "kafka", "start", "--port", "0", "--dir", folder)
     try:
-        answer = _bicycle("dev", "kafka", "start", "--port", "0", "--dir", folder)
         bootstrap = answer.partition("bootstrap=")[2].split()[0]
         for topic in TOPICS:
             create = ("dev", "kafka", "topics", "create", topic)

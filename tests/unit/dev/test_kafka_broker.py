@@ -3,11 +3,12 @@ import os
 import signal
 import socket
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from bicycle_runtime.base.processes import start_ticks
-from bicycle_runtime.dev.broker_options import BrokerSecurity
+from bicycle_runtime.dev.broker_options import BrokerOptions, BrokerSecurity
 from bicycle_runtime.dev.errors import (
     BrokerConflictError,
     BrokerJavaError,
@@ -15,6 +16,7 @@ from bicycle_runtime.dev.errors import (
     BrokerStartError,
     PortTakenError,
 )
+from bicycle_runtime.dev.kafka_broker import KafkaBroker
 from bicycle_runtime.dev.keystore import Keystore
 from bicycle_runtime.dev.waiting import locked
 
@@ -36,6 +38,13 @@ def test_a_given_port_is_known_before_the_start(new_broker):
 
 def test_making_a_broker_object_touches_nothing(new_broker):
     assert not new_broker().folder.exists()
+
+
+def test_a_relative_folder_is_fixed_where_the_command_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    broker = KafkaBroker(BrokerOptions(folder=Path("kafka")), cache_dir=tmp_path)
+
+    assert broker.folder == broker.options.folder == tmp_path / "kafka"
 
 
 @pytest.mark.parametrize(("version", "found"), [("11.0.2", "11.0.2"), ("1.8.0_392", "1.8.0_392")])

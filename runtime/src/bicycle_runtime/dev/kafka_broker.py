@@ -15,7 +15,7 @@ import random
 import signal
 import subprocess
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bicycle_runtime.base.environment import environment_for_child
@@ -90,8 +90,9 @@ class KafkaBroker:
         report: Callable[[str], None] = lambda _line: None,
         source: random.Random | None = None,
     ) -> None:
-        self.options = options
+        # The broker's process has the folder as its working directory: what is relative would move.
         self._folder = options.folder.absolute()
+        self.options = replace(options, folder=self._folder)
         self._cache_dir = cache_dir
         self._report = report
         self._source = source or system_random()
