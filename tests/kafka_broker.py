@@ -7,7 +7,10 @@ home. A broker that can not be had is a failure: nothing is skipped.
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,6 +23,16 @@ from bicycle_runtime.dev.errors import BrokerMissingError
 from bicycle_runtime.dev.kafka_broker import BrokerOptions, BrokerSecurity, KafkaBroker
 from bicycle_runtime.dev.keystore import make_keystore
 
+# Waits for the end of the tests, however they end, and kills the brokers that they left behind.
+_GUARD = """
+import json, os, pathlib, signal, sys
+folders = sys.stdin.read().splitlines()
+from bicycle_runtime.base.processes import is_alive
+for file in [pathlib.Path(folder, "broker.json") for folder in folders]:
+    record = json.loads(file.read_text()) if file.is_file() else {"pid": 0, "started": 0}
+    if is_alive(record["pid"], record["started"]):
+        os.kill(record["pid"], signal.SIGKILL)
+"""
 USERS = {"broker": "broker-secret", "ada": "ada-secret"}
 
 
@@ -38,9 +51,30 @@ def end(broker: KafkaBroker) -> None:
 
 
 @pytest.fixture(scope="session")
-def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+def guard_broker() -> Iterator[Callable[[KafkaBroker], None]]:
+    """Name a broker that must not outlive the tests, not even when they are killed."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, "-c", _GUARD]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as process:
+
+        def guard(broker: KafkaBroker) -> None:
+            process.stdin.write(f"{broker.folder}\n")
+            process.stdin.flush()
+
+        yield guard
+        process.stdin.close()
+        assert process.wait(60) == 0
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(
+    tmp_path_factory: pytest.TempPathFactory, guard_broker: Callable[[KafkaBroker], None]
+) -> Iterator[KafkaBroker]:
     """One broker for all tests that leave it alone; `bootstrap` says where."""
     broker = broker_in(tmp_path_factory.mktemp("kafka"))
+    guard_broker(broker)
     try:
         broker.start()
         yield broker
@@ -49,11 +83,14 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBrok
 
 
 @pytest.fixture(scope="session")
-def secure_kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+def secure_kafka_broker(
+    tmp_path_factory: pytest.TempPathFactory, guard_broker: Callable[[KafkaBroker], None]
+) -> Iterator[KafkaBroker]:
     """One that lets in only who logs in by SCRAM over TLS; see its `client_settings(user)`."""
     folder = tmp_path_factory.mktemp("secure-kafka")
     security = BrokerSecurity(keystore=make_keystore(folder / "tls"), users=USERS)
     broker = broker_in(folder, security=security)
+    guard_broker(broker)
     try:
         broker.start()
         yield broker
@@ -62,13 +99,16 @@ def secure_kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ka
 
 
 @pytest.fixture
-def new_kafka_broker(tmp_path: Path) -> Iterator[Callable[..., KafkaBroker]]:
+def new_kafka_broker(
+    tmp_path: Path, guard_broker: Callable[[KafkaBroker], None]
+) -> Iterator[Callable[..., KafkaBroker]]:
     """Make and start brokers that a test may kill and pause; takes the fields of BrokerOptions."""
     brokers: list[KafkaBroker] = []
 
     def start(**options) -> KafkaBroker:
         broker = broker_in(**{"folder": tmp_path / f"kafka-{len(brokers)}", **options})
         brokers.append(broker)
+        guard_broker(broker)
         broker.start()
         return broker
 

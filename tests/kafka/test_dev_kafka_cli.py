@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -50,7 +51,8 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(tmp_path):
+def terminal(tmp_path, guard_broker):
+    guard_broker(broker_in(tmp_path / "broker"))
     yield Terminal(tmp_path / "broker")
     end(broker_in(tmp_path / "broker"))
 
@@ -91,7 +93,7 @@ def test_where_no_broker_runs_commands_say_so(terminal):
         assert error["facts"] == {"folder": str(terminal.folder)}
 
 
-def test_a_paused_broker_is_not_answering(terminal, kafka_broker, new_kafka_broker):
+def test_a_paused_broker_is_not_answering(terminal, new_kafka_broker):
     broker = new_kafka_broker(folder=terminal.folder)
     broker.pause()
 
@@ -150,6 +152,26 @@ def test_a_broker_in_the_background_survives_the_end_of_its_terminal(terminal):
     with pytest.raises(ProcessLookupError):
         os.killpg(starter.pid, signal.SIGINT)
     assert not wait_for_end(record.pid, record.started, timeout_s=0)
+
+
+def test_brokers_do_not_outlive_the_tests_that_are_killed(tmp_path):
+    test = tmp_path / "test_endless.py"
+    test.write_text(
+        "import os, signal\n"
+        "from tests.kafka_broker import guard_broker, kafka_broker\n\n"
+        "def test_killed(kafka_broker):\n"
+        f"    open({str(tmp_path / 'folder')!r}, 'w').write(str(kafka_broker.folder))\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    words.append(f"--basetemp={tmp_path / 'base'}")
+
+    done = subprocess.run(words, check=False, timeout=_SECONDS_MAX, env=environment, cwd=tmp_path)
+
+    assert done.returncode == -signal.SIGKILL
+    record = broker_in(Path((tmp_path / "folder").read_text())).record()
+    assert wait_for_end(record.pid, record.started, timeout_s=30)
 
 
 def test_two_starts_at_once_give_one_broker(terminal):
