@@ -124,11 +124,13 @@ class SinkRun:
         return thread
 
 
-def messages_in(brokers: str, topic: str, isolation: str = "read_committed") -> list[Found]:
-    """Return all messages of a topic, by partition and offset."""
+def messages_in(
+    brokers: str | dict[str, str], topic: str, isolation: str = "read_committed"
+) -> list[Found]:
+    """Return all messages of a topic, by partition and offset; `brokers` may be all settings."""
     consumer = Consumer(
         {
-            "bootstrap.servers": brokers,
+            **({"bootstrap.servers": brokers} if isinstance(brokers, str) else brokers),
             "group.id": "look",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",

@@ -100,7 +100,8 @@ class TopicAdmin:
     def __init__(self, client: ClientProperties, wait: Callable[[str], None]) -> None:
         self._client = client
         self._wait = wait
-        self._admin: AdminClient = open_client(AdminClient, client, {})
+        self._error: KafkaError | None = None
+        self._admin: AdminClient = open_client(AdminClient, client, {"error_cb": self._take_error})
 
     def ensure(self, topic: str, plan: TopicPlan | None) -> TopicFacts:
         """Return the facts of a topic, which is made if it is missing and there is a plan.
@@ -174,11 +175,17 @@ class TopicAdmin:
                     return self._admin.list_topics(timeout=_CALL_S)
                 return self._admin.list_topics(topic, timeout=_CALL_S)
             except KafkaException as error:
-                if is_refusal(error):
-                    raise client_error(
-                        error, properties=self._client, action="asking for topics"
-                    ) from error
-                self._wait(error.args[0].str())
+                self._admin.poll(0)  # Only the callback hears why: a wrong password, say.
+                cause = self._error or error.args[0]
+                if is_refusal(cause):
+                    action = "the connection"
+                    raise client_error(cause, properties=self._client, action=action) from error
+                self._wait(self._client.redacted(cause.str()))
+
+    def _take_error(self, error: KafkaError) -> None:
+        """Remember what the client says about its connections; a refusal says the most."""
+        if self._error is None or not is_refusal(self._error):
+            self._error = error
 
     def _config(self, kind: Any, name: str) -> dict[str, str]:
         [future] = self._admin.describe_configs(
