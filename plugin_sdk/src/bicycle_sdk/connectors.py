@@ -123,31 +123,57 @@ def text_file_source(path: _Path, *, follow: bool = False) -> SourceDescriptor[s
 
 
 @overload
-def jsonl_file_source(path: _Path, *, follow: bool = False) -> SourceDescriptor[dict[str, Any]]: ...
+def jsonl_file_source(
+    path: _Path, *, follow: bool = False, timestamp_field: str | None = None
+) -> SourceDescriptor[dict[str, Any]]: ...
 @overload
 def jsonl_file_source(
-    path: _Path, *, follow: bool = False, record_type: type[S]
+    path: _Path, *, follow: bool = False, record_type: type[S], timestamp_field: str | None = None
 ) -> SourceDescriptor[S]: ...
 def jsonl_file_source(
-    path: _Path, *, follow: bool = False, record_type: Any = dict
+    path: _Path,
+    *,
+    follow: bool = False,
+    record_type: Any = dict,
+    timestamp_field: str | None = None,
 ) -> SourceDescriptor[Any]:
-    """JSON lines as records of ``record_type`` (dataclass, TypedDict, …)."""
-    properties = {"path": os.fspath(path), "follow": follow}
+    """JSON lines as records of ``record_type`` (dataclass, TypedDict, …).
+
+    Args:
+        path: File, glob or directory.
+        follow: Wait for appended lines and new files.
+        record_type: What a record is decoded as.
+        timestamp_field: Field with the event time, RFC 3339 or ms since 1970.
+    """
+    properties = _file_properties(path, follow=follow, timestamp_field=timestamp_field)
     output_type = dict[str, Any] if record_type is dict else record_type
     return SourceDescriptor(connector_type="jsonl", properties=properties, output_type=output_type)
 
 
 @overload
-def csv_file_source(path: _Path, *, follow: bool = False) -> SourceDescriptor[dict[str, str]]: ...
+def csv_file_source(
+    path: _Path, *, follow: bool = False, timestamp_field: str | None = None
+) -> SourceDescriptor[dict[str, str]]: ...
 @overload
 def csv_file_source(
-    path: _Path, *, follow: bool = False, record_type: type[S]
+    path: _Path, *, follow: bool = False, record_type: type[S], timestamp_field: str | None = None
 ) -> SourceDescriptor[S]: ...
 def csv_file_source(
-    path: _Path, *, follow: bool = False, record_type: Any = dict
+    path: _Path,
+    *,
+    follow: bool = False,
+    record_type: Any = dict,
+    timestamp_field: str | None = None,
 ) -> SourceDescriptor[Any]:
-    """CSV rows as records of ``record_type``; the first row names the fields."""
-    properties = {"path": os.fspath(path), "follow": follow}
+    """CSV rows as records of ``record_type``; the first row names the fields.
+
+    Args:
+        path: File, glob or directory.
+        follow: Wait for appended lines and new files.
+        record_type: What a record is decoded as.
+        timestamp_field: Field with the event time, RFC 3339 or ms since 1970.
+    """
+    properties = _file_properties(path, follow=follow, timestamp_field=timestamp_field)
     output_type = dict[str, str] if record_type is dict else record_type
     return SourceDescriptor(connector_type="csv", properties=properties, output_type=output_type)
 
@@ -190,6 +216,13 @@ def socket_sink(*, host: str = "0.0.0.0", port: int = 9998) -> SinkDescriptor[An
 def collect_sink(name: str) -> SinkDescriptor[Any]:
     """A list of that name in the test harness."""
     return SinkDescriptor(connector_type="collect", properties={"name": name})
+
+
+def _file_properties(path: _Path, *, follow: bool, timestamp_field: str | None) -> dict[str, Any]:
+    properties: dict[str, Any] = {"path": os.fspath(path), "follow": follow}
+    if timestamp_field is not None:
+        properties["timestamp_field"] = timestamp_field
+    return properties
 
 
 def _port(call: str, port: int) -> int:

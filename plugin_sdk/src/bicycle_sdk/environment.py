@@ -119,31 +119,73 @@ class StreamEnvironment(GraphDraft):
 
     @overload
     def read_jsonl(
-        self, path: str | os.PathLike[str], *, follow: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        timestamp_field: str | None = None,
     ) -> DataStream[dict[str, Any]]: ...
     @overload
     def read_jsonl(
-        self, path: str | os.PathLike[str], *, follow: bool = False, type: type[T]
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        type: type[T],
+        timestamp_field: str | None = None,
     ) -> DataStream[T]: ...
     def read_jsonl(
-        self, path: str | os.PathLike[str], *, follow: bool = False, type: Any = dict
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        type: Any = dict,
+        timestamp_field: str | None = None,
     ) -> DataStream[Any]:
-        """Read JSON lines as records of ``type``: dict, a dataclass, a TypedDict."""
-        return self.add_source(connectors.jsonl_file_source(path, follow=follow, record_type=type))
+        """Read JSON lines as records of ``type``: dict, a dataclass, a TypedDict.
+
+        ``timestamp_field`` names the field with the event time, RFC 3339 or ms since 1970.
+        """
+        return self.add_source(
+            connectors.jsonl_file_source(
+                path, follow=follow, record_type=type, timestamp_field=timestamp_field
+            )
+        )
 
     @overload
     def read_csv(
-        self, path: str | os.PathLike[str], *, follow: bool = False
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        timestamp_field: str | None = None,
     ) -> DataStream[dict[str, str]]: ...
     @overload
     def read_csv(
-        self, path: str | os.PathLike[str], *, follow: bool = False, type: type[T]
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        type: type[T],
+        timestamp_field: str | None = None,
     ) -> DataStream[T]: ...
     def read_csv(
-        self, path: str | os.PathLike[str], *, follow: bool = False, type: Any = dict
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        type: Any = dict,
+        timestamp_field: str | None = None,
     ) -> DataStream[Any]:
-        """Read CSV rows as records of ``type``; the first row names the fields."""
-        return self.add_source(connectors.csv_file_source(path, follow=follow, record_type=type))
+        """Read CSV rows as records of ``type``; the first row names the fields.
+
+        ``timestamp_field`` names the field with the event time, RFC 3339 or ms since 1970.
+        """
+        return self.add_source(
+            connectors.csv_file_source(
+                path, follow=follow, record_type=type, timestamp_field=timestamp_field
+            )
+        )
 
     @overload
     def kafka_source(

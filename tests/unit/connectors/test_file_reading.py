@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import pickle
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -237,4 +238,4 @@ def test_a_large_plain_file_is_split_among_the_subtasks(tmp_path):
 
 
 def test_a_reader_without_open_files_is_small(tmp_path):
-    assert len(FileReader("text", str, 100).__getstate__()) == 3
+    assert len(pickle.dumps(FileReader("text", str, 100))) < 200

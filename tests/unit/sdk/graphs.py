@@ -31,6 +31,9 @@ DETAILS = {
     KIND.PROCESS: {"is_rich": False},
     KIND.SIDE_OUTPUT: {"tag": "late"},
     KIND.ASYNC_IO: {"ordered": True, "timeout_ms": 1, "capacity": 1},
+    KIND.ASSIGN_TIMESTAMPS: {"watermarks": "bounded", "delay_ms": 0},
+    KIND.WINDOW: {"window_type": {}},
+    KIND.WINDOW_COMBINE: {"window_type": {}},
 }
 
 
@@ -75,6 +78,15 @@ _DETAILS_OF = {
         {"is_rich": st.booleans()},
         optional={"function_kind": words, "is_keyed": st.booleans()},
     ),
+    KIND.ASSIGN_TIMESTAMPS: st.fixed_dictionaries(
+        {"watermarks": words, "delay_ms": numbers},
+        optional={"idle_timeout_ms": numbers, "alignment_group": words, "max_drift_ms": numbers},
+    ),
+    KIND.WINDOW: st.fixed_dictionaries(
+        {"window_type": json_objects},
+        optional={"is_keyed": st.booleans(), "late_tag": words, "allowed_lateness_ms": numbers},
+    ),
+    KIND.WINDOW_COMBINE: st.fixed_dictionaries({"window_type": json_objects}),
     KIND.ASYNC_IO: st.fixed_dictionaries(
         {"ordered": st.booleans(), "timeout_ms": numbers, "capacity": numbers},
         optional={"retries": numbers, "backoff_ms": numbers},

@@ -23,6 +23,11 @@ class FileSourceOptions:
     line_bytes_max: int = option(
         64 << 20, low=1 << 20, high=1 << 30, doc="Longer lines (or CSV records) are bad records."
     )
+    timestamp_field: str = option(
+        "",
+        doc="Field with the event time, RFC 3339 or ms since 1970 (``jsonl``, ``csv``); "
+        "a record without one is a bad record.",
+    )
     epoch_files_max: int = option(
         1_000, low=1, high=100_000, doc="Files from which one epoch may read."
     )

@@ -20,6 +20,7 @@ from bicycle_runtime.connectors.files.decoding import (
     json_decoder,
     long_line_batch,
 )
+from bicycle_runtime.connectors.files.event_times import with_event_times
 from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
 from bicycle_runtime.connectors.text import text_decoder
@@ -42,24 +43,32 @@ class FileReader:
         file_format: How bytes become records.
         record_type: What a record is decoded as.
         line_bytes_max: Longer lines are bad records.
+        timestamp_field: Field with the event time; empty for none.
     """
 
-    def __init__(self, file_format: FileFormat, record_type: Any, line_bytes_max: int) -> None:
+    def __init__(
+        self,
+        file_format: FileFormat,
+        record_type: Any,
+        line_bytes_max: int,
+        timestamp_field: str = "",
+    ) -> None:
         self.file_format = file_format
         self.record_type = record_type
         self.line_bytes_max = line_bytes_max
+        self.timestamp_field = timestamp_field
         self._start()
 
     def _start(self) -> None:
         self._decode: BlockDecoder | None = None
         self._open: OrderedDict[str, ByteCursor] = OrderedDict()
 
-    def __getstate__(self) -> tuple[FileFormat, Any, int]:
+    def __getstate__(self) -> tuple[FileFormat, Any, int, str]:
         """Travel without open files."""
-        return self.file_format, self.record_type, self.line_bytes_max
+        return self.file_format, self.record_type, self.line_bytes_max, self.timestamp_field
 
-    def __setstate__(self, state: tuple[FileFormat, Any, int]) -> None:
-        self.file_format, self.record_type, self.line_bytes_max = state
+    def __setstate__(self, state: tuple[FileFormat, Any, int, str]) -> None:
+        self.file_format, self.record_type, self.line_bytes_max, self.timestamp_field = state
         self._start()
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
@@ -119,6 +128,15 @@ class FileReader:
         self, cursor: ByteCursor, lines: LineRange, part: Slice, path: str
     ) -> Iterator[tuple[SourceBatch, bytes]]:
         """Yield batches, each with the bytes that it was decoded from."""
+        for batch, data in self._decoded(cursor, lines, part, path):
+            if self.timestamp_field:
+                yield with_event_times(batch, data, self.timestamp_field), data
+            else:
+                yield batch, data
+
+    def _decoded(
+        self, cursor: ByteCursor, lines: LineRange, part: Slice, path: str
+    ) -> Iterator[tuple[SourceBatch, bytes]]:
         if self.file_format == "csv":
             rows = CsvRows(self.record_type, is_complete=part.details["complete"])
             with closing(open_at(path, 0)) as header:
@@ -171,4 +189,5 @@ def _cut(batch: SourceBatch, count: int) -> SourceBatch:
         offsets=kept,
         next_offset=stop,
         failures=[failure for failure in batch.failures if failure.offset < stop],
+        timestamps=None if batch.timestamps is None else batch.timestamps[: len(kept)],
     )

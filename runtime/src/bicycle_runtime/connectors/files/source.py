@@ -24,7 +24,11 @@ from bicycle_runtime.connectors.contract import (
     Source,
     SourceStatus,
 )
-from bicycle_runtime.connectors.errors import ConnectorPayloadError, InputMissingError
+from bicycle_runtime.connectors.errors import (
+    ConnectorOptionError,
+    ConnectorPayloadError,
+    InputMissingError,
+)
 from bicycle_runtime.connectors.files.listing import InputPath
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, open_at
 from bicycle_runtime.connectors.files.options import FileSourceOptions
@@ -51,6 +55,11 @@ class FileSource(Source):
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = read_options(FileSourceOptions, spec)
+        if self._options.timestamp_field and self.file_format == "text":
+            raise ConnectorOptionError(
+                vertex=spec.vertex_id, connector=spec.connector_type, name="timestamp_field",
+                problem="a line of text has no fields", hint="use assign_timestamps(...)",
+            )  # fmt: skip
         self._input = InputPath(text=self._options.path, is_recursive=self._options.recursive)
         self._table = FileTable(is_followed=self._options.follow)
         self._record_type = _record_type(self.file_format, spec)
@@ -132,7 +141,10 @@ class FileSource(Source):
 
     def reader(self) -> FileReader:
         """Return the reader of this format."""
-        return FileReader(self.file_format, self._record_type, self._options.line_bytes_max)
+        options = self._options
+        return FileReader(
+            self.file_format, self._record_type, options.line_bytes_max, options.timestamp_field
+        )
 
     def stop(self) -> None:
         """Nothing is held open between calls."""
