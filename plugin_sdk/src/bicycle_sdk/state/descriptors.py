@@ -10,6 +10,7 @@ A descriptor is plain data that holds nothing. Kept as a field of the function's
 from __future__ import annotations
 
 import inspect
+from abc import ABC, abstractmethod
 from builtins import type as _Class  # for classes with a field of that name
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,8 +39,8 @@ V = TypeVar("V")
 In = TypeVar("In")
 Acc = TypeVar("Acc")
 Out = TypeVar("Out")
-AddedIn = TypeVar("AddedIn", contravariant=True)  # noqa: PLC0105 - read as In.
-ResultOut = TypeVar("ResultOut", covariant=True)  # noqa: PLC0105 - read as Out.
+AddedIn = TypeVar("AddedIn", contravariant=True)  # noqa: PLC0105 - job authors read it.
+ResultOut = TypeVar("ResultOut", covariant=True)  # noqa: PLC0105 - job authors read it.
 
 TimeDomain = Literal["event", "processing"]
 StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
@@ -96,7 +97,7 @@ class StateTtl:
         return self.duration
 
 
-class StateDescriptor:
+class StateDescriptor(ABC):
     """What all descriptors have. Two states of one operator never share a name."""
 
     kind: ClassVar[StateKind]
@@ -111,9 +112,9 @@ class StateDescriptor:
         return StateTtl(self.ttl) if isinstance(self.ttl, timedelta) else self.ttl
 
     @property
+    @abstractmethod
     def stored_type(self) -> Any:
         """The declared type of what is stored per entry; None when it is not known."""
-        raise NotImplementedError
 
     def _check(self) -> None:
         name: Any = self.name

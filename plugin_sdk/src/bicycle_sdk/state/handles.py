@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state.cells import MISSING, MapCells, ValueCells
@@ -70,8 +70,8 @@ class ValueState(Generic[T]):
 
     def value(self) -> T:
         """Return the value of the current key; the default where there is none."""
-        value = self._cells.get(self._scope.state_key(), self._default)
-        return value.copied() if type(value) is _Fresh else value  # type: ignore[no-any-return]
+        value: T | _Fresh = self._cells.get(self._scope.state_key(), self._default)
+        return cast("T", value.copied()) if isinstance(value, _Fresh) else value
 
     def update(self, value: T) -> None:
         """Set the value of the current key."""
