@@ -20,9 +20,11 @@ IMPORT_ALL = """
 import importlib, pkgutil, sys
 root = importlib.import_module(sys.argv[1])
 for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
-    if not info.name.endswith("__main__"):
+    if not info.name.endswith("__main__") and not info.name.startswith(sys.argv[2]):
         importlib.import_module(info.name)
 """
+# What only an extra makes importable: bicycle-runtime[testing].
+NEEDS_EXTRA = "bicycle_runtime.testing.connectors"
 # Each distribution: the module it brings, and all that may be installed with it (None: anything).
 DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
@@ -146,7 +148,9 @@ def _import_alone(
 ) -> None:
     """Import every module outside the repository, and look at what is installed beside it."""
     with session.chdir(python.parent):
-        session.run(str(python), "-W", "error", "-c", IMPORT_ALL, module, external=True)
+        session.run(
+            str(python), "-W", "error", "-c", IMPORT_ALL, module, NEEDS_EXTRA, external=True
+        )
         listing = session.run(
             *(str(python), "-m", "pip", "list", "--format", "freeze"),
             *("--exclude", "pip", "--exclude", "setuptools"),

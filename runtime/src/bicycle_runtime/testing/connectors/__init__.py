@@ -14,7 +14,10 @@ import pytest
 
 # Before the imports below: only then do failed assertions of the suite show what they compared.
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{name}" for name in ("extension_suite", "running", "sink_suite", "source_suite"))
+    *(
+        f"{__name__}.{name}"
+        for name in ("extension_suite", "output", "running", "sink_suite", "source_suite")
+    )
 )
 
 from bicycle_runtime.testing.connectors.cases import (  # noqa: E402 - see above.
@@ -29,15 +32,23 @@ from bicycle_runtime.testing.connectors.cases import (  # noqa: E402 - see above
     SinkCase,
     SourceCase,
 )
-from bicycle_runtime.testing.connectors.extension_suite import ExtensionSuite  # noqa: E402 - same.
-from bicycle_runtime.testing.connectors.rules import rules_of  # noqa: E402 - same.
-from bicycle_runtime.testing.connectors.running import (  # noqa: E402 - same.
+from bicycle_runtime.testing.connectors.extension_suite import (  # noqa: E402 - see above.
+    ExtensionSuite,
+)
+from bicycle_runtime.testing.connectors.rules import (  # noqa: E402 - see above.
+    rules_of,
+)
+from bicycle_runtime.testing.connectors.running import (  # noqa: E402 - see above.
     SinkRun,
     SourceRun,
     services_in,
 )
-from bicycle_runtime.testing.connectors.sink_suite import SinkSuite  # noqa: E402 - same.
-from bicycle_runtime.testing.connectors.source_suite import SourceSuite  # noqa: E402 - same.
+from bicycle_runtime.testing.connectors.sink_suite import (  # noqa: E402 - see above.
+    SinkSuite,
+)
+from bicycle_runtime.testing.connectors.source_suite import (  # noqa: E402 - see above.
+    SourceSuite,
+)
 
 __all__ = [
     "RECORD_COUNT",
