@@ -8,6 +8,7 @@ from bicycle_runtime.jobs.errors import GuaranteeError
 from bicycle_runtime.jobs.inspection import inspect_job, report_of, require_guarantee
 from bicycle_runtime.jobs.inspection_child import describe_job
 from bicycle_sdk import (
+from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
     KeyedProcessFunction,
     ListStateDescriptor,
     RichAsyncFunction,
@@ -78,6 +79,21 @@ def test_the_weakest_sink_is_named_and_asking_for_more_is_an_error():
     with pytest.raises(GuaranteeError) as caught:
         require_guarantee(found, "exactly-once")
     assert caught.value.facts["operator"] == "screen"
+
+
+def test_a_promise_that_depends_on_options_is_that_of_each_vertex():
+    def build(env):
+        lines = env.read_text("in").uid("lines")
+        once = KafkaSinkBuilder("127.0.0.1:1", "once")
+        lines.sink_to(once.delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)).uid("once")
+        lines.sink_to(KafkaSinkBuilder("127.0.0.1:1", "often")).uid("often")
+
+    found = report(build)
+
+    assert {item.operator: item.guarantee for item in found.connectors} == {
+        "lines": "exactly-once", "once": "exactly-once", "often": "at-least-once",
+    }  # fmt: skip
+    assert found.weakest.operator == "often"
 
 
 def test_typed_state_is_described_and_warns_of_its_growth_only():

@@ -224,7 +224,8 @@ class KafkaSink(Sink):
         """See that each writer has a partition; there may be more of them after a rescale."""
         is_own = memo["marker_topic"] == self._marker_topic
         if not is_own or count > self._marker_partition_count:
-            self._admin.grow(memo["marker_topic"], count)
+            waiting = self._waiting(self._options.publish_timeout_ms)
+            TopicAdmin(self._client, waiting).grow(memo["marker_topic"], count)
             if is_own:
                 self._marker_partition_count = count
 

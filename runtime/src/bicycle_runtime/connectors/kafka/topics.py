@@ -35,9 +35,20 @@ __all__ = ["TopicAdmin", "TopicFacts", "TopicPlan"]
 
 _LOG = logging.getLogger(__name__)
 _REQUEST_S = 10.0
+_RESULT_S = 15.0  # The client answers before; this only bounds its mistakes.
 _CALL_S = 1.0
 _BROKER_DEFAULT = -1
 _NO_BOUND_MS = 1 << 62  # Kafka writes "no bound" as the greatest number of 64 bits.
+_PASSING = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.NOT_CONTROLLER,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,17 +143,19 @@ class TopicAdmin:
         )
 
     def grow(self, topic: str, partition_count: int) -> None:
-        """Give a topic at least so many partitions."""
-        found = self._partitions(topic)
-        if found is not None and len(found) < partition_count:
-            [future] = self._admin.create_partitions(
-                [NewPartitions(topic, partition_count)], request_timeout=_REQUEST_S
-            ).values()
-            self._settle(future, f"giving topic {topic} {partition_count} partitions")
-            log_event(
-                _LOG, "kafka_topic_grown", operator=self._client.vertex, topic=topic,
-                partition_count=partition_count,
-            )  # fmt: skip
+        """Give a topic at least so many partitions; one that is missing stays so."""
+        while True:
+            found = self._partitions(topic)
+            if found is None or len(found) >= partition_count:
+                return
+            wanted = [NewPartitions(topic, partition_count)]
+            [future] = self._admin.create_partitions(wanted, request_timeout=_REQUEST_S).values()
+            if self._settle(future, f"changing topic {topic}"):
+                log_event(
+                    _LOG, "kafka_topic_grown", operator=self._client.vertex, topic=topic,
+                    partition_count=partition_count,
+                )  # fmt: skip
+                return
 
     def broker_count(self) -> int:
         """Return how many brokers there are."""
@@ -188,18 +201,22 @@ class TopicAdmin:
             self._error = error
 
     def _config(self, kind: Any, name: str) -> dict[str, str]:
-        [future] = self._admin.describe_configs(
-            [ConfigResource(kind, name)], request_timeout=_REQUEST_S
-        ).values()
-        try:
-            found = future.result(_REQUEST_S)
-        except KafkaException as error:
-            log_event(
-                _LOG, "kafka_settings_unseen", operator=self._client.vertex, of=name,
-                reason=error.args[0].str(),
-            )  # fmt: skip
-            return {}
-        return {entry: value.value for entry, value in found.items() if value.value is not None}
+        while True:
+            [future] = self._admin.describe_configs(
+                [ConfigResource(kind, name)], request_timeout=_REQUEST_S
+            ).values()
+            try:
+                found = future.result(_RESULT_S)
+                return {key: entry.value for key, entry in found.items() if entry.value is not None}
+            except KafkaException as error:
+                cause = error.args[0]
+                if not _is_passing(cause):
+                    log_event(
+                        _LOG, "kafka_settings_unseen", operator=self._client.vertex, of=name,
+                        reason=cause.str(),
+                    )  # fmt: skip
+                    return {}
+                self._wait(self._client.redacted(cause.str()))
 
     def _create(self, topic: str, plan: TopicPlan) -> None:
         new = NewTopic(
@@ -208,25 +225,37 @@ class TopicAdmin:
             replication_factor=plan.replication_factor,
             config=dict(plan.config),
         )
-        [future] = self._admin.create_topics([new], request_timeout=_REQUEST_S).values()
-        self._settle(future, f"making topic {topic}")
+        while True:
+            [future] = self._admin.create_topics([new], request_timeout=_REQUEST_S).values()
+            if self._settle(future, f"making topic {topic}"):
+                break
         log_event(
             _LOG, "kafka_topic_made", operator=self._client.vertex, topic=topic,
             partitions=plan.partitions, replication_factor=plan.replication_factor,
         )  # fmt: skip
 
-    def _settle(self, future: Any, action: str) -> None:
+    def _settle(self, future: Any, action: str) -> bool:
+        """Return whether it is done; False when it must be asked for again."""
         try:
-            future.result(_REQUEST_S)
+            future.result(_RESULT_S)
+            return True
         except KafkaException as error:
             cause = error.args[0]
             if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                return  # Somebody else was faster.
+                return True  # Somebody else was faster.
             if is_refusal(error):
                 raise client_error(error, properties=self._client, action=action) from error
-            raise KafkaTopicUnsuitableError(
-                vertex=self._client.vertex,
-                topic=action.split()[2],
-                problem=f"can not be made or changed: {cause.str()}",
-                hint="mend create_topic, or make the topic yourself",
-            ) from error
+            if not _is_passing(cause):
+                raise KafkaTopicUnsuitableError(
+                    vertex=self._client.vertex,
+                    topic=action.split()[2],
+                    problem=f"can not be made or changed: {cause.str()}",
+                    hint="mend create_topic, or make the topic yourself",
+                ) from error
+            self._wait(self._client.redacted(cause.str()))
+            return False
+
+
+def _is_passing(error: KafkaError) -> bool:
+    """Tell whether an error may be gone at the next try."""
+    return bool(error.retriable()) or error.code() in _PASSING
