@@ -204,7 +204,7 @@ class StateAccess(ABC):
     ) -> ReducingState[T]: ...
     @overload
     def get_reducing_state(
-        self, name: str, type: Any = None, reduce: Any = None, ttl: _Ttl = None
+        self, name: str, type: None, reduce: Callable[[Any, Any], Any], ttl: _Ttl = None
     ) -> ReducingState[Any]: ...
     def get_reducing_state(
         self,

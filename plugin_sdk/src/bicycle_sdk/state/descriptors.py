@@ -15,7 +15,17 @@ from builtins import type as _Class  # for classes with a field of that name
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Literal,
+    Protocol,
+    TypeVar,
+    get_args,
+    overload,
+)
 
 from bicycle_sdk.errors import StateDefinitionError
 
@@ -132,9 +142,28 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     kind: ClassVar[StateKind] = "value"
 
     name: str
-    type: _Class[T] | Any = None
-    default: T | None = None
+    type: Any = None
+    default: Any = None
     ttl: StateTtl | timedelta | None = None
+
+    if TYPE_CHECKING:  # What the fields say of T, which a type checker can not see.
+
+        @overload
+        def __init__(self, name: str, type: _Class[T], default: T, ttl: _Ttl = None) -> None: ...
+        @overload
+        def __init__(
+            self: ValueStateDescriptor[T | None], name: str, type: _Class[T], *, ttl: _Ttl = None
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: ValueStateDescriptor[Any],
+            name: str,
+            type: object = None,
+            default: Any = None,
+            ttl: _Ttl = None,
+        ) -> None: ...
+        def __init__(self, name: str, type: Any = None, default: Any = None, ttl: _Ttl = None):
+            """Hold what is given."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -152,8 +181,19 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
     kind: ClassVar[StateKind] = "list"
 
     name: str
-    type: _Class[T] | Any = None
+    type: Any = None
     ttl: StateTtl | timedelta | None = None
+
+    if TYPE_CHECKING:  # What the fields say of T, which a type checker can not see.
+
+        @overload
+        def __init__(self, name: str, type: _Class[T], ttl: _Ttl = None) -> None: ...
+        @overload
+        def __init__(
+            self: ListStateDescriptor[Any], name: str, type: object = None, ttl: _Ttl = None
+        ) -> None: ...
+        def __init__(self, name: str, type: Any = None, ttl: _Ttl = None):
+            """Hold what is given."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -171,9 +211,28 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     kind: ClassVar[StateKind] = "map"
 
     name: str
-    key_type: type[K] | Any = None
-    value_type: type[V] | Any = None
+    key_type: Any = None
+    value_type: Any = None
     ttl: StateTtl | timedelta | None = None
+
+    if TYPE_CHECKING:  # What the fields say of K and V, which a type checker can not see.
+
+        @overload
+        def __init__(
+            self, name: str, key_type: type[K], value_type: type[V], ttl: _Ttl = None
+        ) -> None: ...
+        @overload
+        def __init__(
+            self: MapStateDescriptor[Any, Any],
+            name: str,
+            key_type: object = None,
+            value_type: object = None,
+            ttl: _Ttl = None,
+        ) -> None: ...
+        def __init__(
+            self, name: str, key_type: Any = None, value_type: Any = None, ttl: _Ttl = None
+        ):
+            """Hold what is given."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -191,7 +250,7 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     kind: ClassVar[StateKind] = "reducing"
 
     name: str
-    type: _Class[T] | Any
+    type: _Class[T]
     reduce: Callable[[T, T], T]
     ttl: StateTtl | timedelta | None = None
 
@@ -213,7 +272,7 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[In, Acc, Out]):
 
     name: str
     aggregate: Aggregate[In, Acc, Out]
-    type: _Class[Acc] | Any = None
+    type: Any = None
     ttl: StateTtl | timedelta | None = None
 
     def __post_init__(self) -> None:
@@ -225,6 +284,9 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[In, Acc, Out]):
     def stored_type(self) -> Any:
         """The type of the accumulator."""
         return self.type
+
+
+_Ttl = StateTtl | timedelta | None
 
 
 def require_same(known: StateDescriptor, asked: StateDescriptor) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state.cells import MISSING, MapCells, ValueCells
@@ -193,7 +193,11 @@ class ReadOnlyMapState(Generic[K, V]):
         self._cells = cells
         self._scope = scope
 
-    def get(self, key: K, default: Any = None) -> V | Any:
+    @overload
+    def get(self, key: K) -> V | None: ...
+    @overload
+    def get(self, key: K, default: T) -> V | T: ...
+    def get(self, key: K, default: Any = None) -> Any:
         """Return the entry of a map key, else the default."""
         return self._cells.get(self._scope.state_key(), key, default)
 
