@@ -8,7 +8,6 @@ from bicycle_runtime.jobs.errors import GuaranteeError
 from bicycle_runtime.jobs.inspection import inspect_job, report_of, require_guarantee
 from bicycle_runtime.jobs.inspection_child import describe_job
 from bicycle_sdk import (
-from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
     KeyedProcessFunction,
     ListStateDescriptor,
     RichAsyncFunction,
@@ -17,6 +16,7 @@ from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
     ValueStateDescriptor,
     file_sink,
 )
+from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
 from tests.unit.jobs.job_samples import bundle_of
 
 
