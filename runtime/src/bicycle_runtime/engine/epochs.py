@@ -145,13 +145,13 @@ class EpochLoop:
         has_input = any(status.has_input for status in statuses.values())
         has_work = has_input or bool(self._last.feedback)
         now_ms = self._clock.now_ms()
-        is_due = has_work or self._timeline.is_due(self._time, now_ms=now_ms)
+        fires = self._timeline.is_due(self._time, now_ms=now_ms)
         next_ms = self._started_ms + self._options.epoch_interval_ms
-        if is_due and now_ms >= next_ms:
+        if (has_work or fires) and now_ms >= next_ms:
             self._started_ms = now_ms
-            self._run_epoch(statuses, is_last=False)
+            self._run_epoch(statuses, fires=fires, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
-        if is_due:
+        if has_work or fires:
             return Step(has_run=False, is_finished=False, wait_ms=next_ms - now_ms)
         if all(status.is_finished for status in statuses.values()):
             return Step(has_run=False, is_finished=True, wait_ms=0)
@@ -173,12 +173,13 @@ class EpochLoop:
         """
         is_settled = self._last.plan.is_finished and not self._has_read
         if not is_settled and (self._has_read or is_finished or self._last.epoch):
-            statuses = self._polled() if is_finished else {}
-            if is_finished and self._has_loops():
-                self._run_epoch(statuses, is_last=False)
+            fires = is_finished and self._setup.plan.is_timed
+            statuses = self._polled() if fires else {}
+            if fires and self._has_loops():
+                self._run_epoch(statuses, fires=True, is_last=False)
                 while self._last.feedback:
-                    self._run_epoch(self._polled(), is_last=False)
-            self._run_epoch(statuses, is_last=True, is_finished=is_finished)
+                    self._run_epoch(self._polled(), fires=True, is_last=False)
+            self._run_epoch(statuses, fires=fires, is_last=True, is_finished=is_finished)
         self._publisher.finish()
 
     def advance_watermark(self, watermark_ms: int) -> None:
@@ -202,9 +203,14 @@ class EpochLoop:
         return sum(sink.dropped_count() for sink in self._setup.sinks.values())
 
     def _run_epoch(
-        self, statuses: Mapping[str, SourceStatus], *, is_last: bool, is_finished: bool = False
+        self,
+        statuses: Mapping[str, SourceStatus],
+        *,
+        fires: bool = False,
+        is_last: bool,
+        is_finished: bool = False,
     ) -> None:
-        """Run one epoch.
+        """Run one epoch; tasks run when there is input, or when time alone fires something.
 
         1. Plan: each source with input gives a bounded slice.
         2. Run: tasks write deltas and staged output, and report.
@@ -218,7 +224,8 @@ class EpochLoop:
             slices = self._plan(statuses)
         # 2. Run: tasks write deltas and staged output, and report.
         with watch.phase("run"):
-            reports = self._run_tasks(epoch, slices, statuses)
+            has_work = fires or any(slices.values()) or bool(self._last.feedback)
+            reports = self._run_tasks(epoch, slices, statuses) if has_work else []
         # 3. Seal: create the manifest, once the epoch before is published.
         with watch.phase("publish_wait"):
             self._publisher.finish()
@@ -272,7 +279,7 @@ class EpochLoop:
     def _has_loops(self) -> bool:
         plan = self._setup.plan
         routes = (route for chain in plan.chains for route in chain.routes)
-        return plan.is_timed and any(route.link is Link.FEEDBACK for route in routes)
+        return any(route.link is Link.FEEDBACK for route in routes)
 
     def _run_tasks(
         self,
@@ -280,9 +287,6 @@ class EpochLoop:
         slices: Mapping[str, list[Slice]],
         statuses: Mapping[str, SourceStatus],
     ) -> list[TaskReport]:
-        has_input = any(slices.values()) or bool(self._last.feedback)
-        if not has_input and not (statuses and self._setup.plan.is_timed):
-            return []
         self._has_read = True
         self._time = self._timeline.order(self._views(statuses, slices))
         now_ms = self._clock.now_ms()

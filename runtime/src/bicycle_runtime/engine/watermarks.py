@@ -5,7 +5,7 @@ what only the driver knows (which shards have unread input, which sources have e
 asked for what is due. The clock is the job's own: it stands still while the job does, so that
 neither a restart nor a jump of the wall clock is taken for silence.
 
-Source: ADR-0012 (watermarks by epoch).
+Source: ADR-0013 (watermarks by epoch).
 """
 
 from __future__ import annotations
@@ -170,12 +170,10 @@ class Timeline:
 
     def is_due(self, order: TimeOrder, *, now_ms: int) -> bool:
         """Tell whether an epoch without input would fire something."""
-        if not self._plan.is_timed:
-            return False
         if any(due_ms <= now_ms for due_ms in self._sealed.next_timer_ms.values()):
             return True
         least = min(self._sealed.watermarks.values(), default=WATERMARK_MIN)
-        if order.floor_ms > least and self._reached:
+        if order.floor_ms > least and self._reached and self._plan.is_timed:
             return True
         waiting = self._sealed.next_event_ms
         if not waiting:

@@ -6,7 +6,7 @@ times; the watermark of an operator is a pure function of them (``watermark_of``
 and the driver compute the same, and it never goes back. This module reads no clock: ``clock_ms`` is
 the job's own, which stands still while the job does.
 
-Source: ADR-0012 (watermarks by epoch).
+Source: ADR-0013 (watermarks by epoch).
 """
 
 from __future__ import annotations

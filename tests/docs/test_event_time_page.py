@@ -1,0 +1,44 @@
+"""The page about event time is a program that works."""
+
+import importlib
+import re
+import sys
+
+import pytest
+
+from bicycle_sdk import StreamEnvironment, WatermarkStrategy
+from tests.docs.scripts import DOCS
+
+PAGE = (DOCS / "event-time.md").read_text("utf-8")
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "event_time_page.py").write_text("\n".join(blocks), "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("event_time_page")
+    del sys.modules["event_time_page"]
+
+
+def test_the_job_of_the_page_builds(module):
+    env = StreamEnvironment()
+    module.clicks(env)
+
+    graph = env.build_graph("clicks")
+    assert [v.uid for v in graph.vertices if v.uid] == ["clicks", "times", "per-minute"]
+
+
+def test_the_test_of_the_page_passes(module):
+    module.test_a_click_counts_for_its_minute()
+
+
+def test_the_table_names_every_strategy():
+    named = set(re.findall(r"^\| `WatermarkStrategy\.(\w+)\(", PAGE, re.MULTILINE))
+    makers = {
+        name
+        for name, member in vars(WatermarkStrategy).items()
+        if isinstance(member, classmethod) and not name.startswith("_")
+    }
+
+    assert named == makers
