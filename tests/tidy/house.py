@@ -234,6 +234,8 @@ def undocumented_method(source: Source) -> Iterator[Finding]:
         for method in cls.body:
             if not isinstance(method, Function) or method.name.startswith("_"):
                 continue
+            if any(_last_name(decorator) == "overload" for decorator in method.decorator_list):
+                continue  # what overloads do is told where they are carried out
             if method.name not in source.contracts and not ast.get_docstring(method):
                 yield Finding(method.lineno, f"{cls.name}.{method.name}")
 

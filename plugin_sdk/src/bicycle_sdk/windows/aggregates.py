@@ -224,6 +224,8 @@ class Reduction(AggregateFunction[T, "tuple[T, ...]", T]):
 
 def _added(total: Total, values: Sequence[Any]) -> Total:
     rest, parts = total
+    if not parts and len(values) == 1 and type(values[0]) is float:
+        return (rest, (values[0],))
     kinds = set(map(type, values))
     if float not in kinds:
         added = values if rest is None else (rest, *values)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.batch import Batch, emitted
 from bicycle_runtime.operators.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
-from bicycle_runtime.operators.windows.firing import Fired, in_order
 from bicycle_runtime.operators.windows.gathering import Contents, FoldedContents, KeptContents
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slices import Slices
@@ -39,7 +39,7 @@ class AlignedOperator(WindowOperator):
         self._least_open = 0
 
     def new_table(self) -> WindowTable:
-        folding = None if self.plan.keeps_records else self.folding.state_type
+        folding = None if self.keeps_records else self.folding.state_type
         return WindowTable(Cells("c", folding), Records(self.record_type))
 
     def index(self) -> None:
@@ -65,7 +65,7 @@ class AlignedOperator(WindowOperator):
         self.watermark = advance.watermark
         self._settle(self._slots.take())
         self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
-        fired = self.fired(list(self._due()))
+        fired = self._fire()
         self._expire()
         self._updated.clear()
         return fired
@@ -81,7 +81,7 @@ class AlignedOperator(WindowOperator):
     # --- records in --------------------------------------------------------------------------
 
     def _contents(self) -> Contents:
-        if self.plan.keeps_records:
+        if self.keeps_records:
             return KeptContents()
         return FoldedContents(self.folding, self.policy)
 
@@ -117,37 +117,45 @@ class AlignedOperator(WindowOperator):
 
     def _settle(self, parts: Iterable[tuple[int, int, list[Any], Sequence[Any]]]) -> None:
         """Put what was gathered into the table: start, key group, keys and their contents."""
-        cells, records, merged = self.table.cells, self.table.records, self.folding.merged
         for start, group, keys, contents in parts:
-            if self.plan.keeps_records:
+            if self.keeps_records:
                 for key, row in zip(keys, contents, strict=True):
-                    records.add(start, group, key, row)
+                    self.table.records.add(start, group, key, row)
             else:
-                kept = cells.group(start, group)
-                cells.touch(start, group, keys)
-                # hot path: 250 ns per key and window that is new, and a merge for the others.
-                for key, content in zip(keys, contents, strict=True):
-                    known = kept.get(key)
-                    kept[key] = content if known is None else merged(known, content)
-            if start + 1 <= self.previous:
-                self._updated.setdefault(start, {}).setdefault(group, {}).update(
-                    dict.fromkeys(keys)
-                )
+                self._merge(start, group, keys, contents)
+            if start < self.previous:
+                updated = self._updated.setdefault(start, {}).setdefault(group, {})
+                updated.update(dict.fromkeys(keys))
+
+    def _merge(self, start: int, group: int, keys: list[Any], contents: Sequence[Any]) -> None:
+        cells, merged = self.table.cells, self.folding.merged
+        kept = cells.group(start, group)
+        cells.touch(start, group, keys)
+        if not kept:
+            kept.update(zip(keys, contents, strict=True))
+            return
+        # hot path: 200 ns per key and window that is new, and a merge for the others.
+        for key, content in zip(keys, contents, strict=True):
+            known = kept.get(key)
+            kept[key] = content if known is None else merged(known, content)
 
     # --- results out -------------------------------------------------------------------------
 
-    def _due(self) -> Iterator[Fired]:
-        places = sorted(
-            self.table.records.places if self.plan.keeps_records else self.table.cells.places
-        )
-        for window in self._windows_due(places):
-            parts = [start for start in self._slices.parts(window) if start in self._kept()]
+    def _fire(self) -> Batch:
+        values: list[Any] = []
+        times: list[int] = []
+        places = self._kept()
+        for window in self._windows_due(sorted(places)):
+            parts = [start for start in self._slices.parts(window) if start in places]
             again = window.end <= self.previous
-            for group in sorted({group for start in parts for group in self._kept()[start]}):
-                keys = self._keys(parts, group, is_again=again)
-                for key in in_order(keys):
-                    content = self._content(parts, group, key)
-                    yield Fired(key, window, content, self._values(window, group, key))
+            for group in sorted({group for start in parts for group in places[start]}):
+                contents = self._contents_of(parts, group, is_again=again)
+                given, given_times = self.firing.of_group(
+                    window, contents, partial(self._values, window, group)
+                )
+                values += given
+                times += given_times
+        return emitted(values, times)
 
     def _windows_due(self, places: list[int]) -> list[Window]:
         """Return the windows that fire, in the order of their ends."""
@@ -165,28 +173,45 @@ class AlignedOperator(WindowOperator):
         return sorted(due)
 
     def _kept(self) -> Any:
-        kept = self.table.records if self.plan.keeps_records else self.table.cells
+        kept = self.table.records if self.keeps_records else self.table.cells
         return kept.places
 
-    def _keys(self, parts: list[int], group: int, *, is_again: bool) -> Iterable[Any]:
-        found: dict[Any, None] = {}
-        for start in parts:
-            groups = self._updated.get(start, {}) if is_again else self._kept()[start]
-            found.update(dict.fromkeys(groups.get(group, ())))
-        return found
+    def _contents_of(self, parts: list[int], group: int, *, is_again: bool) -> dict[Any, Any]:
+        """Return the content of a window by key: of all keys, or of those that got more records."""
+        keys: set[Any] | None = None
+        if is_again:
+            keys = set().union(*(self._updated.get(s, {}).get(group, ()) for s in parts))
+        if self.keeps_records:
+            return self._rows(parts, group, keys)
+        found = [self.table.cells.places[start].get(group, {}) for start in parts]
+        if len(found) == 1 and keys is None:
+            return found[0]
+        joined: dict[Any, Any] = {}
+        own: set[Any] = set()
+        merged = self.folding.merged
+        for contents in found:
+            for key, content in contents.items():
+                if keys is not None and key not in keys:
+                    continue
+                if key not in joined:
+                    joined[key] = content
+                    continue
+                if key not in own:  # What the table holds must not be changed by merging.
+                    joined[key] = merged(self.folding.fresh(), joined[key])
+                    own.add(key)
+                joined[key] = merged(joined[key], content)
+        return joined
 
-    def _content(self, parts: list[int], group: int, key: Any) -> Any:
-        if self.plan.keeps_records:
-            rows = [self.table.records.row(start, group, key) for start in parts]
-            return [t for row in rows for t in row[0]], [v for row in rows for v in row[1]]
-        cells = self.table.cells
-        found = [cells.find(start, group, key) for start in parts]
-        contents = [content for content in found if content is not None]
-        if len(contents) == 1:
-            return contents[0]
-        joined = self.folding.fresh()
-        for content in contents:
-            joined = self.folding.merged(joined, content)
+    def _rows(self, parts: list[int], group: int, keys: set[Any] | None) -> dict[Any, Any]:
+        records = self.table.records
+        joined: dict[Any, Any] = {}
+        for start in parts:
+            for key in records.places[start].get(group, ()):
+                if keys is None or key in keys:
+                    row = records.row(start, group, key)
+                    times, values = joined.setdefault(key, ([], []))
+                    times += row[0]
+                    values += row[1]
         return joined
 
     def _values(self, window: Window, group: int, key: Any) -> dict[str, Any]:

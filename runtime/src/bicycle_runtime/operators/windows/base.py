@@ -50,6 +50,7 @@ class WindowOperator(Operator, Stateful, Timed):
     ) -> None:  # fmt: skip
         super().__init__(spec, policy, context)
         self.plan = plan
+        self.keeps_records = plan.keeps_records
         self.key_of = key_selector
         policy.key_of = self._key_in
         self.record_type = record_type

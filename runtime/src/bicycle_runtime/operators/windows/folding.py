@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
+from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.operators.calling import is_async, resolve
 from bicycle_runtime.operators.windows.sketches import SketchDistinct
-from bicycle_sdk.windows import ApproximateDistinct, Count, Reduction, SessionWindows, WindowPlan
+from bicycle_sdk.windows import (
+    ApproximateDistinct,
+    Average,
+    Count,
+    Reduction,
+    SessionWindows,
+    Sum,
+    WindowPlan,
+)
 from bicycle_sdk.windows.aggregates import SelectedAggregate
 
 __all__ = ["Folding"]
@@ -25,19 +35,40 @@ class Folding:
     """
 
     def __init__(self, plan: WindowPlan, record_type: Any = None) -> None:
-        self.functions = [_runnable(function) for function in plan.aggregates]
+        self.functions: list[Any] = []
+        self._readers = [self._reader(_runnable(function)) for function in plan.aggregates]
         if isinstance(plan.assigner, SessionWindows):
-            # The last accumulator of a session counts its records, for ``min_records``.
-            self.functions.append(Count())
-        self._value_count = len(plan.aggregates)
+            self.count_position = self._position(Count())  # for ``min_records``
         self.adds = [function.add for function in self.functions]
         self._added = list(map(_waited, self.adds))
         self._creates = [function.create_accumulator for function in self.functions]
         self._merges = [_waited(function.merge) for function in self.functions]
-        self._results = [_waited(function.get_result) for function in self.functions]
         self._is_tuple = plan.is_tuple
         types = [_accumulator_type(function, record_type) for function in self.functions]
-        self.state_type = None if None in types else tuple[tuple(types)]  # type: ignore[misc]
+        self.state_type = None if None in types else GenericAlias(tuple, tuple(types))
+
+    def _position(self, function: Any) -> int:
+        """Return where the accumulator of a function stands; equal functions share one."""
+        selector = getattr(function, "selector", None)
+        for position, known in enumerate(self.functions):
+            is_same = type(known) is type(function) and type(known) in (Count, Sum)
+            if is_same and getattr(known, "selector", None) is selector:
+                return position
+        self.functions.append(function)
+        return len(self.functions) - 1
+
+    def _reader(self, function: Any) -> Callable[[Accumulators], Any]:
+        """Return what reads the result of a function from the accumulators of a window."""
+        if type(function) is Average:
+            # An average is a sum over a count, which others may ask for, too.
+            total: Sum[Any, Any] = Sum(function.selector)
+            place, count = self._position(total), self._position(Count())
+            return lambda found: total.get_result(found[place]) / found[count]
+        position = self._position(function)
+        if type(function) is Count:
+            return itemgetter(position)
+        get_result = _waited(function.get_result)
+        return lambda found: get_result(found[position])
 
     def fresh(self) -> Accumulators:
         """Return the accumulators of no records."""
@@ -50,9 +81,13 @@ class Folding:
     def value(self, accumulators: Accumulators) -> Any:
         """Return what a window gives."""
         if not self._is_tuple:
-            return self._results[0](accumulators[0])
-        results = zip(self._results, accumulators, range(self._value_count), strict=False)
-        return tuple([result(accumulator) for result, accumulator, _ in results])
+            return self._readers[0](accumulators)
+        return tuple([read(accumulators) for read in self._readers])
+
+    def values(self, several: Collection[Accumulators]) -> list[Any]:
+        """Return what several windows give."""
+        columns = [list(map(read, several)) for read in self._readers]
+        return list(zip(*columns, strict=True)) if self._is_tuple else columns[0]
 
     def added(self, accumulators: Accumulators, value: Any) -> Accumulators:
         """Return the accumulators with one record more."""

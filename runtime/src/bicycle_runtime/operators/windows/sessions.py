@@ -40,7 +40,7 @@ class SessionOperator(WindowOperator):
         assert isinstance(self.plan.assigner, SessionWindows)
         self._assigner = self.plan.assigner
         self._is_combined = bool(self.spec.vertex.details.get("is_combined", False))
-        keeps = self.plan.keeps_records
+        keeps = self.keeps_records
         contents = KeptContents() if keeps else FoldedContents(self.folding, self.policy)
         self._slots = SessionSlots(contents)
         self._doubtful: list[tuple[int, Rows]] = []  # end and the one row
@@ -49,7 +49,7 @@ class SessionOperator(WindowOperator):
         self._heap: list[int] = []
 
     def new_table(self) -> WindowTable:
-        folded = type(None) if self.plan.keeps_records else self.folding.state_type
+        folded = type(None) if self.keeps_records else self.folding.state_type
         cell = None if folded is None else list[tuple[int, int, folded]]  # type: ignore[valid-type]
         return WindowTable(Cells("s", cell), Records(self.record_type))
 
@@ -141,7 +141,7 @@ class SessionOperator(WindowOperator):
         sessions: Open = kept.get(new.key, [])
         touching = [one for one in sessions if one[0] <= new.end and new.start <= one[1]]
         start, end, content = new.start, new.end, new.content
-        if self.plan.keeps_records:
+        if self.keeps_records:
             self.table.records.add(_PLACE, new.group, new.key, content)
             content = None
         for one in touching:
@@ -179,9 +179,11 @@ class SessionOperator(WindowOperator):
         for session in sessions:
             start, end, content = session
             if end == moment and (end > self.previous or (group, key, end) in self._touched):
-                if self.plan.keeps_records:
+                if self.keeps_records:
                     content = self._row(group, key, start, end)
-                count = len(content[0]) if self.plan.keeps_records else content[-1]
+                count = (
+                    len(content[0]) if self.keeps_records else content[self.folding.count_position]
+                )
                 if count >= self._assigner.min_records:
                     yield Fired(key, Window(start, end), content, Unkept())
         lateness = self.plan.lateness_ms
@@ -196,7 +198,7 @@ class SessionOperator(WindowOperator):
         return any(moment in (end, end + self.plan.lateness_ms) for _, end, _ in sessions)
 
     def _drop(self, group: int, key: Any, left: Open) -> None:
-        if self.plan.keeps_records:
+        if self.keeps_records:
             times, values = self.table.records.row(_PLACE, group, key)
             kept = [i for i, t in enumerate(times) if any(s <= t < e for s, e, _ in left)]
             row = [times[i] for i in kept], [values[i] for i in kept]

@@ -121,11 +121,11 @@ class TriggeredOperator(WindowOperator):
             if windows:
                 self.count_late(rows.picked([index]), windows[-1:])
             return
-        if not self.plan.keeps_records and not self._folds(found, rows, index):
+        if not self.keeps_records and not self._folds(found, rows, index):
             return
         for place, pane in found:
             pane.take_in(time)
-            if self.plan.keeps_records:
+            if self.keeps_records:
                 self.table.records.add(place, group, key, ([time], [value]))
             self._turn_to((place, group, key), pane)
             result = self._trigger.on_element(value, time, pane.window, self._context)
@@ -284,7 +284,7 @@ class TriggeredOperator(WindowOperator):
     def _fire(self, pane: Pane) -> None:
         content = pane.content
         elements: list[TimedValue] = []
-        if self.plan.keeps_records:
+        if self.keeps_records:
             times, values = self._row(pane)
             elements = list(map(TimedValue, times, values))
             if self._evictor is not None:
@@ -306,11 +306,11 @@ class TriggeredOperator(WindowOperator):
 
     def _bounds(self, pane: Pane, content: Any) -> Window | None:
         """Return the window that a result names, None when no record is left in it."""
-        if self.plan.keeps_records and not content[0]:
+        if self.keeps_records and not content[0]:
             return None
         if self.plan.has_event_time:
             return pane.window
-        if self.plan.keeps_records:
+        if self.keeps_records:
             return Window(min(content[0]), max(content[0]) + 1)
         assert pane.first is not None
         assert pane.last is not None
@@ -338,7 +338,7 @@ class TriggeredOperator(WindowOperator):
             pane.take_in(element.timestamp)
 
     def _purge(self, pane: Pane) -> None:
-        if self.plan.keeps_records:
+        if self.keeps_records:
             self._keep_only(pane, [])
         pane.empty()
 

@@ -1,0 +1,267 @@
+"""Windows of whole jobs against brute force: random records, orders, epochs, crashes, rescales."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk import WatermarkStrategy
+from bicycle_sdk.windows import (
+    AggregateFunction,
+    Average,
+    Count,
+    Distinct,
+    EventTimeTrigger,
+    LateRecord,
+    Maximum,
+    Minimum,
+    Sum,
+)
+from tests.property import window_model
+
+KEYS = ["a", "b", "c", ""]
+NUMBERS = st.one_of(
+    st.integers(-100, 100), st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: x + 0.1)
+)
+RECORDS = st.lists(
+    st.tuples(st.sampled_from(KEYS), st.integers(-120, 200), NUMBERS), min_size=1, max_size=40
+)
+FIXED = st.builds(
+    lambda size, slide, offset: ("aligned", size, slide, offset),
+    st.integers(1, 60),
+    st.integers(1, 60),
+    st.integers(-30, 30),
+).filter(lambda kind: kind[1] <= 20 * kind[2])
+
+
+def gap_of(record):
+    return 7 + abs(record[1]) % 5
+
+
+SESSIONS = st.sampled_from([("session", lambda record: 10), ("session", gap_of)])
+KINDS = st.one_of(FIXED, SESSIONS)
+FAULTS = ["read", "operator", "delta_written", "before_seal", "after_seal", "before_publish"]
+PATIENT = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+class Chained(AggregateFunction):
+    """No ``merge``: the records are kept and folded by time."""
+
+    def create_accumulator(self):
+        return 0
+
+    def add(self, accumulator, value):
+        return (accumulator * 31 + value[1]) % 1_000_003
+
+    def get_result(self, accumulator):
+        return accumulator
+
+
+def chained(records):
+    accumulator = 0
+    for record in records:
+        accumulator = (accumulator * 31 + record[1]) % 1_000_003
+    return accumulator
+
+
+def number(record):
+    return record[2]
+
+
+def elements(records, ctx):
+    return [(ctx.current_key(), ctx.window.start, ctx.window.end, sorted(records, key=str))]
+
+
+COMPUTED = {
+    "count": (lambda w: w.count(), len),
+    "sum": (lambda w: w.sum(number), lambda rs: window_model.exact_sum(map(number, rs))),
+    "all": (
+        lambda w: w.aggregate(
+            Count(), Sum(number), Minimum(number), Maximum(number), Distinct(number)
+        ),
+        lambda rs: (
+            len(rs),
+            window_model.exact_sum(map(number, rs)),
+            min(map(number, rs)),
+            max(map(number, rs)),
+            len(set(map(number, rs))),
+        ),
+    ),
+    "reduce": (
+        lambda w: w.reduce(lambda a, b: max(a, b, key=lambda r: (r[1], r[2]))),
+        lambda rs: max(rs, key=lambda r: (r[1], r[2])),
+    ),
+    "without merge": (lambda w: w.aggregate(Chained()), chained),
+    "process": (lambda w: w.process(elements), lambda rs: sorted(rs, key=str)),
+}
+
+
+def windowed(keyed, kind):
+    if kind[0] == "session":
+        return keyed.session_window(kind[1])
+    _, size, slide, offset = kind
+    if size == slide:
+        return keyed.tumbling_window(size, offset=offset)
+    return keyed.sliding_window(size, slide, offset=offset)
+
+
+def set_to(window, way):
+    """Have a window carried out in one of the ways that must give the same."""
+    if way == "triggered":
+        return window.trigger(EventTimeTrigger())
+    return window.pre_combine(way == "combined")
+
+
+def job_of(make, *, delay):
+    def build(env):
+        strategy = WatermarkStrategy.bounded_out_of_orderness(delay)
+        stamped = strategy.with_timestamps(lambda record: record[1]).with_idle_timeout(None)
+        source = env.add_source(script_source(tuple)).uid("source")
+        stream = source.assign_timestamps(stamped).uid("times")
+        make(stream.key_by(lambda record: record[0]))
+
+    return build
+
+
+@st.composite
+def histories(draw):
+    """What happens to a job: where epochs end, and what befalls it there."""
+    return draw(
+        st.lists(
+            st.tuples(
+                st.integers(1, 15),
+                st.sampled_from(["on", "on", "crash", "workers", *FAULTS, 1, 2, 3]),
+            ),
+            max_size=6,
+        )
+    )
+
+
+def run(harness, records, history):
+    """Push records in parts and do what the history says between."""
+    left = list(records)
+    for size, event in history:
+        part, left = left[:size], left[size:]
+        harness.push(part)
+        if event in FAULTS:
+            harness.fail_at(event)
+        harness.run()
+        match event:
+            case "crash":
+                harness.crash()
+            case "workers":
+                harness.lose_workers()
+            case int():
+                harness.rescale(event)
+    harness.push(left)
+    harness.end()
+    harness.run()
+
+
+@pytest.mark.parametrize("what", COMPUTED)
+@PATIENT
+@given(
+    kind=KINDS,
+    records=RECORDS,
+    history=histories(),
+    parallelism=st.integers(1, 4),
+    way=st.sampled_from(["combined", "plain", "triggered"]),
+)
+def test_windows_give_what_brute_force_gives(what, kind, records, history, parallelism, way):
+    compute, result = COMPUTED[what]
+
+    def make(keyed):
+        compute(set_to(windowed(keyed, kind), way)).uid("window").collect("out")
+
+    records = [(key, time, value) for key, time, value in dict.fromkeys(records)]
+    if what == "without merge":
+        records = list({(key, time): (key, time, value) for key, time, value in records}.values())
+    with Harness(job_of(make, delay=1_000), parallelism=parallelism) as harness:
+        run(harness, records, history)
+        found = sorted(map(tuple, harness.results("out")))
+
+    assert found == window_model.model(kind, records, result)
+    assert [type(row[3]) for row in found] == [
+        type(row[3]) for row in window_model.model(kind, records, result)
+    ]
+
+
+@PATIENT
+@given(
+    kind=KINDS,
+    epochs=st.lists(RECORDS, min_size=1, max_size=5),
+    lateness=st.integers(0, 40),
+    parallelism=st.integers(1, 3),
+    way=st.sampled_from(["combined", "plain"]),
+    what=st.sampled_from(["count", "process"]),
+)
+def test_late_records_are_told_from_those_that_update_a_result(
+    kind, epochs, lateness, parallelism, way, what
+):
+    compute, result = COMPUTED[what]
+
+    def make(keyed):
+        window = set_to(windowed(keyed, kind), way)
+        stream = compute(window.allowed_lateness(lateness).late_to("late"))
+        stream.collect("out")
+        stream.side_output("late").collect("late")
+
+    # Each record is another one, so that they can be told apart.
+    epochs = [
+        [(key, time, number * 1_000 + i) for i, (key, time, _) in enumerate(epoch)]
+        for number, epoch in enumerate(epochs)
+    ]
+    with Harness(job_of(make, delay=15), parallelism=parallelism) as harness:
+        for epoch in epochs:
+            harness.push(epoch)
+            harness.run_epoch()
+        harness.end()
+        harness.run()
+        rows = list(map(tuple, harness.results("out")))
+        late = harness.results("late")
+
+    accepted, too_late = window_model.late_model(kind, epochs, delay=15, lateness=lateness)
+    assert Counter(record.value for record in late) == Counter(too_late)
+    assert all(type(record) is LateRecord for record in late)
+    assert all(record.lateness_ms == record.watermark - record.timestamp for record in late)
+    last = {row[:3]: row[3] for row in rows}
+    if kind[0] == "aligned":
+        expected = closed_in_time(kind, epochs, accepted, lateness=lateness, result=result)
+        assert last == expected
+    elif what == "process" and not lateness:
+        # A session fires once, and each record that counts is in one session.
+        assert Counter(r for row in rows for r in row[3]) == Counter(accepted)
+
+
+def closed_in_time(kind, epochs, accepted, *, lateness, result):
+    """Return the last result of each window: of the records that came before it was over."""
+    watermark, kept = None, {}
+    for epoch in epochs:
+        for record in epoch:
+            if record not in accepted:
+                continue
+            for window in window_model.aligned_windows(*kind[1:], record[1]):
+                if watermark is None or window[1] + lateness > watermark:
+                    kept.setdefault((record[0], *window), []).append(record)
+        newest = [r[1] - 15 for r in epoch]
+        watermark = max(newest) if watermark is None else max(watermark, *newest)
+    return {place: result(sorted(rows, key=lambda r: r[1])) for place, rows in kept.items()}
+
+
+@PATIENT
+@given(records=RECORDS, seed=st.randoms(use_true_random=False), parallelism=st.integers(1, 4))
+def test_sums_of_floats_do_not_depend_on_order_or_parallelism(records, seed, parallelism):
+    def make(keyed):
+        keyed.tumbling_window(50).aggregate(Sum(number), Average(number)).collect("out")
+
+    shuffled = list(records)
+    seed.shuffle(shuffled)
+    results = []
+    for some, width in ((records, 1), (shuffled, parallelism)):
+        with Harness(job_of(make, delay=1_000), parallelism=width) as harness:
+            run(harness, some, [(5, "on")])
+            results.append(sorted(harness.results("out")))
+
+    assert results[0] == results[1]
