@@ -6,6 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction
 
@@ -84,7 +85,7 @@ STEPS = st.lists(
         st.tuples(st.just("push"), st.lists(RECORDS, min_size=1, max_size=5)),
         st.tuples(st.just("watermark"), st.integers(1, 20)),
         st.tuples(st.just("clock"), st.integers(1, 20)),
-        st.tuples(st.sampled_from(["crash", "lose", "fail"]), st.just(0)),
+        st.tuples(st.sampled_from(["crash", "lose", "fail", "fail"]), st.integers(0, 50)),
         st.tuples(st.just("rescale"), st.integers(1, 3)),
     ),
     min_size=3,
@@ -118,7 +119,7 @@ def test_timers_fire_as_the_model_says(is_one_subtask, steps):
                     reached["processing"] += number
                     harness.clock.advance(number)
                 case "fail":
-                    harness.fail_at("before_seal")
+                    harness.fail_at(FAULT_POINTS[number % len(FAULT_POINTS)])
                     harness.push([("a", [])])
                 case "rescale" if not is_one_subtask:
                     harness.rescale(number)
