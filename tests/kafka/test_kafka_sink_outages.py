@@ -1,13 +1,18 @@
 """The Kafka sink while its broker is away: killed and started again, or paused, in each call."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.connectors.errors import PublishInterruptedError
-from bicycle_runtime.connectors.kafka.sink_errors import KafkaPublishTimeoutError
+from bicycle_runtime.connectors.kafka.sink_errors import (
+    KafkaDeliveryError,
+    KafkaOtherPublisherError,
+    KafkaPublishTimeoutError,
+)
 from tests.kafka.sink_runs import SinkRun, values_in
 from tests.kafka_broker import broker_in, create_topic, end
 
@@ -44,16 +49,16 @@ def run(broker, tmp_path):
 
 
 class Publishing(threading.Thread):
-    """A publication in a thread, with what it raised."""
+    """A publication, or something else that waits, in a thread, with what it raised."""
 
-    def __init__(self, run: SinkRun) -> None:
+    def __init__(self, run: SinkRun, act: Callable[[], object] | None = None) -> None:
         super().__init__(daemon=True)
-        self.sink_run = run
+        self.act = act or run.publish
         self.error: BaseException | None = None
 
     def run(self) -> None:
         try:
-            self.sink_run.publish()
+            self.act()
         except BaseException as error:  # noqa: BLE001 - shown by the test's own thread.
             self.error = error
 
@@ -171,3 +176,53 @@ def test_a_publication_that_waits_gives_up_soon_when_the_job_must_end(run, broke
     run.restart().sink.stop()
 
     assert sorted(values_in(broker.bootstrap, run.topic)) == expected(1)
+
+
+def test_a_task_that_writes_at_once_waits_for_a_broker_that_was_killed(run, broker):
+    run = run.restart(properties={})
+    run.stage(1, [EPOCHS[0]])
+    broker.kill()
+
+    writing = Publishing(run, lambda: run.stage(2, [EPOCHS[1]]))
+    writing.start()
+    writing.outlive(1)
+    broker.start()
+    writing.finish()
+    run.sink.stop()
+
+    assert sorted(values_in(broker.bootstrap, run.topic)) == expected(2)
+
+
+def test_a_task_that_writes_at_once_fails_when_its_patience_ends_and_can_be_run_again(run, broker):
+    run = run.restart(properties={"publish_timeout_ms": 2_000})
+    broker.pause()
+    try:
+        with pytest.raises(KafkaDeliveryError) as caught:
+            run.stage(1, [EPOCHS[0]])
+    finally:
+        broker.resume()
+    run.stage(1, [EPOCHS[0]], attempt="b")
+    run.sink.stop()
+
+    assert caught.value.facts["failed_count"] >= 1
+    assert set(values_in(broker.bootstrap, run.topic)) == set(expected(1))
+
+
+def test_two_runs_that_fence_each_other_end_with_one_of_them_told(run, broker):
+    run.run(EPOCHS[0])
+    other = run.restart()
+    other.job = run.job
+    zombie = other.zombie()
+
+    other.run(EPOCHS[1])
+    zombie.seal(EPOCHS[1])
+    zombie.publish()  # The same epoch as the other's: it is there.
+    other.run(EPOCHS[2])
+    other.run(EPOCHS[3])
+    zombie.seal(["never seen"])
+    with pytest.raises(KafkaOtherPublisherError):
+        zombie.publish()
+    zombie.sink.stop()
+    other.sink.stop()
+
+    assert sorted(values_in(broker.bootstrap, run.topic)) == expected(4)
