@@ -6,10 +6,19 @@ from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.errors import CheckpointVersionError, NothingToFollowError
-from bicycle_runtime.jobs.graph_changes import require_parallelism, with_follow
+from bicycle_runtime.jobs.errors import (
+    CheckpointVersionError,
+    NoRetentionError,
+    NothingToFollowError,
+)
+from bicycle_runtime.jobs.graph_changes import (
+    require_parallelism,
+    with_data_loss_policy,
+    with_follow,
+)
 from bicycle_runtime.jobs.graph_view import graph_view
 from bicycle_runtime.jobs.job_file import note_run
+from bicycle_sdk import KafkaSourceBuilder
 from tests.unit.jobs.job_samples import bundle_of
 
 
@@ -44,6 +53,23 @@ def test_following_changes_file_sources_and_the_digest_only():
 def test_a_job_without_files_can_not_be_followed():
     with pytest.raises(NothingToFollowError) as caught:
         with_follow(bundle_of(collected))
+    assert caught.value.facts["sources"] == "collection"
+
+
+def test_a_policy_for_lost_messages_replaces_that_of_the_plugin_in_every_topic():
+    def build(env):
+        for number in range(2):
+            source = KafkaSourceBuilder[str]("b:1", f"t{number}").on_data_loss("fail")
+            env.add_source(source).uid(f"in{number}").print()
+
+    changed = with_data_loss_policy(bundle_of(build), "latest")
+
+    assert [properties(changed, f"in{n}")["on_data_loss"] for n in range(2)] == ["latest"] * 2
+
+
+def test_a_policy_for_lost_messages_is_refused_where_nothing_can_be_lost():
+    with pytest.raises(NoRetentionError) as caught:
+        with_data_loss_policy(bundle_of(collected), "latest")
     assert caught.value.facts["sources"] == "collection"
 
 

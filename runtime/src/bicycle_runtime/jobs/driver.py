@@ -33,7 +33,11 @@ from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.announcements import socket_lines
 from bicycle_runtime.jobs.errors import JavaTooOldError
-from bicycle_runtime.jobs.graph_changes import require_parallelism, with_follow
+from bicycle_runtime.jobs.graph_changes import (
+    require_parallelism,
+    with_data_loss_policy,
+    with_follow,
+)
 from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
 from bicycle_runtime.jobs.job_file import note_run
 from bicycle_runtime.jobs.locks import FileLock
@@ -209,6 +213,8 @@ class _Driver:
         options = self._request.options
         if options.follow:
             bundle = with_follow(bundle)
+        if options.on_data_loss is not None:
+            bundle = with_data_loss_policy(bundle, options.on_data_loss)
         require_parallelism(bundle.graph, options.parallelism)
         setup = prepare_job(
             bundle,

@@ -15,6 +15,7 @@ __all__ = [
     "JobLostError",
     "JobNotFoundError",
     "JobRunningError",
+    "NoRetentionError",
     "NothingToFollowError",
     "ScaffoldError",
     "StatusFormatError",
@@ -52,6 +53,17 @@ class NothingToFollowError(BicycleError):
     code = "BIC-1905"
     message = "plugin {plugin!r} reads no files that could be followed; its sources are {sources}"
     fix = "leave --follow out; sockets and generators never end by themselves"
+
+
+class NoRetentionError(BicycleError):
+    """``--on-data-loss`` was given for a job none of whose sources can lose input."""
+
+    code = "BIC-1917"
+    message = (
+        "plugin {plugin!r} reads nothing that could be removed before it is read; its sources are "
+        "{sources}"
+    )
+    fix = "leave --on-data-loss out; it is for topics with retention"
 
 
 class JobLostError(BicycleError):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
-from bicycle_runtime.jobs.errors import NothingToFollowError
+from bicycle_runtime.jobs.errors import NoRetentionError, NothingToFollowError
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
-__all__ = ["require_parallelism", "with_follow"]
+__all__ = ["require_parallelism", "with_data_loss_policy", "with_follow"]
 
 _FILE_SOURCES = frozenset({"text", "jsonl", "csv"})
+_SOURCES_WITH_RETENTION = frozenset({"kafka"})
 
 
 def with_follow(bundle: JobBundle) -> JobBundle:
@@ -20,13 +23,20 @@ def with_follow(bundle: JobBundle) -> JobBundle:
     Raises:
         NothingToFollowError: no source reads files.
     """
-    vertices = tuple(map(_followed, bundle.graph.vertices))
-    if not any(_is_file_source(vertex) for vertex in vertices):
-        words = sorted(_word(v) for v in vertices if v.kind is OperatorKind.SOURCE)
-        raise NothingToFollowError(plugin=bundle.plugin, sources=", ".join(words))
-    graph = dataclasses.replace(bundle.graph, vertices=vertices)
-    digest = bundle_digest(graph, bundle.payloads)
-    return dataclasses.replace(bundle, graph=graph, digest=digest)
+    if not any(map(_is_file_source, bundle.graph.vertices)):
+        raise NothingToFollowError(plugin=bundle.plugin, sources=_source_words(bundle))
+    return _with_property(bundle, _is_file_source, "follow", value=True)
+
+
+def with_data_loss_policy(bundle: JobBundle, policy: str) -> JobBundle:
+    """Return the job with all sources that can lose input doing so by ``policy``.
+
+    Raises:
+        NoRetentionError: no source can.
+    """
+    if not any(map(_has_retention, bundle.graph.vertices)):
+        raise NoRetentionError(plugin=bundle.plugin, sources=_source_words(bundle))
+    return _with_property(bundle, _has_retention, "on_data_loss", value=policy)
 
 
 def require_parallelism(graph: JobGraph, parallelism: int | None) -> None:
@@ -44,17 +54,37 @@ def require_parallelism(graph: JobGraph, parallelism: int | None) -> None:
         )
 
 
-def _followed(vertex: Vertex) -> Vertex:
-    if not _is_file_source(vertex):
-        return vertex
+def _with_property(
+    bundle: JobBundle, is_meant: Callable[[Vertex], bool], name: str, *, value: Any
+) -> JobBundle:
+    """Return the job with a property of some connectors set, under a digest of its own."""
+    vertices = tuple(
+        _changed(vertex, name, value) if is_meant(vertex) else vertex
+        for vertex in bundle.graph.vertices
+    )
+    graph = dataclasses.replace(bundle.graph, vertices=vertices)
+    digest = bundle_digest(graph, bundle.payloads)
+    return dataclasses.replace(bundle, graph=graph, digest=digest)
+
+
+def _changed(vertex: Vertex, name: str, value: Any) -> Vertex:
     connector = vertex.details["connector"]
-    properties = {**connector.get("properties", {}), "follow": True}
+    properties = {**connector.get("properties", {}), name: value}
     details = {**vertex.details, "connector": {**connector, "properties": properties}}
     return dataclasses.replace(vertex, details=details)
 
 
+def _source_words(bundle: JobBundle) -> str:
+    words = sorted(_word(v) for v in bundle.graph.vertices if v.kind is OperatorKind.SOURCE)
+    return ", ".join(words)
+
+
 def _is_file_source(vertex: Vertex) -> bool:
     return vertex.kind is OperatorKind.SOURCE and _word(vertex) in _FILE_SOURCES
+
+
+def _has_retention(vertex: Vertex) -> bool:
+    return vertex.kind is OperatorKind.SOURCE and _word(vertex) in _SOURCES_WITH_RETENTION
 
 
 def _word(vertex: Vertex) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from bicycle_runtime.base.options import check, describe, from_mapping, option
 from bicycle_runtime.engine.options import EngineOptions
@@ -41,6 +41,11 @@ class JobOptions:
     follow: bool = option(
         default=False,
         doc="Wait for appended lines and new files; the job then never ends by itself.",
+    )
+    on_data_loss: Literal["fail", "earliest", "latest"] | None = option(
+        None,
+        doc="What to do when a topic lost messages before they were read: fail, or go on with the "
+        "earliest or latest message. Default: what the plugin's sources say.",
     )
     restart_attempts: int | None = option(
         None,

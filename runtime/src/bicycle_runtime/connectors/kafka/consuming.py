@@ -85,7 +85,42 @@ class _Lane:
     start: int
     reached: int
     held: list[Message] = field(default_factory=list)
-    held_bytes: int = 0
+
+    def add(self, messages: list[Message]) -> None:
+        """Take messages of this partition that came; those before ``start`` are not wanted."""
+        if _offset(messages[0]) < self.start:
+            messages = messages[_place_of(messages, self.start) :]
+        if messages:
+            self.reached = max(self.reached, _offset(messages[-1]) + 1)
+            self.held = [*self.held, *messages] if self.held else messages
+
+    def take(self, end: int) -> list[Message]:
+        """Give away what is held before ``end``."""
+        cut = _place_of(self.held, end)
+        if cut == len(self.held):
+            taken, self.held = self.held, []
+        else:
+            taken, self.held = self.held[:cut], self.held[cut:]
+        if taken:
+            self.start = _offset(taken[-1]) + 1
+        return taken
+
+    def give_back(self, messages: list[Message]) -> None:
+        """Put what was taken and not used back to the front."""
+        if messages:
+            self.held = messages + self.held
+            self.start = _offset(messages[0])
+
+    def skip(self, start: int) -> None:
+        """Drop what lies before ``start``."""
+        self.take(start)
+        self.start = start
+
+    def is_full(self) -> bool:
+        """Tell whether more is held than a partition may hold that nobody asks for."""
+        if len(self.held) > _HELD_COUNT_MAX:
+            return True
+        return sum(map(len, self.held)) > _HELD_BYTES_MAX
 
 
 class RangeConsumer:
@@ -124,12 +159,13 @@ class RangeConsumer:
         left = byte_count
         heard = self._clock.monotonic()
         while True:
-            messages, size = _take(lane, end)
+            messages = lane.take(end)
             if messages:
                 heard = self._clock.monotonic()
+                size = sum(map(len, messages))
                 if size >= left:
                     fitting = _fitting(messages, left)
-                    _give_back(lane, messages[fitting:])
+                    lane.give_back(messages[fitting:])
                     yield messages[:fitting], _offset(messages[fitting - 1]) + 1
                     return
                 left -= size
@@ -182,7 +218,7 @@ class RangeConsumer:
         """Return a lane that stands at ``start``."""
         lane = self._lanes.get(place)
         if lane is not None and lane.start <= start <= lane.reached + _SKIP_MAX:
-            _skip(lane, start)
+            lane.skip(start)
             return lane
         topic, partition = place
         if end - start > _ALONE_MIN:
@@ -204,14 +240,13 @@ class RangeConsumer:
             if first is None:
                 return
             messages = [first, *self._consumer.consume(MESSAGES_PER_CALL, 0)]
-        if len(self._lanes) == 1 and not any(map(Message.error, messages)):
-            self._put(wanted, messages, is_wanted=True)
+        if len(self._lanes) == 1 and _is_plain(messages, wanted):
+            self._lanes[wanted].add(messages)
             return
         for place, run in _runs(messages):
             self._put(place, run, is_wanted=place == wanted)
         for place in [place for place in self._lanes if place != wanted]:
-            lane = self._lanes[place]
-            if len(lane.held) > _HELD_COUNT_MAX or lane.held_bytes > _HELD_BYTES_MAX:
+            if self._lanes[place].is_full():
                 self.forget(*place)
 
     def _put(self, place: tuple[str, int], messages: list[Message], *, is_wanted: bool) -> None:
@@ -222,11 +257,8 @@ class RangeConsumer:
             messages = [message for message in messages if message.error() is None]
             for event in events:
                 self._take_event(place, event, is_wanted=is_wanted)
-        messages = messages[_place_of(messages, lane.start) :] if lane is not None else []
         if lane is not None and messages:
-            lane.held += messages
-            lane.held_bytes += sum(map(len, messages))
-            lane.reached = max(lane.reached, _offset(messages[-1]) + 1)
+            lane.add(messages)
 
     def _take_event(self, place: tuple[str, int], event: Message, *, is_wanted: bool) -> None:
         error = event.error()
@@ -263,31 +295,6 @@ class RangeConsumer:
         )
 
 
-def _take(lane: _Lane, end: int) -> tuple[list[Message], int]:
-    """Take what is held before ``end`` out of a lane; return it with its size in bytes."""
-    cut = _place_of(lane.held, end)
-    taken, lane.held = lane.held[:cut], lane.held[cut:]
-    size = sum(map(len, taken))
-    lane.held_bytes -= size
-    if taken:
-        lane.start = _offset(taken[-1]) + 1
-    return taken, size
-
-
-def _give_back(lane: _Lane, messages: list[Message]) -> None:
-    """Put what was taken and not used back to the front."""
-    if messages:
-        lane.held = messages + lane.held
-        lane.held_bytes += sum(map(len, messages))
-        lane.start = _offset(messages[0])
-
-
-def _skip(lane: _Lane, start: int) -> None:
-    """Drop what lies before ``start``."""
-    _take(lane, start)
-    lane.start = start
-
-
 def _fitting(messages: list[Message], byte_count: int) -> int:
     """Return how many messages use the bytes up; one at least."""
     total = 0
@@ -303,6 +310,13 @@ def _place_of(messages: list[Message], offset: int) -> int:
     if not messages or _offset(messages[-1]) < offset:
         return len(messages)
     return bisect_left(messages, offset, key=_offset)
+
+
+def _is_plain(messages: list[Message], place: tuple[str, int]) -> bool:
+    """Tell whether all are messages of one partition, none an event."""
+    is_one = (messages[0].topic(), messages[-1].topic()) == (place[0], place[0])
+    is_one = is_one and set(map(Message.partition, messages)) == {place[1]}
+    return is_one and not any(map(Message.error, messages))
 
 
 def _runs(messages: list[Message]) -> Iterator[tuple[tuple[str, int], list[Message]]]:

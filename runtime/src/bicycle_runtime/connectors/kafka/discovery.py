@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, TopicInfo
+from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
     KafkaOffsetsLostError,
@@ -33,7 +33,7 @@ __all__ = ["Discovery"]
 
 _logger = logging.getLogger(__name__)
 _REQUEST_S = 1.0
-_AGAIN_S = 1.0
+_AGAIN_S = 2.0
 DOUBT_S = 10.0
 
 
@@ -131,9 +131,9 @@ class Discovery:
         self._next_look_s = self._looked_s + _AGAIN_S
         # 1. Topics: those that exist, with all their partitions.
         names = self._names()
-        topics = self._cluster.topics(names, _REQUEST_S)
-        self._refuse_missing([name for name in names if name not in topics])
-        shards = self._shards(topics)
+        counts = self._cluster.partition_counts(names, _REQUEST_S)
+        self._refuse_missing([name for name in names if name not in counts])
+        shards = self._shards(counts)
         lows, ends = self._cluster.lows(shards), self._cluster.ends(shards)
         # 2. Partitions: new ones begin by the policy above.
         new = [shard for shard in shards if shard not in self._progress.positions]
@@ -142,7 +142,7 @@ class Discovery:
             raise ClusterSilentError(f"no leader for partition {silent[0]}")
         self._begin([shard for shard in new if shard not in silent], lows, ends)
         # 3. Positions: each must lie between the first offset that is left and the end.
-        self._check_positions(topics, shards, lows, ends)
+        self._check_positions(shards, lows, ends, renewed=self._renewed(counts))
         if self._options.bounded and self._progress.stops is None:
             self._progress.stop_at(ends)
         if not silent:
@@ -156,13 +156,13 @@ class Discovery:
 
     def _check_positions(
         self,
-        topics: Mapping[str, TopicInfo],
         shards: list[str],
         lows: Mapping[str, int],
         ends: Mapping[str, int],
+        *,
+        renewed: set[str],
     ) -> None:
         existing = set(shards)
-        renewed = self._identify(topics)
         for shard, position in list(self._progress.positions.items()):
             if shard not in existing:
                 if self._is_certain(shard, is_doubtful=True):
@@ -204,24 +204,22 @@ class Discovery:
                 suggestion = f"; did you mean {close[0]!r}?" if close else ""
                 raise KafkaTopicMissingError(vertex=self._vertex, topic=name, suggestion=suggestion)
 
-    def _shards(self, topics: Mapping[str, TopicInfo]) -> list[str]:
-        found = [
-            f"{name}/{number}"
-            for name in sorted(topics)
-            for number in range(topics[name].partition_count)
-        ]
+    def _shards(self, counts: Mapping[str, int]) -> list[str]:
+        found = [f"{name}/{n}" for name in sorted(counts) for n in range(counts[name])]
         stops = self._progress.stops
         if not self._options.bounded or stops is None:
             return found
         return [shard for shard in found if shard in stops]
 
-    def _identify(self, topics: Mapping[str, TopicInfo]) -> set[str]:
-        """Return the topics that are others than those we read."""
+    def _renewed(self, counts: Mapping[str, int]) -> set[str]:
+        """Return the topics that are others than those we read; looked up once in a run."""
+        if not self._is_first:
+            return set()
         renewed = set()
-        for name, info in topics.items():
-            if self._progress.topic_ids.get(name, info.id) != info.id:
+        for name, identity in self._cluster.identities(sorted(counts), _REQUEST_S).items():
+            if self._progress.topic_ids.get(name, identity) != identity:
                 renewed.add(name)
-            self._progress.identify(name, info.id)
+            self._progress.identify(name, identity)
         return renewed
 
     def _begin(self, shards: list[str], lows: Mapping[str, int], ends: Mapping[str, int]) -> None:

@@ -1,7 +1,8 @@
 """Messages to records: values decoded by format and record type, with what stands beside them.
 
 A batch is decoded in one sweep; only when that fails is it taken apart message by message, so that
-each bad one is named and every good one kept. Keys and headers are looked at when somebody asks.
+each bad one is named and every good one kept. Times, keys and headers are taken out of the messages
+when somebody asks.
 """
 
 from __future__ import annotations
@@ -123,13 +124,14 @@ class MessageDecoder:
 
     def batch(self, messages: list[Message], next_offset: int) -> SourceBatch:
         """Return the records of messages that carry no error."""
-        # hot path: 15 ns a message for the value, 59 for the time, 20 for each column that is asked
-        # for; the client itself takes 600 to 700.
+        # hot path: 15 ns a message for the value; if they are asked for, 59 for the time and 20 for
+        # each other column; the client itself takes 600 to 700. In all 0.81 of the rate of a bare
+        # consume() loop for bytes, 0.72 for strings, 0.5 for JSON objects of four fields.
         try:
             values = self.values.decode_all(list(map(Message.value, messages)))
         except Exception:  # noqa: BLE001 - decoded one by one to find the culprit.
             return self._apart(messages, next_offset)
-        keys: Sequence[Any] = _Column(messages, Message.key)
+        keys: Sequence[Any] = _Column(messages, _all_keys)
         if self.keys.name != "bytes":
             try:
                 raws = [message.key() for message in messages]
@@ -183,13 +185,13 @@ def key_format(spec: ConnectorSpec, name: FormatName) -> Format:
 class _Column(Sequence[_T]):
     """One attribute of all messages, taken out of them when somebody asks."""
 
-    def __init__(self, messages: list[Message], take: Callable[[Message], Any]) -> None:
+    def __init__(self, messages: list[Message], take: Callable[[list[Message]], list[Any]]) -> None:
         self._messages = messages
         self._take = take
 
     @cached_property
     def _items(self) -> list[Any]:
-        return list(map(self._take, self._messages))
+        return self._take(self._messages)
 
     def __len__(self) -> int:
         return len(self._messages)
@@ -208,12 +210,28 @@ def _batch_of(
 ) -> SourceBatch:
     return SourceBatch(
         values=values,
-        offsets=_Column(messages, Message.offset),
+        offsets=_Column(messages, _all_offsets),
         next_offset=next_offset,
-        timestamps=[timestamp for _, timestamp in map(Message.timestamp, messages)],
+        timestamps=_Column(messages, _all_timestamps),
         keys=keys,
-        headers=_Column(messages, _headers),
+        headers=_Column(messages, _all_headers),
     )
+
+
+def _all_offsets(messages: list[Message]) -> list[Any]:
+    return list(map(Message.offset, messages))
+
+
+def _all_timestamps(messages: list[Message]) -> list[Any]:
+    return [timestamp for _, timestamp in map(Message.timestamp, messages)]
+
+
+def _all_keys(messages: list[Message]) -> list[Any]:
+    return list(map(Message.key, messages))
+
+
+def _all_headers(messages: list[Message]) -> list[Any]:
+    return list(map(_headers, messages))
 
 
 def _bad_record(message: Message, reason: str) -> BadRecord:

@@ -4,99 +4,86 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Future
 from threading import Lock
-from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.cluster import Cluster
-from bicycle_sdk.errors import BicycleError
 
 __all__ = ["GroupReporter"]
 
 _logger = logging.getLogger(__name__)
 _INTERVAL_S = 1.0
 _LAST_WAIT_S = 2.0
+_STEP_S = 0.05
 
 
 class GroupReporter:
     """Reports the newest offsets at most once a second, one report under way at a time.
 
-    ``report`` is called by the thread that publishes, ``send_due`` by the one that polls.
+    ``report`` is called by the thread that publishes, everything else by the one that polls.
 
     Args:
-        cluster: Takes the report.
         group: Name of the consumer group.
         vertex: For the log.
     """
 
-    def __init__(self, cluster: Cluster, *, group: str, vertex: str) -> None:
-        self._cluster = cluster
+    def __init__(self, *, group: str, vertex: str) -> None:
         self._group = group
         self._vertex = vertex
         self._clock = SystemClock()
         self._lock = Lock()
         self._waiting: dict[str, int] = {}
-        self._under_way: Future[Any] | None = None
+        self._is_under_way = False
         self._sent_s = -_INTERVAL_S
         self._has_failed = False
 
     def report(self, offsets: Mapping[str, int]) -> None:
-        """Take note of published offsets, and send them if it is time."""
+        """Take note of published offsets."""
         with self._lock:
             self._waiting.update(offsets)
-        self.send_due()
 
-    def send_due(self) -> None:
+    def send_due(self, cluster: Cluster) -> None:
         """Send what waits, unless the last report was just now or is under way."""
-        with self._lock:
-            is_soon = self._clock.monotonic() - self._sent_s < _INTERVAL_S
-            if not self._waiting or is_soon or self._is_under_way():
-                return
-            self._send()
+        cluster.serve()
+        if self._clock.monotonic() - self._sent_s >= _INTERVAL_S:
+            self._send(cluster)
 
-    def close(self) -> None:
-        """Send what waits, and wait a moment for it."""
-        with self._lock:
-            for is_last in (False, True):
-                if self._under_way is not None:
-                    self._settle(_LAST_WAIT_S)
-                if not is_last and self._waiting and not self._has_failed:
-                    self._send()
+    def send_last(self, cluster: Cluster) -> None:
+        """Send what waits, and wait a moment for it; not when the last report failed."""
+        deadline_s = self._clock.monotonic() + _LAST_WAIT_S
+        while not self._has_failed and (self._is_under_way or self._waiting):
+            self._send(cluster)
+            if self._clock.monotonic() > deadline_s:
+                self.note_result(KafkaError(KafkaError._TIMED_OUT))
+            cluster.serve(_STEP_S)
 
-    def _send(self) -> None:
-        offsets, self._waiting = self._waiting, {}
-        self._sent_s = self._clock.monotonic()
-        self._under_way = self._cluster.commit(self._group, offsets)
-
-    def _is_under_way(self) -> bool:
-        if self._under_way is None:
-            return False
-        if not self._under_way.done():
-            return True
-        self._settle(0)
-        return False
-
-    def _settle(self, wait_s: float) -> None:
+    def note_result(self, error: KafkaError | None) -> None:
         """Take note of how a report ended; the first of several failures is told."""
-        future, self._under_way = self._under_way, None
-        assert future is not None
+        self._is_under_way = False
+        if error is not None and not self._has_failed:
+            log_event(
+                _logger,
+                "kafka_offsets_not_reported",
+                level=logging.WARNING,
+                vertex=self._vertex,
+                group=self._group,
+                reason=error.str(),
+            )
+        self._has_failed = error is not None
+
+    def _send(self, cluster: Cluster) -> None:
+        if self._is_under_way:
+            return
+        with self._lock:
+            offsets, self._waiting = self._waiting, {}
+        if not offsets:
+            return
+        self._sent_s = self._clock.monotonic()
+        self._is_under_way = True
         try:
-            for place in future.result(wait_s).topic_partitions:
-                if place.error is not None:
-                    raise KafkaException(place.error)
-            self._has_failed = False
-        except (KafkaException, BicycleError, TimeoutError) as error:
-            if not self._has_failed:
-                log_event(
-                    _logger,
-                    "kafka_offsets_not_reported",
-                    level=logging.WARNING,
-                    vertex=self._vertex,
-                    group=self._group,
-                    reason=str(error),
-                )
-            self._has_failed = True
+            cluster.report(offsets)
+        except KafkaException as error:
+            self.note_result(error.args[0])

@@ -45,7 +45,6 @@ NEXT_POLL_MS = 10
 _OUTAGE_POLL_MS = 200
 _ANSWER_WAIT_S = 0.05  # Longest stop of the epoch loop; an answer takes 0.5 to 3 ms.
 _SILENCE_S = 2.0
-_READ_COMMITTED: Final = "read_committed"
 _RESERVED: Final = {
     "group.id": "use the option group_id",
     "enable.auto.commit": "leave it out: published offsets are reported to the group in any case",
@@ -72,7 +71,12 @@ class KafkaSource(Source):
         self._properties = checked_properties(
             self._options.properties, vertex=spec.vertex_id, reserved=_RESERVED
         )
-        self._reporter: GroupReporter | None = None
+        self._fixed = {
+            "bootstrap.servers": self._options.brokers,
+            "group.id": self._options.group_id,
+        }
+        self._reporter = GroupReporter(group=self._options.group_id, vertex=spec.vertex_id)
+        self._cluster: Cluster | None = None
         self._query: OffsetQuery | None = None
         self._asked_s = 0.0
         self._silent_since_s: float | None = None
@@ -90,14 +94,8 @@ class KafkaSource(Source):
         """
         self._clock = services.clock
         self._progress = Progress(offsets, memo)
-        isolation = self._properties.plain.get("isolation.level", _READ_COMMITTED)
         self._cluster = Cluster(
-            self._properties,
-            self._options.brokers,
-            is_committed_only=isolation == _READ_COMMITTED,
-        )
-        self._reporter = GroupReporter(
-            self._cluster, group=self._options.group_id, vertex=self.spec.vertex_id
+            self._properties, self._fixed, on_reported=self._reporter.note_result
         )
         self._discovery = Discovery(
             self._cluster,
@@ -115,11 +113,10 @@ class KafkaSource(Source):
 
     def poll(self) -> SourceStatus:
         """Ask for the ends of all partitions, and now and then for new ones."""
-        assert self._reporter is not None
-        self._reporter.send_due()
+        assert self._cluster is not None, "start comes first"
+        self._reporter.send_due(self._cluster)
         try:
-            self._take_ends()
-            if self._silent_since_s is None and self._discovery.is_due():
+            if self._take_ends(self._cluster) and self._discovery.is_due():
                 self._discovery.look()
         except ClusterSilentError as error:
             self._note_silence(error.reason)
@@ -155,7 +152,7 @@ class KafkaSource(Source):
         """Return a reader that holds the values of secrets; its pickled form is not for show."""
         return KafkaReader(
             self._properties.bound(),
-            {"bootstrap.servers": self._options.brokers, "group.id": self._options.group_id},
+            self._fixed,
             values=self._values,
             keys=self._keys,
             on_data_loss=self._options.on_data_loss,
@@ -163,41 +160,46 @@ class KafkaSource(Source):
 
     def stop(self) -> None:
         """Report the last published offsets."""
-        reporter, self._reporter = self._reporter, None
-        if reporter is not None:
-            reporter.close()
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
+            if self._silent_since_s is None:
+                self._reporter.send_last(cluster)
+            cluster.close()
 
     def published(self, offsets: Mapping[str, int]) -> None:
         """Report to the consumer group."""
-        if self._reporter is not None:
-            positions = self._progress.positions
-            self._reporter.report({s: at for s, at in offsets.items() if s in positions})
+        positions = self._progress.positions
+        self._reporter.report({s: at for s, at in offsets.items() if s in positions})
 
     def describe(self, shard: str, offset: int) -> str:
         """Return topic, partition and offset in words."""
         topic, partition = place_of(shard)
         return f"topic {topic} partition {partition} offset {offset}"
 
-    def _take_ends(self) -> None:
-        """Take the answer to the question for ends, after a moment; ask the next one.
+    def _take_ends(self, cluster: Cluster) -> bool:
+        """Take the answer to the question for ends; return whether there was one.
 
         Raises:
             ClusterSilentError: no answer for too long.
         """
         if self._query is None:
-            self._query = self._cluster.ask_ends(self._progress.positions)
+            self._query = cluster.ask_ends(self._progress.positions)
             self._asked_s = self._clock.monotonic()
         if not self._query.is_done(_ANSWER_WAIT_S):
             if self._clock.monotonic() - self._asked_s > _SILENCE_S:
                 raise ClusterSilentError("no answer for two seconds")
-            return
+            return False
         query, self._query = self._query, None
         ends = query.result()
         positions = self._progress.positions
         self._unreachable = positions.keys() - ends.keys()
         self._progress.ends.update((s, end) for s, end in ends.items() if s in positions)
         self._discovery.doubt(ends)
-        self._note_answer()
+        if positions and not ends:
+            self._note_silence("no partition has a leader, or all are gone")
+        else:
+            self._note_answer()
+        return True
 
     def _note_silence(self, reason: str) -> None:
         if self._silent_since_s is None:

@@ -1,0 +1,279 @@
+"""The Kafka source when messages are gone, topics are made anew, or the broker dies or hangs."""
+
+import logging
+import threading
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from bicycle_runtime.connectors.contract import Budget
+from bicycle_runtime.connectors.kafka.discovery import DOUBT_S
+from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
+from bicycle_runtime.testing.connectors.running import eventually
+from tests.kafka.kafka_feeding import ONE, feed, source_run, values
+from tests.kafka_broker import create_topic
+
+FEW = Budget(record_count=5, byte_count=1 << 20, parallelism=1)
+
+
+@pytest.fixture
+def reading(kafka_broker, tmp_path):
+    """Make and start sources of the common broker; they are stopped after the test."""
+    runs = []
+
+    def start(broker=kafka_broker, **properties):
+        run = source_run(broker, tmp_path, **properties).start()
+        runs.append(run)
+        return run
+
+    yield start
+    for run in runs:
+        run.stop()
+
+
+@pytest.fixture
+def lose(kafka_admin):
+    """Remove all messages of partition 0 before an offset, as retention does."""
+
+    def remove(topic, before):
+        [future] = kafka_admin.delete_records([TopicPartition(topic, 0, before)]).values()
+        future.result()
+
+    return remove
+
+
+def begun(run):
+    """Read and seal five records."""
+    run.poll_for_input()
+    epoch = run.read(FEW)
+    run.seal(epoch)
+    assert len(epoch.values) == 5
+    return run
+
+
+def numbers(*bounds):
+    return [str(number) for number in range(*bounds)]
+
+
+# --- retention -----------------------------------------------------------------------------------
+
+
+def test_a_restart_whose_offsets_are_gone_fails_with_both_offsets(
+    kafka_broker, topic, reading, lose
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name]))
+    lose(name, 12)
+
+    with pytest.raises(KafkaOffsetsLostError) as caught:
+        run.restart()
+
+    facts = caught.value.facts
+    assert (facts["partition"], facts["next"]) == (f"{name}/0", 5)
+    assert (facts["low"], facts["high"]) == (12, 20)
+
+
+def test_a_task_whose_messages_vanish_before_it_reads_fails_likewise(
+    kafka_broker, topic, reading, lose
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = reading(topics=[name])
+    run.poll_for_input()
+    lose(name, 12)
+
+    with pytest.raises(KafkaOffsetsLostError) as caught:
+        run.read(ONE)
+
+    facts = caught.value.facts
+    assert (facts["next"], facts["low"], facts["high"]) == (0, 12, 20)
+
+
+@pytest.mark.parametrize(("policy", "left"), [("earliest", numbers(12, 20)), ("latest", ["new"])])
+def test_a_restart_goes_on_by_the_policy_and_says_how_much_was_lost(
+    kafka_broker, topic, reading, lose, caplog, policy, left
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name], on_data_loss=policy))
+    lose(name, 12)
+
+    with caplog.at_level(logging.WARNING):
+        run.restart()
+    if policy == "latest":
+        run.drain()  # Where it goes on is sealed before anything is read.
+        feed(kafka_broker, name, ["new"])
+        run.restart()
+
+    assert values(run.drain(count=len(left))) == left
+    [record] = [r for r in caplog.records if r.message == "kafka_offsets_lost"]
+    assert record.bicycle_fields["next"] == 5
+    assert record.bicycle_fields["low"] == 12
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_a_task_whose_messages_vanish_reads_what_is_left_by_either_policy(
+    kafka_broker, topic, reading, lose, policy
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = reading(topics=[name], on_data_loss=policy)
+    run.poll_for_input()
+    lose(name, 12)
+
+    epoch = run.read(ONE)
+
+    assert epoch.values == numbers(12, 20)
+    assert epoch.ends == {f"{name}/0": 20}
+
+
+def test_what_retention_removed_is_noticed_while_nothing_is_read(
+    kafka_broker, topic, reading, lose
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name]))
+    lose(name, 12)
+
+    run.services.clock.advance(10_000)
+
+    with pytest.raises(KafkaOffsetsLostError):
+        run.source.poll()
+
+
+# --- topics deleted and made anew ----------------------------------------------------------------
+
+
+def made_anew(admin, name, count, broker):
+    admin.delete_topics([name])[name].result()
+    eventually(lambda: name not in admin.list_topics(timeout=5).topics)
+    create_topic(admin, name)
+    feed(broker, name, [f"new {number}" for number in range(count)])
+
+
+@pytest.mark.parametrize("count", [2, 30])
+def test_a_topic_that_was_made_anew_is_told_from_the_old_one(
+    kafka_broker, kafka_admin, topic, reading, count
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name]))
+    made_anew(kafka_admin, name, count, kafka_broker)
+
+    with pytest.raises(KafkaOffsetsLostError) as caught:
+        run.restart()
+
+    assert (caught.value.facts["next"], caught.value.facts["high"]) == (5, count)
+
+
+def test_a_topic_that_was_made_anew_is_read_from_its_start_when_loss_is_accepted(
+    kafka_broker, kafka_admin, topic, reading
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name], on_data_loss="earliest"))
+    made_anew(kafka_admin, name, 3, kafka_broker)
+
+    run.restart()
+
+    assert values(run.drain(count=3)) == ["new 0", "new 1", "new 2"]
+    assert run.offsets == {f"{name}/0": 3}
+
+
+def test_a_deleted_topic_is_a_loss_only_after_a_while(kafka_broker, kafka_admin, topic, reading):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name]))
+    kafka_admin.delete_topics([name])[name].result()
+    eventually(lambda: name not in kafka_admin.list_topics(timeout=5).topics)
+
+    eventually(lambda: not run.source.poll().has_input)
+    run.services.clock.advance(int(DOUBT_S * 1_000))
+
+    with pytest.raises(KafkaOffsetsLostError) as caught:
+        run.source.poll()
+    assert caught.value.facts["next"] == 5
+
+
+def test_a_deleted_topic_of_a_pattern_is_left_when_loss_is_accepted(
+    kafka_broker, kafka_admin, topic, reading
+):
+    name, other = topic(), topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topic_pattern=f"{name}|{other}", on_data_loss="earliest"))
+    kafka_admin.delete_topics([name])[name].result()
+    eventually(lambda: name not in kafka_admin.list_topics(timeout=5).topics)
+    eventually(lambda: not run.source.poll().has_input)
+    run.services.clock.advance(int(DOUBT_S * 1_000))
+    feed(kafka_broker, other, ["still read"])
+
+    assert values(run.drain(count=1)) == ["still read"]
+
+
+# --- outages -------------------------------------------------------------------------------------
+
+
+def test_a_killed_broker_is_an_outage_that_ends_by_itself(
+    new_kafka_broker, reading, tmp_path, caplog
+):
+    broker = new_kafka_broker()
+    create_topic(AdminClient(broker.client_settings()), "t", partitions=2)
+    feed(broker, "t", numbers(20))
+    run = begun(reading(broker, topics=["t"], discovery_ms=100))
+
+    with caplog.at_level(logging.INFO):
+        broker.kill()
+        eventually(lambda: not run.source.poll().has_input)
+        for _ in range(20):
+            run.services.clock.advance(1_000)
+            assert not run.source.poll().has_input
+            assert run.source.plan(FEW) == []
+        broker.start()
+        found = values(run.drain(FEW, count=15, wait_s=30))
+
+    assert found == numbers(5, 20)
+    events = [record.message for record in caplog.records]
+    assert events.count("kafka_unreachable") == 1
+    assert events.count("kafka_reachable") == 1
+
+
+def test_a_task_waits_for_a_broker_that_is_killed_and_started_again(new_kafka_broker, reading):
+    broker = new_kafka_broker()
+    create_topic(AdminClient(broker.client_settings()), "t")
+    feed(broker, "t", numbers(20))
+    run = reading(broker, topics=["t"])
+    run.poll_for_input()
+    slices = run.source.plan(ONE)
+    broker.kill()
+    found = []
+
+    task = threading.Thread(
+        target=lambda: found.extend(v for b in run.reader.read(slices[0]) for v in b.values)
+    )
+    task.start()
+    broker.start()
+    task.join(60)
+
+    assert found == numbers(20)
+
+
+def test_a_hanging_broker_is_an_outage_and_polls_stay_short(new_kafka_broker, reading):
+    broker = new_kafka_broker()
+    create_topic(AdminClient(broker.client_settings()), "t")
+    feed(broker, "t", numbers(20))
+    run = begun(reading(broker, topics=["t"]))
+
+    broker.pause()
+    try:
+        eventually(lambda: not polled(run).has_input)
+    finally:
+        broker.resume()
+
+    assert values(run.drain(FEW, count=15, wait_s=30)) == numbers(5, 20)
+
+
+def polled(run):
+    run.services.clock.advance(200)
+    return run.source.poll()

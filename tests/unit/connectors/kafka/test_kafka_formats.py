@@ -1,0 +1,154 @@
+"""From messages to records: formats, types, null values, and one bad message among good ones."""
+
+from dataclasses import dataclass
+
+import cloudpickle
+import msgspec
+import pytest
+from confluent_kafka import Message
+
+from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
+from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
+
+
+@dataclass
+class Order:
+    id: int
+
+
+class Doubling:
+    """A schema of a job: refuses one word."""
+
+    def decode(self, data):
+        if data == b"bad":
+            raise LookupError("no such schema")
+        return data * 2
+
+
+def spec(record_type=None, **payloads):
+    return ConnectorSpec(
+        vertex_id="v", connector_type="kafka", properties={}, payloads=payloads,
+        record_type=record_type,
+    )  # fmt: skip
+
+
+def messages(*raws, **fields):
+    return [
+        Message(
+            topic="t", partition=0, offset=10 + i, value=raw, timestamp=(1, 1_000 + i), **fields
+        )
+        for i, raw in enumerate(raws)
+    ]
+
+
+def decoded(record_type, raws, *, name=None, keys="bytes", payloads=None, **fields):
+    source = spec(record_type, **(payloads or {}))
+    decoder = MessageDecoder(value_format(source, name), key_format(source, keys))
+    travelled = cloudpickle.loads(cloudpickle.dumps((decoder.values, decoder.keys)))
+    return MessageDecoder(*travelled).batch(messages(*raws, **fields), 99)
+
+
+@pytest.mark.parametrize(
+    ("record_type", "raw", "value"),
+    [
+        (str, "grüß".encode(), "grüß"),
+        (bytes, b"\xff", b"\xff"),
+        (Order, b'{"id":1}', Order(1)),
+        (int, b"7", 7),
+        (None, b'{"a":[1]}', {"a": [1]}),
+        (str | None, b"x", "x"),
+        (list[str], b'["a"]', ["a"]),
+    ],
+)
+def test_the_record_type_chooses_the_format(record_type, raw, value):
+    batch = decoded(record_type, [raw, raw])
+
+    assert batch.values == [value, value]
+    assert list(batch.offsets) == [10, 11]
+    assert list(batch.timestamps) == [1_000, 1_001]
+    assert batch.next_offset == 99
+
+
+def test_message_pack_is_decoded_as_the_declared_type():
+    raw = msgspec.msgpack.encode(Order(3))
+
+    assert decoded(Order, [raw], name="msgpack").values == [Order(3)]
+
+
+def test_a_schema_of_the_job_decodes_and_what_it_raises_makes_a_bad_record():
+    batch = decoded(
+        Order, [b"a", b"bad", b"b"], name="schema", payloads={"value_schema": Doubling()}
+    )
+
+    assert batch.values == [b"aa", b"bb"]
+    assert [(bad.offset, bad.raw) for bad in batch.failures] == [(11, b"bad")]
+    assert "LookupError: no such schema" in batch.failures[0].reason
+
+
+@pytest.mark.parametrize(
+    ("record_type", "bad"), [(str, b"\xff\xfe"), (Order, b'{"id":"x"}'), (None, b"{")]
+)
+def test_one_bad_message_costs_no_other(record_type, bad):
+    good = b'{"id":1}'
+
+    batch = decoded(record_type, [good, bad, good], key=b"k", headers=[("h", b"1")])
+
+    assert len(batch.values) == 2
+    assert list(batch.offsets) == [10, 12]
+    assert list(batch.timestamps) == [1_000, 1_002]
+    assert [len(column) for column in (batch.keys, batch.headers)] == [2, 2]
+    [failure] = batch.failures
+    assert (failure.offset, failure.raw, failure.key) == (11, bad, b"k")
+    assert (failure.headers, failure.timestamp_ms) == ((("h", b"1"),), 1_001)
+
+
+@pytest.mark.parametrize("record_type", [str, bytes, Order])
+def test_a_null_value_is_a_bad_record_unless_the_type_allows_none(record_type):
+    raw = b'{"id":1}'
+    refused = decoded(record_type, [raw, None])
+    accepted = decoded(record_type | None, [raw, None])
+
+    assert [bad.offset for bad in refused.failures] == [11]
+    assert len(refused.values) == 1
+    assert accepted.values[1] is None
+    assert not accepted.failures
+
+
+def test_a_schema_is_not_asked_about_null_values():
+    batch = decoded(None, [None, b"a"], name="schema", payloads={"value_schema": Doubling()})
+
+    assert batch.values == [None, b"aa"]
+
+
+def test_keys_are_decoded_by_their_own_format_and_a_bad_key_makes_a_bad_record():
+    good = decoded(str, [b"v"], keys="json", key=b'{"k":1}')
+    bad = decoded(str, [b"v"], keys="json", key=b"{")
+    absent = decoded(str, [b"v"], keys="string")
+
+    assert list(good.keys) == [{"k": 1}]
+    assert (bad.values, [failure.key for failure in bad.failures]) == ([], [b"{"])
+    assert list(absent.keys) == [None]
+
+
+@pytest.mark.parametrize(("record_type", "name"), [(Order, "string"), (str, "bytes")])
+def test_a_format_that_contradicts_the_type_is_refused(record_type, name):
+    with pytest.raises(ConnectorOptionError) as caught:
+        value_format(spec(record_type), name)
+
+    assert caught.value.facts["name"] == "value_format"
+
+
+@pytest.mark.parametrize("payloads", [{}, {"value_schema": "no decode here"}])
+def test_a_schema_that_is_missing_or_can_not_decode_is_refused(payloads):
+    with pytest.raises(ConnectorPayloadError) as caught:
+        value_format(spec(None, **payloads), "schema")
+
+    assert caught.value.facts["role"] == "value_schema"
+
+
+def test_a_type_that_can_not_be_decoded_is_refused():
+    with pytest.raises(ConnectorPayloadError) as caught:
+        value_format(spec(set[int] | list[int]), None)
+
+    assert caught.value.facts["role"] == "output_type"
