@@ -1,0 +1,126 @@
+"""Event time against a model: any order within the bound, any epochs, crashes and parallelisms."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bicycle_runtime.base.faults import FAULT_POINTS
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk import KeyedProcessFunction, ProcessFunction, WatermarkStrategy
+
+SIZE = 1_000
+DISORDER = 500
+
+
+class Tumbling(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]]):
+    """Counts per key and window, by hand; says so when a record is late."""
+
+    def process_element(self, value, ctx):
+        end = ctx.timestamp // SIZE * SIZE + SIZE
+        if end <= ctx.current_watermark():
+            return [("late", *value)]
+        ctx.save_state(str(end), ctx.get_state(str(end), 0) + 1)
+        ctx.timer_service.register_event_time_timer(end)
+        return []
+
+    def on_timer(self, timestamp_ms, ctx):
+        count = ctx.get_state(str(timestamp_ms))
+        ctx.delete_state(str(timestamp_ms))
+        return [(ctx.current_key(), timestamp_ms, count)]
+
+
+class Stamps(ProcessFunction[object, tuple[object, int | None]]):
+    def process_element(self, value, ctx):
+        return [(value, ctx.timestamp)]
+
+
+def first(value):
+    return value[0]
+
+
+def second(value):
+    return value[1]
+
+
+def job(*, is_behind_exchange):
+    """Return a job with two sources; timestamps are assigned beside them, or behind an exchange."""
+
+    def build(env):
+        strategy = WatermarkStrategy.bounded_out_of_orderness(DISORDER).with_timestamps(second)
+        streams = []
+        for uid in ("a-in", "b-in"):
+            source = env.add_source(script_source()).uid(uid)
+            stream = source.rebalance() if is_behind_exchange else source
+            streams.append(stream.assign_timestamps(strategy))
+        both = streams[0].union(streams[1]).rebalance().map(lambda v: v)
+        both.key_by(first).process_fn(Tumbling()).uid("windows").collect("counts")
+        both.shuffle().process_fn(Stamps()).collect("stamps")
+
+    return build
+
+
+@st.composite
+def disordered(draw):
+    """Records of one shard, none older than the newest before it less the bound."""
+    records, newest = [], 0
+    for _ in range(draw(st.integers(0, 12))):
+        newest += draw(st.integers(0, 700))
+        time = newest - draw(st.integers(0, DISORDER))
+        records.append((draw(st.sampled_from("xyz")), time))
+    return records
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("push"), st.sampled_from(["a-in", "b-in"]), st.integers(1, 4)),
+        st.just("epoch"),
+        st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4)),
+        st.tuples(st.just("rescale"), st.sampled_from([1, 2, 5])),
+        st.tuples(st.just("wait"), st.integers(1, 400)),
+        st.just("lose workers"),
+    ),
+    max_size=14,
+)
+
+
+def act(harness, action, left):
+    match action:
+        case ("push", source, count):
+            harness.push(left[source][:count], source=source)
+            del left[source][:count]
+        case "epoch":
+            harness.run_epoch()
+        case ("crash", point, passage):
+            harness.fail_at(point, passage=passage)
+        case ("rescale", parallelism):
+            harness.rescale(parallelism)
+        case ("wait", duration_ms):
+            harness.advance_time(duration_ms)
+        case "lose workers":
+            harness.lose_workers()
+
+
+@settings(deadline=None, max_examples=60)
+@given(disordered(), disordered(), ACTIONS, st.sampled_from([1, 3, 10]), st.booleans())
+def test_counts_by_window_equal_the_model(left, right, actions, budget, is_behind_exchange):
+    model = Counter((key, time // SIZE * SIZE + SIZE) for key, time in left + right)
+    expected = sorted((key, end, count) for (key, end), count in model.items())
+    todo = {"a-in": list(left), "b-in": list(right)}
+    engine = EngineOptions(max_records_per_epoch=budget)
+    with Harness(job(is_behind_exchange=is_behind_exchange), engine=engine) as harness:
+        for action in actions:
+            act(harness, action, todo)
+        for source, records in todo.items():
+            harness.push(records, source=source)
+        harness.end()
+        harness.run()
+
+        assert sorted(harness.results("counts")) == expected
+        stamps = harness.results("stamps")
+        assert sorted(value for value, _ in stamps) == sorted(left + right)
+        assert all(time == value[1] for value, time in stamps)
+        marks = [stats.time.watermarks.get("windows") for stats in harness.epochs]
+        known = [mark for mark in marks if mark is not None]
+        assert known == sorted(known)
