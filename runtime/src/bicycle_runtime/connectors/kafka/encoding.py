@@ -102,7 +102,7 @@ class MessageEncoder:
             Exception: a record can not be encoded, or user code raised; which one it was is found
                 by calling ``encode_one``.
         """
-        # hot path: whole columns at C speed: 330 ns for a keyed JSON object, 800 one by one.
+        # hot path: whole columns at C speed: 360 ns for a keyed JSON object, 1,900 one by one.
         given = records if self._value is None else list(map(self._value, records))
         values = self._encode_values(given)
         sizes = _size_max(values)

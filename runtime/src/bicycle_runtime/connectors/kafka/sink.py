@@ -266,6 +266,7 @@ class KafkaSink(Sink):
         """Return what is called while no broker answers; it raises when that takes too long."""
         clock = self._services.clock
         started = clock.monotonic()
+        told: list[str] = []
 
         def wait(reason: str) -> None:
             waited_ms = round((clock.monotonic() - started) * 1000)
@@ -276,9 +277,11 @@ class KafkaSink(Sink):
                     waited_ms=waited_ms,
                     reason=reason,
                 )
-            log_event(
-                _LOG, "kafka_waiting", operator=self.spec.vertex_id, reason=reason,
-                waited_ms=waited_ms,
-            )  # fmt: skip
+            if not told:
+                told.append(reason)
+                log_event(
+                    _LOG, "kafka_waiting", level=logging.WARNING, operator=self.spec.vertex_id,
+                    reason=reason,
+                )  # fmt: skip
 
         return wait
