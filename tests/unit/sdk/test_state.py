@@ -261,6 +261,17 @@ def test_event_time_is_that_of_the_record_or_the_watermark_once_it_is_later(cont
     assert state.value() is None
 
 
+def test_what_is_written_before_event_time_is_known_lives_from_then_on(context):
+    state = context.get_value_state("n", int, ttl=StateTtl(1_000, time="event"))
+    state.update(1)
+    context.watermark = 5_000
+    assert state.value() == 1
+    context.watermark = 5_999
+    assert state.value() == 1
+    context.watermark = 6_000
+    assert state.value() is None
+
+
 def test_an_older_record_does_not_shorten_a_life(context):
     state = context.get_value_state("n", int, ttl=StateTtl(1_000, time="event"))
     context.timestamp = 5_000

@@ -13,6 +13,7 @@ from bicycle_runtime.state.keyed import KeyedTable
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.timers import TimerTable
+from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import (
     ListStateDescriptor,
@@ -207,6 +208,22 @@ def test_space_does_not_grow_where_entries_expire(process, clock):
     assert max(count for _, count in sizes) <= 2 * 20 * 10
     assert max(size for size, _ in late) <= 1.1 * max(size for size, _ in early)
     assert worker.keyed.next_due_ms() > clock.now_ms
+
+
+def test_what_was_sealed_before_event_time_is_known_leaves_in_its_time_too(process, clock):
+    by_event = ValueStateDescriptor("seen", int, ttl=StateTtl(1_000, time="event"))
+    clock.now_ms = WATERMARK_MIN
+    sealed = process().epoch(ALL, 1, put(by_event, "ada", 1))
+    clock.now_ms = 5_000
+    sealed = process().epoch(sealed, 2, lambda keyed: keyed.cells_of(by_event))
+    clock.now_ms = 5_999
+    after = process()
+    after.store.at(sealed)
+    assert after.keyed.cells_of(by_event).get("ada") == 1
+    clock.now_ms = 7_000
+    after.keyed.changes()
+
+    assert after.keyed.cells_of(by_event).entries == {}
 
 
 def test_a_state_that_expires_by_event_time_asks_for_no_time_of_day(process):
