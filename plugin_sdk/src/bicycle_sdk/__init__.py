@@ -26,6 +26,7 @@ from bicycle_sdk.errors import (
 from bicycle_sdk.failures import dead_letter, fail, retry, skip
 from bicycle_sdk.functions import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     AsyncIOFunction,
     FilterFunction,
     FlatMapFunction,
@@ -54,13 +55,29 @@ from bicycle_sdk.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from bicycle_sdk.streams import DataStream, IterativeStream, KeyedStream, SinkStream, SplitStream
+from bicycle_sdk.streams import (
+    DataStream,
+    IterativeStream,
+    KeyedStream,
+    SinkStream,
+    SplitStream,
+    WindowedStream,
+)
 from bicycle_sdk.time import WatermarkGenerator, WatermarkStrategy
+from bicycle_sdk.windows import (
+    AggregateFunction,
+    LateRecord,
+    WindowContext,
+    WindowFunction,
+    WindowResult,
+)
 
 __all__ = [
+    "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AsyncFunction",
+    "AsyncIOBatchFunction",
     "AsyncIOFunction",
     "BicycleError",
     "Context",
@@ -77,6 +94,7 @@ __all__ = [
     "KeyedProcessContext",
     "KeyedProcessFunction",
     "KeyedStream",
+    "LateRecord",
     "ListState",
     "ListStateDescriptor",
     "MapFunction",
@@ -108,6 +126,10 @@ __all__ = [
     "ValueStateDescriptor",
     "WatermarkGenerator",
     "WatermarkStrategy",
+    "WindowContext",
+    "WindowFunction",
+    "WindowResult",
+    "WindowedStream",
     "bicycle_plugin",
     "dead_letter",
     "fail",

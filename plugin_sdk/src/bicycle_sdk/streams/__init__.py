@@ -8,5 +8,13 @@ of ``graph.OperatorKind``, and everything else expands into them.
 from bicycle_sdk.streams.data_stream import DataStream, SinkStream, SplitStream
 from bicycle_sdk.streams.keyed import KeyedStream
 from bicycle_sdk.streams.loops import IterativeStream
+from bicycle_sdk.streams.windowed import WindowedStream
 
-__all__ = ["DataStream", "IterativeStream", "KeyedStream", "SinkStream", "SplitStream"]
+__all__ = [
+    "DataStream",
+    "IterativeStream",
+    "KeyedStream",
+    "SinkStream",
+    "SplitStream",
+    "WindowedStream",
+]

@@ -218,7 +218,8 @@ class WindowedStream(Generic[K, T]):
     ) -> DataStream[R]:
         """Compute over all records of a window at once; they come in the order of event time."""
         is_object = isinstance(function, WindowFunction)
-        if not is_object and (isinstance(function, FunctionObject) or not callable(function)):
+        is_callable = callable(function) and not isinstance(function, FunctionObject | type)
+        if not is_object and not is_callable:
             raise StreamDefinitionError(
                 call="process",
                 problem=f"{full_name(function)} is not a WindowFunction and not a plain callable",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from fractions import Fraction
 from math import fsum, isfinite
 from typing import Any, Generic, TypeVar
 
@@ -31,13 +30,13 @@ T = TypeVar("T")
 V = TypeVar("V")
 Acc = TypeVar("Acc")
 Out = TypeVar("Out")
-Selector = Callable[[T], V]
+_Selector = Callable[[T], V]
 # A sum: what is not a float by ``+``, and floats as few numbers that add up to their exact sum.
-Total = tuple[Any, tuple[float, ...]]
+_Total = tuple[Any, tuple[float, ...]]
 
 _NUMBERS: frozenset[type] = frozenset({int, float, bool})
 _SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, type(None)})
-_EMPTY: Total = (None, ())
+_EMPTY: _Total = (None, ())
 
 
 class SelectedAggregate(AggregateFunction[T, Acc, Out]):
@@ -50,7 +49,7 @@ class SelectedAggregate(AggregateFunction[T, Acc, Out]):
     plain_types: frozenset[type] = _NUMBERS
     accumulator_type: Any = None
 
-    def __init__(self, selector: Selector[T, Any]) -> None:
+    def __init__(self, selector: _Selector[T, Any]) -> None:
         self.selector = selector
 
     @abstractmethod
@@ -79,22 +78,22 @@ class Count(AggregateFunction[T, int, int]):
         return a + b
 
 
-class Sum(SelectedAggregate[T, Total, V], Generic[T, V]):
+class Sum(SelectedAggregate[T, _Total, V], Generic[T, V]):
     """The sum of the selected values: numbers, or anything with ``+``."""
 
     accumulator_type: Any = tuple[int | None, tuple[float, ...]]
 
-    def create_accumulator(self) -> Total:
+    def create_accumulator(self) -> _Total:
         return _EMPTY
 
-    def add_all(self, accumulator: Total, values: Sequence[Any]) -> Total:
+    def add_all(self, accumulator: _Total, values: Sequence[Any]) -> _Total:
         return _added(accumulator, values)
 
-    def get_result(self, accumulator: Total) -> V:
+    def get_result(self, accumulator: _Total) -> V:
         result: V = _rounded(accumulator)
         return result
 
-    def merge(self, a: Total, b: Total) -> Total:
+    def merge(self, a: _Total, b: _Total) -> _Total:
         return _merged(a, b)
 
 
@@ -129,6 +128,7 @@ class _Extreme(SelectedAggregate[T, tuple[V, ...], V], Generic[T, V]):
         return ()
 
     def add_all(self, accumulator: tuple[V, ...], values: Sequence[Any]) -> tuple[V, ...]:
+        _refuse_none(set(map(type, values)))
         best = self.best((*accumulator, *values))
         # A NaN is less than nothing and greater than nothing: comparing would drop it or not by
         # the order of the values.
@@ -193,7 +193,7 @@ class ApproximateDistinct(Distinct[T]):
             ``2 ** precision`` different values the count is exact.
     """
 
-    def __init__(self, selector: Selector[T, Any], *, precision: int = 12) -> None:
+    def __init__(self, selector: _Selector[T, Any], *, precision: int = 12) -> None:
         super().__init__(selector)
         self.precision = precision
 
@@ -222,11 +222,12 @@ class Reduction(AggregateFunction[T, "tuple[T, ...]", T]):
         return (self.call(a[0], b[0]),) if a and b else a or b
 
 
-def _added(total: Total, values: Sequence[Any]) -> Total:
+def _added(total: _Total, values: Sequence[Any]) -> _Total:
     rest, parts = total
     if not parts and len(values) == 1 and type(values[0]) is float:
         return (rest, (values[0],))
     kinds = set(map(type, values))
+    _refuse_none(kinds)
     if float not in kinds:
         added = values if rest is None else (rest, *values)
         return (_plain_sum(added) if added else rest, parts)
@@ -237,7 +238,13 @@ def _added(total: Total, values: Sequence[Any]) -> Total:
     return (_added((rest, ()), others)[0], _exact([*parts, *floats]))
 
 
-def _merged(a: Sequence[Any], b: Sequence[Any]) -> Total:
+def _refuse_none(kinds: set[type]) -> None:
+    """Refuse what stands for "no value": alone in a window it would pass for one."""
+    if type(None) in kinds:
+        raise TypeError("the selector returned None; filter such records out, or select a number")
+
+
+def _merged(a: Sequence[Any], b: Sequence[Any]) -> _Total:
     rest = a[0] if b[0] is None else b[0] if a[0] is None else a[0] + b[0]
     if not a[1] or not b[1]:
         return (rest, a[1] or b[1])
@@ -248,7 +255,16 @@ def _rounded(total: Sequence[Any]) -> Any:
     rest, parts = total
     if not parts:
         return 0 if rest is None else rest
-    return fsum(parts) if not rest else fsum((*parts, rest))
+    return fsum((*parts, *_as_floats(rest))) if type(rest) is int else fsum((*parts, rest or 0))
+
+
+def _as_floats(number: int) -> list[float]:
+    """Return floats that add up to an int, exactly."""
+    parts = []
+    while number:
+        parts.append(float(number))
+        number -= int(parts[-1])
+    return parts
 
 
 def _plain_sum(values: Sequence[Any]) -> Any:
@@ -282,7 +298,11 @@ def _unbounded(values: list[float]) -> float:
     """Return the sum of values that ``fsum`` refuses."""
     if not all(map(isfinite, values)):
         return sum(values)
+    # A slow library on the start path of every plugin, for sums beyond 1e308 only.
+    from fractions import Fraction
+
+    total = sum(map(Fraction, values))
     try:
-        return float(sum(map(Fraction, values)))
+        return float(total)
     except OverflowError:
-        return float("inf") if sum(map(Fraction, values)) > 0 else float("-inf")
+        return float("inf") if total > 0 else float("-inf")

@@ -22,9 +22,12 @@ __all__ = [
     "GlobalWindows",
     "SessionWindows",
     "WindowAssigner",
+    "count_windows",
     "duration_ms",
+    "session_windows",
     "sliding_windows",
     "tumbling_windows",
+    "whole_count",
 ]
 
 Duration = int | timedelta
@@ -190,6 +193,6 @@ def whole_count(name: str, count: int) -> int:
 
 
 def _offset_ms(offset: Duration, step_ms: int) -> int:
-    is_negative = offset < (timedelta(0) if isinstance(offset, timedelta) else 0)  # type: ignore[operator]  # both sides have one type
+    is_negative = offset < timedelta(0) if isinstance(offset, timedelta) else offset < 0
     distance = duration_ms("offset", -offset if is_negative else offset, low=0)
     return (-distance if is_negative else distance) % step_ms

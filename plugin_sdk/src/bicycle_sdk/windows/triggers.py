@@ -26,6 +26,7 @@ __all__ = [
     "Trigger",
     "TriggerContext",
     "TriggerResult",
+    "can_merge",
 ]
 
 

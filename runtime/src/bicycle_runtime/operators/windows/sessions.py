@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator
+from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
@@ -50,7 +51,8 @@ class SessionOperator(WindowOperator):
 
     def new_table(self) -> WindowTable:
         folded = type(None) if self.keeps_records else self.folding.state_type
-        cell = None if folded is None else list[tuple[int, int, folded]]  # type: ignore[valid-type]
+        session = GenericAlias(tuple, (int, int, folded))
+        cell = None if folded is None else GenericAlias(list, (session,))
         return WindowTable(Cells("s", cell), Records(self.record_type))
 
     def index(self) -> None:

@@ -1,0 +1,321 @@
+"""Windows with the numbers of worked examples, on the harness and on Spark alike.
+
+Times are in seconds in the drawings and in milliseconds in the code.
+"""
+
+import pytest
+
+from bicycle_runtime.testing import CRASH, END, EPOCH
+from bicycle_sdk import WatermarkStrategy
+from bicycle_sdk.windows import (
+    Count,
+    CountEvictor,
+    CountTrigger,
+    EventTimeTrigger,
+    Sum,
+    TimeEvictor,
+    Window,
+    WindowFunction,
+)
+
+S = 1_000
+#  a@0  a@20  b@40, 10 s of disorder
+VISITS = [("a", 0, 1), ("a", 20 * S, 2), ("b", 40 * S, 3)]
+
+
+def keyed(stream, *, delay=10 * S):
+    strategy = WatermarkStrategy.bounded_out_of_orderness(delay)
+    stamped = strategy.with_timestamps(lambda record: record[1])
+    return stream.assign_timestamps(stamped).key_by(lambda record: record[0])
+
+
+def rows(job):
+    return sorted((r.key, r.start // S, r.end // S, r.value) for r in job.published)
+
+
+def value(record):
+    return record[2]
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize(
+    ("cut", "expected"),
+    [
+        (lambda k: k.tumbling_window(60 * S), [("a", 0, 60, 2), ("b", 0, 60, 1)]),
+        (lambda k: k.session_window(30 * S), [("a", 0, 50, 2), ("b", 40, 70, 1)]),
+        (
+            lambda k: k.sliding_window(60 * S, 15 * S),
+            [
+                ("a", -45, 15, 1),
+                ("a", -30, 30, 2),
+                ("a", -15, 45, 2),
+                ("a", 0, 60, 2),
+                ("a", 15, 75, 1),
+                ("b", -15, 45, 1),
+                ("b", 0, 60, 1),
+                ("b", 15, 75, 1),
+                ("b", 30, 90, 1),
+            ],
+        ),
+    ],
+    ids=["tumbling", "session", "sliding"],
+)
+def test_counts_of_the_three_kinds_of_windows(runner, cut, expected, parallelism):
+    job = runner(lambda s: cut(keyed(s)).count(), [*VISITS, END], parallelism=parallelism)
+
+    assert rows(job) == expected
+
+
+def test_sum_average_extremes_and_distinct_values_of_a_window(runner):
+    def job(s):
+        window = keyed(s).tumbling_window(60 * S)
+        return window.sum(value).union(
+            window.min(value), window.max(value), window.avg(value), window.distinct(lambda r: r[0])
+        )
+
+    job = runner(job, [*VISITS, END])
+
+    assert [row for row in rows(job) if row[0] == "a"] == [
+        ("a", 0, 60, 1),  # distinct users, least value
+        ("a", 0, 60, 1),
+        ("a", 0, 60, 1.5),
+        ("a", 0, 60, 2),
+        ("a", 0, 60, 3),
+    ]
+
+
+def test_a_sliding_window_finds_all_windows_of_a_time(runner):
+    job = runner(
+        lambda s: keyed(s).sliding_window(60 * S, 25 * S).count(), [("a", 100 * S, 1), END]
+    )
+
+    assert rows(job) == [("a", 50, 110, 1), ("a", 75, 135, 1), ("a", 100, 160, 1)]
+
+
+def test_records_in_the_gaps_of_sliding_windows_count_nowhere(runner):
+    #  [0 10)    [25 35)    [50 60)       5 and 30 are inside, 15 and 40 are not
+    records = [("a", time * S, 1) for time in (5, 15, 30, 40)]
+    job = runner(lambda s: keyed(s).sliding_window(10 * S, 25 * S).count(), [*records, END])
+
+    assert rows(job) == [("a", 0, 10, 1), ("a", 25, 35, 1)]
+
+
+def test_a_time_before_1970_lies_in_the_window_before_zero(runner):
+    job = runner(lambda s: keyed(s).tumbling_window(60 * S).count(), [("a", -1 * S, 1), END])
+
+    assert rows(job) == [("a", -60, 0, 1)]
+
+
+@pytest.mark.parametrize("parts", [[4], [1, 1, 1, 1], [2, 2]])
+def test_sessions_merge_backwards_whatever_the_order_and_the_epochs(runner, parts):
+    #  0 ─── 25            gap 30: 10 and 45 lie within it, all are one session
+    #      10      45 ┄┄┄ 75
+    records = [("a", time * S, 1) for time in (0, 25, 10, 45)]
+    script = []
+    for size in parts:
+        script += [*records[:size], EPOCH]
+        records = records[size:]
+    job = runner(lambda s: keyed(s, delay=60 * S).session_window(30 * S).count(), [*script, END])
+
+    assert rows(job) == [("a", 0, 75, 4)]
+
+
+def test_a_distance_of_one_gap_joins_and_one_more_does_not(runner):
+    records = [("a", 0, 1), ("a", 30 * S, 1), ("a", 60 * S + 1, 1)]
+    job = runner(lambda s: keyed(s).session_window(30 * S).count(), [*records, END])
+
+    assert [(r.start, r.end, r.value) for r in job.published] == [
+        (0, 60 * S, 2),
+        (60 * S + 1, 90 * S + 1, 1),
+    ]
+
+
+def test_sessions_with_too_few_records_give_nothing(runner):
+    records = [("a", 0, 1), ("a", 10 * S, 1), ("b", 0, 1)]
+    job = runner(
+        lambda s: keyed(s).session_window(30 * S, min_records=2).sum(value), [*records, END]
+    )
+
+    assert rows(job) == [("a", 0, 40, 2)]
+
+
+def test_the_gap_of_a_session_may_come_from_the_record(runner):
+    #  a@0 waits 5 s, a@4 waits 100 s
+    records = [("a", 0, 5), ("a", 4 * S, 100), ("a", 90 * S, 1), ("a", 110 * S, 1)]
+    job = runner(lambda s: keyed(s).session_window(lambda r: r[2] * S).count(), [*records, END])
+
+    assert rows(job) == [("a", 0, 104, 3), ("a", 110, 111, 1)]
+
+
+def test_results_carry_the_last_time_of_their_window(runner):
+    def job(s):
+        firsts = keyed(s).tumbling_window(10 * S).count()
+        return firsts.key_by(lambda result: 0).tumbling_window(60 * S).sum(lambda r: r.value)
+
+    records = [("a", time * S, 1) for time in (0, 59, 60, 61)]
+    job = runner(job, [*records, END])
+
+    assert rows(job) == [(0, 0, 60, 2), (0, 60, 120, 2)]
+
+
+def test_a_crash_does_not_change_a_window(runner):
+    #  epoch 1: a a | epoch 2: a ✗      restart → epoch 2: a b |
+    script = [*VISITS[:2], EPOCH, ("a", 30 * S, 5), CRASH, VISITS[2], END]
+    job = runner(lambda s: keyed(s).tumbling_window(60 * S).sum(value), script, parallelism=2)
+
+    assert rows(job) == [("a", 0, 60, 8), ("b", 0, 60, 3)]
+    assert job.crash_count == 1
+
+
+# --- late records --------------------------------------------------------------------------------
+
+#  a@0 a@65: the watermark is 65, [0 60) has fired | a@5 comes late | a@100 moves on | a@6 too late
+LATE = [("a", 0, 1), ("a", 65 * S, 1), EPOCH, ("a", 5 * S, 1), EPOCH, ("a", 100 * S, 1), EPOCH,
+        ("a", 6 * S, 1), END]  # fmt: skip
+
+
+def test_late_records_update_a_window_while_that_is_allowed_and_go_aside_after(runner):
+    def build(s):
+        window = keyed(s, delay=0).tumbling_window(60 * S)
+        results = window.allowed_lateness(30 * S).late_to("late").count()
+        late = results.side_output("late").map(lambda r: ("late", *r))
+        return results.map(tuple).union(late)
+
+    job = runner(build, LATE)
+
+    assert [row for row in job.published if row[1] == 0] == [
+        ("a", 0, 60 * S, 1),
+        ("a", 0, 60 * S, 2),
+    ]
+    assert [row for row in job.published if row[0] == "late"] == [
+        ("late", ("a", 6 * S, 1), 6 * S, Window(0, 60 * S), 100 * S, 94 * S)
+    ]
+
+
+def test_allowed_lateness_does_not_put_off_the_first_result(runner):
+    script = [("a", 0, 1), ("a", 70 * S, 1), EPOCH, ("a", 71 * S, 1), END]
+    job = runner(
+        lambda s: keyed(s, delay=0).tumbling_window(60 * S).allowed_lateness(30 * S).count(), script
+    )
+
+    assert rows(job) == [("a", 0, 60, 1), ("a", 60, 120, 2)]
+
+
+# --- triggers, evictors, windows without time ----------------------------------------------------
+
+
+def test_a_count_window_holds_its_records_and_no_others(runner):
+    records = [("a", time * S, time) for time in range(7)]
+    job = runner(
+        lambda s: keyed(s).count_window(3).sum(value), [*records[:4], EPOCH, *records[4:], END]
+    )
+
+    assert [r.value for r in job.published] == [0 + 1 + 2, 3 + 4 + 5]
+
+
+def test_a_sliding_count_window_gives_the_last_records(runner):
+    records = [("a", time * S, time) for time in range(6)]
+    job = runner(lambda s: keyed(s).count_window(3, 2).sum(value), [*records, END])
+
+    assert [r.value for r in job.published] == [0 + 1, 1 + 2 + 3, 3 + 4 + 5]
+
+
+def test_a_count_window_needs_no_event_time(runner):
+    job = runner(
+        lambda s: s.key_by(lambda n: n % 2).count_window(2).sum(lambda n: n), [1, 2, 3, 4, 5, END]
+    )
+
+    assert sorted((r.key, r.value) for r in job.published) == [(0, 6), (1, 4)]
+
+
+def test_a_global_window_fires_when_its_trigger_says_so(runner):
+    records = [("a", time * S, 1) for time in range(5)]
+    job = runner(
+        lambda s: keyed(s).global_window().trigger(CountTrigger(2)).count(), [*records, END]
+    )
+
+    assert [r.value for r in job.published] == [2, 4]
+
+
+def test_an_early_trigger_gives_results_before_the_end(runner):
+    records = [("a", time * S, 1) for time in range(5)]
+    job = runner(
+        lambda s: (
+            keyed(s).tumbling_window(60 * S).trigger(EventTimeTrigger().early(count=2)).count()
+        ),
+        [*records, END],
+    )
+
+    assert [r.value for r in job.published] == [2, 4, 5]
+
+
+def test_evictors_decide_which_records_count(runner):
+    records = [("a", time * S, time) for time in (1, 2, 30, 40)]
+
+    def build(s):
+        window = keyed(s).tumbling_window(60 * S)
+        last = window.evictor(CountEvictor(2)).sum(value)
+        return last.union(window.evictor(TimeEvictor(20 * S)).count())
+
+    job = runner(build, [*records, END])
+
+    assert rows(job) == [("a", 0, 60, 2), ("a", 0, 60, 70)]
+
+
+# --- functions -----------------------------------------------------------------------------------
+
+
+class Spread(WindowFunction[str, tuple, tuple]):
+    """The records by time, and how often the window has fired."""
+
+    async def process(self, elements, ctx):
+        times = ctx.get_state("times", 0) + 1
+        ctx.save_state("times", times)
+        ctx.side_output("sizes", len(elements))
+        return [(ctx.current_key(), ctx.window.start, times, [r[1] // S for r in elements])]
+
+
+def test_a_window_function_sees_all_records_by_time_and_keeps_values_of_the_window(runner):
+    def build(s):
+        window = keyed(s, delay=0).tumbling_window(60 * S).allowed_lateness(60 * S)
+        results = window.process(Spread())
+        return results.union(results.side_output("sizes"))
+
+    script = [("a", 9 * S, 1), ("a", 3 * S, 1), ("a", 70 * S, 1), EPOCH, ("a", 5 * S, 1), END]
+    job = runner(build, script)
+
+    assert [row for row in job.published if type(row) is tuple and row[1] == 0] == [
+        ("a", 0, 1, [3, 9]),
+        ("a", 0, 2, [3, 5, 9]),
+    ]
+    assert sorted(row for row in job.published if type(row) is int) == [1, 2, 3]
+
+
+def test_several_aggregates_come_in_one_result(runner):
+    job = runner(
+        lambda s: keyed(s).tumbling_window(60 * S).aggregate(Count(), Sum(value)), [*VISITS, END]
+    )
+
+    assert rows(job) == [("a", 0, 60, (2, 3)), ("b", 0, 60, (1, 3))]
+
+
+def test_an_approximate_count_of_distinct_values_is_close(runner):
+    records = [("a", n, n % 10_000) for n in range(20_000)]
+    job = runner(
+        lambda s: keyed(s).tumbling_window(60 * S).distinct(value, approximate=True),
+        [*records, END],
+        parallelism=2,
+    )
+
+    assert [r.value for r in job.published] == [pytest.approx(10_000, rel=0.05)]
+
+
+def test_a_record_that_an_aggregate_refuses_is_left_out_of_all_of_them(runner):
+    def build(s):
+        window = keyed(s).tumbling_window(60 * S)
+        return window.aggregate(Count(), Sum(value)).on_error("dead_letter")
+
+    job = runner(build, [*VISITS, ("a", 30 * S, "three"), ("c", 30 * S, None), END])
+
+    assert rows(job) == [("a", 0, 60, (2, 3)), ("b", 0, 60, (1, 3))]
+    assert len(job.dead_letters) == 2
