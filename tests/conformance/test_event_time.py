@@ -171,6 +171,29 @@ def test_records_keep_their_times_round_a_loop(runner):
     ]  # fmt: skip
 
 
+class OnceMore(KeyedProcessFunction[str, tuple[str, int], tuple[str, int]]):
+    """Gives each record one more than it has when its time has come."""
+
+    def process_element(self, value, ctx):
+        ctx.save_state("value", value)
+        ctx.timer_service.register_event_time_timer(ctx.timestamp + 1)
+        return []
+
+    def on_timer(self, timestamp_ms, ctx):
+        name, number = ctx.get_state("value")
+        return [(name, number + 1)]
+
+
+def test_what_the_end_of_input_sends_round_a_loop_comes_out(runner):
+    def job(stream):
+        head = stream.assign_timestamps(second).iterate()
+        more = head.key_by(first).process_fn(OnceMore())
+        head.feedback(more.filter(lambda v: v[1] < 3))
+        return more
+
+    assert runner(job, [("a", 0), END]).published == [("a", 1), ("a", 2), ("a", 3)]
+
+
 def test_a_source_may_give_times_and_keeps_them_from_epoch_to_epoch(runner):
     def job(env):
         words = env.add_source(script_source(str)).uid("words").key_by(len)

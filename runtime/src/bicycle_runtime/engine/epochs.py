@@ -145,7 +145,11 @@ class EpochLoop:
         has_input = any(status.has_input for status in statuses.values())
         has_work = has_input or bool(self._last.feedback)
         now_ms = self._clock.now_ms()
-        fires = self._timeline.is_due(self._time, now_ms=now_ms)
+        is_finished = all(status.is_finished for status in statuses.values())
+        fires = self._timeline.is_due(self._time, now_ms=now_ms) or (
+            # What fires at the end of all input and goes round a loop must have its epochs.
+            is_finished and self._has_timed_loops() and not self._timeline.is_at_end
+        )
         next_ms = self._started_ms + self._options.epoch_interval_ms
         if (has_work or fires) and now_ms >= next_ms:
             self._started_ms = now_ms
@@ -153,7 +157,7 @@ class EpochLoop:
             return Step(has_run=True, is_finished=False, wait_ms=0)
         if has_work or fires:
             return Step(has_run=False, is_finished=False, wait_ms=next_ms - now_ms)
-        if all(status.is_finished for status in statuses.values()):
+        if is_finished:
             return Step(has_run=False, is_finished=True, wait_ms=0)
         if self._is_sink_due(now_ms):
             self._run_epoch({}, is_last=False)
@@ -165,8 +169,7 @@ class EpochLoop:
     def finish(self, *, is_finished: bool) -> None:
         """Run a last epoch without input: sinks close what is open, and everything is published.
 
-        At the end of all input event time has come to its end, too: what waits for it fires. What
-        that sends round a loop has its epochs before the last.
+        At the end of all input event time has come to its end, too: what waits for it fires.
 
         Args:
             is_finished: Whether all bounded input was read; False at a stop in the middle.
@@ -175,10 +178,6 @@ class EpochLoop:
         if not is_settled and (self._has_read or is_finished or self._last.epoch):
             fires = is_finished and self._setup.plan.is_timed
             statuses = self._polled() if fires else {}
-            if fires and self._has_loops():
-                self._run_epoch(statuses, fires=True, is_last=False)
-                while self._last.feedback:
-                    self._run_epoch(self._polled(), fires=True, is_last=False)
             self._run_epoch(statuses, fires=fires, is_last=True, is_finished=is_finished)
         self._publisher.finish()
 
@@ -276,10 +275,10 @@ class EpochLoop:
             for uid, status in statuses.items()
         }
 
-    def _has_loops(self) -> bool:
+    def _has_timed_loops(self) -> bool:
         plan = self._setup.plan
         routes = (route for chain in plan.chains for route in chain.routes)
-        return any(route.link is Link.FEEDBACK for route in routes)
+        return plan.is_timed and any(route.link is Link.FEEDBACK for route in routes)
 
     def _run_tasks(
         self,

@@ -181,6 +181,11 @@ class Timeline:
         watermarks = self._watermarks(order, order.times)
         return any(due_ms <= watermarks.get(uid, due_ms - 1) for uid, due_ms in waiting.items())
 
+    @property
+    def is_at_end(self) -> bool:
+        """Whether every watermark stands behind the last record of all."""
+        return all(mark == WATERMARK_MAX for mark in self._sealed.watermarks.values())
+
     def wait_ms(self, *, now_ms: int, longest_ms: int) -> int:
         """Return how long nothing that waits for the clock is due, at most ``longest_ms``."""
         due = self._sealed.next_timer_ms.values()
