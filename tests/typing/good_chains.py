@@ -8,6 +8,7 @@ from typing import Any, TypedDict, assert_type
 
 from bicycle_sdk import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     AsyncIOFunction,
     Context,
     DataStream,
@@ -76,6 +77,11 @@ class Lookup(AsyncIOFunction[str, Click]):
         return [Click(value, 1)]
 
 
+class Embed(AsyncIOBatchFunction[str, float]):
+    async def async_invoke_batch(self, values: list[str]) -> list[list[float]]:
+        return [[float(len(value))] for value in values]
+
+
 class Shout(MapFunction[str, str]):
     async def map(self, value: str) -> str:
         return value.upper()
@@ -124,6 +130,7 @@ assert_type(words.map_batches(numbers), DataStream[int])
 assert_type(words.process_fn(Router()), DataStream[str])
 assert_type(words.process_fn(Router()).side_output("long", str), DataStream[str])
 assert_type(words.async_io_ordered(Lookup(), timeout=limit, retry=retry(2)), DataStream[Click])
+assert_type(words.async_io_batches(Embed(), max_size=32, timeout=limit), DataStream[float])
 assert_type(words.key_by(lambda word: word).process(Counter()), DataStream[tuple[str, int]])
 assert_type(words.key_by(lambda word: word).count(), DataStream[tuple[str, int]])
 assert_type(words.count(), DataStream[int])

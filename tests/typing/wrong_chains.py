@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from bicycle_sdk import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     Context,
     KafkaSinkBuilder,
     KafkaSourceBuilder,
@@ -23,6 +26,11 @@ class Splitter(AsyncFunction[str, str]):
 class Counter(RichAsyncFunction[str, int]):
     async def process(self, value: str, ctx: RuntimeContext) -> list[int]:
         return [len(value)]
+
+
+class Embed(AsyncIOBatchFunction[str, float]):
+    async def async_invoke_batch(self, values: list[str]) -> list[list[float]]:
+        return [[float(len(value))] for value in values]
 
 
 class Double(MapFunction[int, int]):
@@ -45,6 +53,7 @@ def is_long(text: str) -> bool:
 
 
 env = StreamEnvironment()
+limit = timedelta(seconds=30)
 numbers = env.from_collection([1, 2])
 words = env.read_text("lines.txt")
 
@@ -61,6 +70,8 @@ words.on_error("ignore")  # wrong
 words.set_parallelism("2")  # wrong
 words.process_ordered(Splitter(), timeout=30)  # wrong
 words.reduce(lambda a, b: a + b)  # wrong
+numbers.async_io_batches(Embed(), max_size=8, timeout=limit)  # wrong
+words.async_io_ordered(Embed(), timeout=limit)  # wrong
 
 texts = KafkaSourceBuilder[str]("localhost:9092", "lines")
 texts.starting_offsets("middle")  # wrong

@@ -14,6 +14,7 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.functions import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     AsyncIOFunction,
     FunctionObject,
     KeyedProcessFunction,
@@ -27,6 +28,7 @@ from bicycle_sdk.time import WatermarkStrategy
 
 __all__ = [
     "async_io_vertex",
+    "batch_size",
     "concurrency",
     "function_vertex",
     "process_vertex",
@@ -51,6 +53,7 @@ _PROCESS_KINDS: tuple[tuple[type, str, str], ...] = (
     (KeyedProcessFunction, "process", "process_element"),
 )
 _CAPACITY_MAX = 1_000_000
+_BATCH_SIZE_MAX = 4_096  # what a task of the runtime has in hand at one time
 _TIMEOUT_MS_MAX = 7 * 86_400_000
 
 
@@ -151,14 +154,20 @@ def process_vertex(
 def async_io_vertex(
     function: object, *, config: Mapping[str, Any], retry: Retry | None
 ) -> VertexDraft:
-    """Return the vertex of a call to another system."""
-    if not isinstance(function, AsyncIOFunction):
+    """Return the vertex of a call to another system.
+
+    The setting ``batch_size`` asks for an ``AsyncIOBatchFunction``.
+    """
+    is_batched = "batch_size" in config
+    expected = AsyncIOBatchFunction if is_batched else AsyncIOFunction
+    method = "async_invoke_batch" if is_batched else "async_invoke"
+    if not isinstance(function, expected):
         raise StreamDefinitionError(
-            call="async_io",
-            problem=f"{full_name(function)} is not an object of an AsyncIOFunction",
-            hint="derive the function from AsyncIOFunction and pass an object of it",
+            call="async_io_batches" if is_batched else "async_io_ordered, async_io_unordered",
+            problem=f"{full_name(function)} is not an object of an {expected.__name__}",
+            hint=f"derive the function from {expected.__name__} and pass an object of it",
         )
-    takes, gives = function_types(function, "async_invoke", gives_many=True)
+    takes, gives = function_types(function, method, gives_many=True, is_batched=is_batched)
     retries = Retry(retries=0, backoff_ms=0) if retry is None else retry
     return VertexDraft(
         kind=OperatorKind.ASYNC_IO,
@@ -205,6 +214,21 @@ def concurrency(*, ordered: bool, timeout: timedelta, capacity: int) -> dict[str
         )
     timeout_ms = whole_ms("timeout", timeout, high=_TIMEOUT_MS_MAX)
     return {"ordered": ordered, "timeout_ms": timeout_ms, "capacity": capacity}
+
+
+def batch_size(size: int) -> int:
+    """Return the most records of one call, checked.
+
+    Raises:
+        StreamDefinitionError: it is out of bounds.
+    """
+    if not 1 <= size <= _BATCH_SIZE_MAX:
+        raise StreamDefinitionError(
+            call="max_size",
+            problem=f"{size} records in a call, expected 1..{_BATCH_SIZE_MAX}",
+            hint="give a value within the bounds",
+        )
+    return size
 
 
 def whole_ms(name: str, duration: timedelta, *, high: int) -> int:

@@ -24,6 +24,7 @@ from bicycle_sdk.errors import StateMergeError
 
 __all__ = [
     "AsyncFunction",
+    "AsyncIOBatchFunction",
     "AsyncIOFunction",
     "FilterFunction",
     "FlatMapFunction",
@@ -223,6 +224,39 @@ class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
 
     def open(self, ctx: Context) -> Awaitable[None] | None:
         """Open connections. Called on a worker, once per subtask, before any record."""
+
+
+class AsyncIOBatchFunction(_Closable, ABC, Generic[In, Out]):
+    """A call to another system, or to a model, that takes many records at once.
+
+    Example:
+        >>> class Embed(AsyncIOBatchFunction[str, int]):
+        ...     async def async_invoke_batch(self, values: list[str]) -> list[list[int]]:
+        ...         return [[len(value)] for value in values]
+    """
+
+    @abstractmethod
+    def async_invoke_batch(
+        self, values: list[In]
+    ) -> Iterable[Iterable[Out]] | Awaitable[Iterable[Iterable[Out]]]:
+        """Return for each record, in order, the records that follow from it.
+
+        Called on a worker with 1 to ``max_size`` records, at most ``capacity`` calls at once per
+        subtask. A call that raises is repeated when the operator has a ``retry``; what still fails
+        is called in halves, until the records are found that fail by themselves: those go to
+        ``on_error``. A call that takes longer than the time limit is cancelled and ``timeout``
+        decides. The limit covers all attempts together.
+        """
+
+    def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - overriders use it
+        """Return what takes the place of a record of a timed-out call; nothing by default.
+
+        Called on a worker, once per record of the call.
+        """
+        return ()
+
+    def open(self, ctx: Context) -> Awaitable[None] | None:
+        """Open connections and load models; called on a worker, once per subtask, first of all."""
 
 
 class MapFunction(FunctionObject, ABC, Generic[In, Out]):

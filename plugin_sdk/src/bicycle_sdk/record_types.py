@@ -23,13 +23,16 @@ class FunctionTypes(NamedTuple):
     gives: Any
 
 
-def function_types(function: object, method: str, *, gives_many: bool = False) -> FunctionTypes:
+def function_types(
+    function: object, method: str, *, gives_many: bool = False, is_batched: bool = False
+) -> FunctionTypes:
     """Return what annotations say about a function object, a callable or a class.
 
     Args:
         function: A function object of the SDK, any callable, or a class (it gives its instances).
         method: The method that is called for each record when ``function`` is a function object.
         gives_many: The result is an iterable; its item type is wanted.
+        is_batched: The method takes a list of records and gives as many results.
     """
     if isinstance(function, type):
         return FunctionTypes(None, None if gives_many else _known(function))
@@ -39,6 +42,8 @@ def function_types(function: object, method: str, *, gives_many: bool = False) -
         _known(arguments.get("Out", arguments.get("K", arguments.get("Value")))),
     )
     hinted = _hinted_types(_called(function, method), gives_many=gives_many)
+    if is_batched:
+        hinted = FunctionTypes(_known(_item_type(hinted.takes)), _known(_item_type(hinted.gives)))
     return FunctionTypes(
         declared.takes if declared.takes is not None else hinted.takes,
         declared.gives if declared.gives is not None else hinted.gives,

@@ -17,6 +17,7 @@ from bicycle_sdk.contexts import OnTimerContext, TaskInfo
 from bicycle_sdk.errors import FunctionResultError
 from bicycle_sdk.functions import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     AsyncIOFunction,
     FilterFunction,
     FlatMapFunction,
@@ -64,6 +65,7 @@ class FunctionHarness(Generic[In, Out]):
         | ProcessFunction[In, Out]
         | KeyedProcessFunction[Any, In, Out]
         | AsyncIOFunction[In, Out]
+        | AsyncIOBatchFunction[In, Out]
         | MapFunction[In, Out]
         | FlatMapFunction[In, Out]
         | FilterFunction[In]
@@ -102,6 +104,8 @@ class FunctionHarness(Generic[In, Out]):
     def process(self, *values: In, timestamp: int | None = None) -> list[Out]:
         """Call the function for each value in turn and return all that came out.
 
+        An ``AsyncIOBatchFunction`` gets all values in one call.
+
         Args:
             values: The records.
             timestamp: Their event time in ms, None for none.
@@ -110,6 +114,8 @@ class FunctionHarness(Generic[In, Out]):
             FunctionResultError: the function returned no iterable of records.
         """
         self.context.timestamp = timestamp
+        if isinstance(self.function, AsyncIOBatchFunction):
+            return self._process_batch(list(values))
         outputs: list[Out] = []
         for value in values:
             if self._key is not None:
@@ -119,7 +125,7 @@ class FunctionHarness(Generic[In, Out]):
         return outputs
 
     def time_out(self, value: In) -> list[Out]:
-        """Return what an ``AsyncIOFunction`` gives for a record whose call took too long."""
+        """Return what a function for asynchronous calls gives when a record's took too long."""
         return self._records(self._result("timeout", value))
 
     def side_outputs(self, tag: str) -> list[Any]:
@@ -178,6 +184,15 @@ class FunctionHarness(Generic[In, Out]):
             case AsyncFunction() | RichAsyncFunction():
                 result = self._result("process", value, self.context)
         return self._records(result)
+
+    def _process_batch(self, values: list[In]) -> list[Any]:
+        results = self._records(self._result("async_invoke_batch", values))
+        if len(results) != len(values):
+            raise FunctionResultError(
+                function=full_name(self.function),
+                found=f"{len(results)} results for {len(values)} records",
+            )
+        return [output for result in results for output in self._records(result)]
 
     def _fire(self) -> list[Any]:
         context = self.context

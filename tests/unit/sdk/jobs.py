@@ -2,6 +2,7 @@
 
 from bicycle_sdk import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     AsyncIOFunction,
     DataStream,
     FilterFunction,
@@ -39,6 +40,11 @@ class PerKey(KeyedProcessFunction[str, str, str]):
 class Lookup(AsyncIOFunction[str, str]):
     async def async_invoke(self, value):
         return [value]
+
+
+class Embed(AsyncIOBatchFunction[str, int]):
+    async def async_invoke_batch(self, values):
+        return [[len(value)] for value in values]
 
 
 class Double(MapFunction[int, int]):

@@ -7,6 +7,7 @@ import pytest
 
 from bicycle_sdk import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     KeyedProcessFunction,
     KeySelector,
     MapFunction,
@@ -127,6 +128,17 @@ def unimportable(text: "Nowhere") -> "Nowhere":  # noqa: F821 - it must not be i
 )
 def test_types_of_functions_that_give_many(function, method, expected):
     assert function_types(function, method, gives_many=True) == expected
+
+
+class Embed(AsyncIOBatchFunction):
+    async def async_invoke_batch(self, values: list[str]) -> list[list[float]]:
+        return [[0.0] for _ in values]
+
+
+def test_types_of_functions_of_many_records_are_those_of_one():
+    found = function_types(Embed(), "async_invoke_batch", gives_many=True, is_batched=True)
+
+    assert found == (str, float)
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ _DETAILS: Mapping[OperatorKind, Mapping[str, tuple[type, bool]]] = {
         "ordered": (bool, True),
         "timeout_ms": (int, True),
         "capacity": (int, True),
+        "batch_size": (int, False),
         "retries": (int, False),
         "backoff_ms": (int, False),
     },

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.function_vertices import (
     async_io_vertex,
+    batch_size,
     concurrency,
     process_vertex,
     timestamps_vertex,
 )
 from bicycle_sdk.functions import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     AsyncIOFunction,
     FilterFunction,
     FlatMapFunction,
@@ -139,6 +141,34 @@ class Transforms(Stream[T]):
     ) -> DataStream[R]:
         """Call another system as ``async_io_ordered`` does, but pass results on as they come."""
         config = concurrency(ordered=False, timeout=timeout, capacity=capacity)
+        return self._then(async_io_vertex(function, config=config, retry=retry))
+
+    def async_io_batches(
+        self,
+        function: AsyncIOBatchFunction[T, R],
+        *,
+        max_size: int,
+        timeout: timedelta,
+        capacity: int = 4,
+        ordered: bool = True,
+        retry: Retry | None = None,
+    ) -> DataStream[R]:
+        """Call another system, or a model, for many records at once.
+
+        A call takes what lies ready and never waits for more: with little input it has few records.
+
+        Args:
+            function: The call, and what a record of a timed-out call gives.
+            max_size: Records of one call, 1 to 4 096.
+            timeout: Limit of one call, all attempts together, 1 ms to 7 days.
+            capacity: Calls in flight per subtask, 1 to 1 000 000.
+            ordered: Whether results keep the input's order; else those of a call stay together.
+            retry: ``retry(n, backoff=…)`` calls again after an exception; None does not.
+        """
+        config = {
+            **concurrency(ordered=ordered, timeout=timeout, capacity=capacity),
+            "batch_size": batch_size(max_size),
+        }
         return self._then(async_io_vertex(function, config=config, retry=retry))
 
     # --- event time --------------------------------------------------------------------------

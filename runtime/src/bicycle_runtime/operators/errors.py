@@ -5,6 +5,7 @@ from __future__ import annotations
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
+    "BatchResultError",
     "EndlessTimersError",
     "ErrorRateError",
     "FunctionFailedError",
@@ -80,6 +81,20 @@ class UnkeyedStateError(BicycleError):
     code = "BIC-1405"
     message = "operator {operator!r}: {what} needs a key, but the stream is not keyed"
     fix = "put key_by(...) before the operator"
+
+
+class BatchResultError(BicycleError):
+    """A function that takes many records at once gave no result for each of them."""
+
+    code = "BIC-1406"
+    message = (
+        "operator {operator!r}: {function} returned {found} for a call with {expected} records; "
+        "one list of outputs for each record is expected, in the order of the records"
+    )
+    fix = (
+        "return [[], [a], [b, c]] for three records that give none, one and two; nothing of this "
+        "epoch was published"
+    )
 
 
 class EndlessTimersError(BicycleError):

@@ -103,17 +103,26 @@ class RecordPolicy:
         backoff_ms: int,
     ) -> Sequence[Any]:
         """Call again ``retries`` times, waiting twice as long each time; then apply the action."""
+        try:
+            return await self.repeat(error, call, retries=retries, backoff_ms=backoff_ms)
+        except Exception as last:  # noqa: BLE001  # the boundary to user code
+            self.give_up(last, index)
+            return DROPPED
+
+    async def repeat(
+        self, error: Exception, call: Callable[[], Any], *, retries: int, backoff_ms: int
+    ) -> Sequence[Any]:
+        """Call again ``retries`` times, waiting twice as long each time; raise the last error."""
         for attempt in range(retries):
             self.retried += 1
             await asyncio.sleep(backoff_ms * 2**attempt / 1000)
             try:
                 output = call()
-                settled: Sequence[Any] = await output if inspect.isawaitable(output) else output
-                return settled
+                repeated: Sequence[Any] = await output if inspect.isawaitable(output) else output
+                return repeated
             except Exception as again:  # noqa: BLE001  # the boundary to user code
                 error = again
-        self.give_up(error, index)
-        return DROPPED
+        raise error
 
     def give_up(self, error: Exception, index: int) -> None:
         """Apply the action of the policy to a record that failed for good.

@@ -1,10 +1,8 @@
-"""Operators around function objects: async, process, async I/O and rich functions."""
+"""Operators around function objects: async, process and rich functions."""
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
@@ -12,7 +10,6 @@ from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling import (
     Calls,
     CallSettings,
-    CallTimeout,
     Methods,
     call_all,
     eager,
@@ -41,7 +38,7 @@ from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import FunctionTable
 from bicycle_sdk.functions import full_name
 
-__all__ = ["AsyncIOOperator", "ProcessOperator", "StatefulOperator"]
+__all__ = ["ProcessOperator", "StatefulOperator", "call_settings"]
 
 
 def call_settings(config: Any) -> CallSettings:
@@ -100,33 +97,6 @@ class ProcessOperator(Operator):
     def take_sides(self) -> list[SideBatch]:
         sides, self._sides = self._sides, []
         return sides
-
-
-class AsyncIOOperator(ProcessOperator):
-    """Calls to a slow service: many in flight, a time limit with a fallback, retries."""
-
-    def __init__(
-        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
-    ) -> None:
-        super().__init__(spec, policy, context, function, method="async_invoke")
-        details = spec.vertex.details
-        self.settings = replace(call_settings(details), limits_all_attempts=True)
-        self._retries = details.get("retries", 0)
-        self._backoff_ms = details.get("backoff_ms", 100)
-
-    def methods(self) -> Callable[..., Any]:
-        invoke = eager(self.function.async_invoke)
-        return lambda value, _context: invoke(value)
-
-    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
-        if isinstance(error, CallTimeout):
-            assert self.policy.batch is not None
-            instead = self.function.timeout(self.policy.batch.values[index])
-            outputs: Sequence[Any] = await instead if inspect.isawaitable(instead) else instead
-            return outputs
-        return await self.policy.settle_with(
-            error, index, call, retries=self._retries, backoff_ms=self._backoff_ms
-        )
 
 
 class _GroupMethods(dict[int, Callable[..., Any]]):

@@ -14,13 +14,14 @@ from typing import Any
 
 import cloudpickle
 
+from bicycle_runtime.operators.async_io import async_io_operator
 from bicycle_runtime.operators.calling import is_async, resolve
 from bicycle_runtime.operators.chain import Chain
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Operator
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
-from bicycle_runtime.operators.process import AsyncIOOperator, ProcessOperator, StatefulOperator
+from bicycle_runtime.operators.process import ProcessOperator, StatefulOperator
 from bicycle_runtime.operators.reduce import ReduceOperator
 from bicycle_runtime.operators.routing import (
     DirectRouter,
@@ -57,13 +58,13 @@ from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["Program", "build_program"]
 
-_FUNCTION_OPERATORS: dict[OperatorKind, type[Any]] = {
+_FUNCTION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
     OperatorKind.MAP: MapOperator,
     OperatorKind.FLAT_MAP: FlatMapOperator,
     OperatorKind.FILTER: FilterOperator,
     OperatorKind.MAP_BATCHES: BatchOperator,
     OperatorKind.KEY_BY: KeyByOperator,
-    OperatorKind.ASYNC_IO: AsyncIOOperator,
+    OperatorKind.ASYNC_IO: async_io_operator,
 }
 _PASSING = frozenset({OperatorKind.SOURCE, OperatorKind.UNION, OperatorKind.SIDE_OUTPUT})
 
