@@ -111,7 +111,12 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
     def _batch_keys(self) -> Sequence[Any]:
         if self._keys is None:
             selector, batch = self._key_selector, self._batch
-            assert batch is not None
+            if batch is None:
+                raise StateDefinitionError(
+                    state="current key",
+                    problem="no record and no timer is at hand",
+                    hint="get handles in open(), and use them where records and timers are handled",
+                )
             self._keys = [None] * len(batch.values) if selector is None else list(
                 map(selector, batch.values)
             )  # fmt: skip
