@@ -21,6 +21,7 @@ from bicycle_sdk.windows import (
 )
 from tests.property import window_model
 
+Record = tuple[str, int, int | float]
 KEYS = ["a", "b", "c", ""]
 NUMBERS = st.one_of(
     st.integers(-100, 100), st.floats(-1e6, 1e6, allow_nan=False).map(lambda x: x + 0.1)
@@ -118,7 +119,7 @@ def job_of(make, *, delay):
     def build(env):
         strategy = WatermarkStrategy.bounded_out_of_orderness(delay)
         stamped = strategy.with_timestamps(lambda record: record[1]).with_idle_timeout(None)
-        source = env.add_source(script_source(tuple)).uid("source")
+        source = env.add_source(script_source(Record)).uid("source")
         stream = source.assign_timestamps(stamped).uid("times")
         make(stream.key_by(lambda record: record[0]))
 

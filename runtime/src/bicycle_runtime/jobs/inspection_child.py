@@ -24,6 +24,7 @@ from bicycle_runtime.operators.declarations import (
     saves_named_values,
 )
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
+from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
 from bicycle_runtime.state.attributes import describe_attributes
 from bicycle_runtime.state.values import ValueCodec
@@ -31,6 +32,7 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.state import StateDescriptor
+from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["describe_job", "main"]
 
@@ -99,12 +101,19 @@ def _connectors(setup: JobSetup) -> list[dict[str, Any]]:
 
 def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
     is_reduce = spec.vertex.kind is OperatorKind.REDUCE
+    is_window = spec.vertex.kind is OperatorKind.WINDOW
     function = cloudpickle.loads(bundle.payloads[spec.vertex.payload_id("function")])
     return {
         "operator": spec.uid,
         "scope": spec.scope.value,
         "group_count": spec.group_count,
-        "attributes": [_accumulator(bundle, spec)] if is_reduce else _attributes(function),
+        "attributes": (
+            [_accumulator(bundle, spec)]
+            if is_reduce
+            else [_window(bundle, spec, function)]
+            if is_window
+            else _attributes(function)
+        ),
         "keyed": [_keyed(state) for state in declared_states(function)],
         "has_undeclared": asks_for_states(function) and not declared_states(function),
         "has_named": saves_named_values(function),
@@ -119,6 +128,15 @@ def _accumulator(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
     is_known = spec.input_type is not None and "initial" not in spec.vertex.payloads
     declared = cloudpickle.loads(bundle.payloads[spec.input_type or ""]) if is_known else None
     return _attribute("accumulator", declared, ValueCodec(declared), is_per_entry=True)
+
+
+def _window(bundle: JobBundle, spec: OperatorSpec, plan: WindowPlan) -> dict[str, Any]:
+    """Describe what is kept of a window: its records, or the accumulators of its aggregates."""
+    declared = cloudpickle.loads(bundle.payloads[spec.input_type]) if spec.input_type else None
+    if plan.keeps_records:
+        return _attribute("records", declared, ValueCodec(declared), is_per_entry=True)
+    kept = Folding(plan, declared).state_type
+    return _attribute("accumulators", kept, ValueCodec(kept), is_per_entry=True)
 
 
 def _attributes(function: Any) -> list[dict[str, Any]]:

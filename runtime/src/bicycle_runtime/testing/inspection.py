@@ -24,6 +24,7 @@ from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, GroupState
 from bicycle_runtime.state.timers import TimerTable
 from bicycle_runtime.testing.keyed_inspection import keyed_states_of
+from bicycle_runtime.testing.window_inspection import windows_of
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
@@ -52,6 +53,8 @@ def entries_of(
     """Return the state of all keys; of all subtasks, by index, where there are no keys."""
     if spec.vertex.kind is OperatorKind.REDUCE:
         return _accumulators(setup, manifest, spec)
+    if spec.vertex.kind is OperatorKind.WINDOW:
+        return windows_of(setup, manifest, spec)
     states = _function_states(setup, manifest, spec)
     if spec.scope is StateScope.SUBTASK:
         return {group: _whole(state, names) for group, (state, names) in states.items()}

@@ -11,12 +11,13 @@ from bicycle_runtime.operators.batch import Batch, emitted
 from bicycle_runtime.operators.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
+from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.gathering import Contents, FoldedContents, KeptContents
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slices import Slices
 from bicycle_runtime.operators.windows.slots import WindowSlots
-from bicycle_runtime.state.windows import Cells, Records, WindowTable
-from bicycle_sdk.windows import AlignedWindows, Window
+from bicycle_runtime.state.windows import Cells
+from bicycle_sdk.windows import AlignedWindows, Window, WindowPlan
 
 __all__ = ["AlignedOperator"]
 
@@ -38,9 +39,9 @@ class AlignedOperator(WindowOperator):
         self._updated: dict[int, dict[int, dict[Any, None]]] = {}
         self._least_open = 0
 
-    def new_table(self) -> WindowTable:
-        folding = None if self.keeps_records else self.folding.state_type
-        return WindowTable(Cells("c", folding), Records(self.record_type))
+    @classmethod
+    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
+        return Cells("c", None if plan.keeps_records else folding.state_type)
 
     def index(self) -> None:
         """Nothing is kept beside the table."""

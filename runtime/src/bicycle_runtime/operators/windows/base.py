@@ -24,7 +24,7 @@ from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.windows import WindowTable
+from bicycle_runtime.state.windows import Cells, Records, WindowTable
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.windows import LateRecord, Window, WindowPlan
 
@@ -65,9 +65,14 @@ class WindowOperator(Operator, Stateful, Timed):
         self.now_ms = 0
         self._epoch = 0
 
+    @classmethod
     @abstractmethod
+    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
+        """Return empty cells of the shape that the operator keeps."""
+
     def new_table(self) -> WindowTable:
         """Return an empty table."""
+        return WindowTable(self.new_cells(self.plan, self.folding), Records(self.record_type))
 
     @abstractmethod
     def index(self) -> None:

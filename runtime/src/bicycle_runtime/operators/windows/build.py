@@ -11,11 +11,30 @@ from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.aligned import AlignedOperator
 from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.sessions import SessionOperator
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator
+from bicycle_runtime.state.windows import Records, WindowTable
 from bicycle_sdk.windows import SessionWindows, WindowPlan
 
-__all__ = ["build_window"]
+__all__ = ["build_window", "window_table"]
+
+
+def window_table(plan: WindowPlan, folding: Folding, record_type: Any) -> WindowTable:
+    """Return an empty table for the state of a window.
+
+    Args:
+        plan: The window.
+        folding: Its aggregates.
+        record_type: Declared type of the records, None when unknown.
+    """
+    return WindowTable(_operator_of(plan).new_cells(plan, folding), Records(record_type))
+
+
+def _operator_of(plan: WindowPlan) -> type[WindowOperator]:
+    if plan.is_triggered:
+        return TriggeredOperator
+    return SessionOperator if isinstance(plan.assigner, SessionWindows) else AlignedOperator
 
 
 def build_window(
@@ -33,11 +52,7 @@ def build_window(
         record_type: Declared type of the records, None when unknown.
         storage: Where the state lies.
     """
-    kind: type[WindowOperator] = AlignedOperator
-    if plan.is_triggered:
-        kind = TriggeredOperator
-    elif isinstance(plan.assigner, SessionWindows):
-        kind = SessionOperator
+    kind = _operator_of(plan)
     return kind(
         spec, policy, context, plan,
         key_selector=key_selector, record_type=record_type, storage=storage,

@@ -17,12 +17,13 @@ from bicycle_runtime.operators.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.firing import Fired, Unkept, in_order
+from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.gathering import FoldedContents, KeptContents
 from bicycle_runtime.operators.windows.intervals import session_ends
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slots import Session, SessionSlots
-from bicycle_runtime.state.windows import Cells, Records, WindowTable
-from bicycle_sdk.windows import SessionWindows, Window
+from bicycle_runtime.state.windows import Cells
+from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
 __all__ = ["SessionOperator"]
 
@@ -49,11 +50,11 @@ class SessionOperator(WindowOperator):
         self._ends: dict[int, dict[tuple[int, Any], None]] = {}
         self._heap: list[int] = []
 
-    def new_table(self) -> WindowTable:
-        folded = type(None) if self.keeps_records else self.folding.state_type
+    @classmethod
+    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
+        folded = type(None) if plan.keeps_records else folding.state_type
         session = GenericAlias(tuple, (int, int, folded))
-        cell = None if folded is None else GenericAlias(list, (session,))
-        return WindowTable(Cells("s", cell), Records(self.record_type))
+        return Cells("s", None if folded is None else GenericAlias(list, (session,)))
 
     def index(self) -> None:
         self._ends, self._heap = {}, []

@@ -17,11 +17,12 @@ from bicycle_runtime.operators.operator import Advance, EpochTime
 from bicycle_runtime.operators.policy import DROPPED, user_hook
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
+from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.intervals import session_ends
 from bicycle_runtime.operators.windows.panes import Pane, PaneContext, dump_panes, load_panes
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.timetable import Spot, Timetable
-from bicycle_runtime.state.windows import Cells, Records, WindowTable
+from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.windows import (
     AlignedWindows,
@@ -37,6 +38,7 @@ from bicycle_sdk.windows import (
     Trigger,
     TriggerResult,
     Window,
+    WindowPlan,
 )
 
 __all__ = ["TriggeredOperator"]
@@ -59,8 +61,9 @@ class TriggeredOperator(WindowOperator):
         self._times: list[int] = []
         self._has_times = True
 
-    def new_table(self) -> WindowTable:
-        return WindowTable(Cells("p", dump=dump_panes, load=load_panes), Records(self.record_type))
+    @classmethod
+    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:  # noqa: ARG003  # the contract
+        return Cells("p", dump=dump_panes, load=load_panes)
 
     def index(self) -> None:
         self._event_times, self._processing_times = Timetable(), Timetable()

@@ -1,0 +1,61 @@
+"""Looking into the sealed state of windows, by key: what each window or slice holds so far."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.windows.build import window_table
+from bicycle_runtime.operators.windows.folding import Folding
+from bicycle_runtime.operators.windows.panes import Pane
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.state.store import StateStore
+from bicycle_runtime.state.windows import WindowTable
+from bicycle_sdk.contexts import WATERMARK_MIN
+
+__all__ = ["windows_of"]
+
+
+def windows_of(
+    setup: JobSetup, manifest: Manifest, spec: OperatorSpec
+) -> dict[Any, dict[int, Any]]:
+    """Return, by key, what is held from which time on: the result so far, or the records.
+
+    Of sliding windows these are the slices that windows share; of sessions and of windows with a
+    trigger each window by its start; 0 stands for all time.
+    """
+    payloads = setup.bundle.payloads
+    plan = cloudpickle.loads(payloads[spec.vertex.payload_id("function")])
+    record_type = cloudpickle.loads(payloads[spec.input_type]) if spec.input_type else None
+    folding = Folding(plan, record_type)
+    found: dict[Any, dict[int, Any]] = {}
+    sealed = manifest.states.get(spec.uid)
+    for part in () if sealed is None else sealed.ranges:
+        store: StateStore[WindowTable] = StateStore(
+            spec.uid, setup.storage, lambda: window_table(plan, folding, record_type)
+        )
+        table = store.at(part)
+        for place, groups in table.cells.places.items():
+            for keys in groups.values():
+                for key, cell in keys.items():
+                    found.setdefault(key, {}).update(_contents(place, cell, folding))
+        for place, rows in table.records.places.items():
+            for group, chunks in rows.items():
+                for key in chunks:
+                    found.setdefault(key, {})[place] = table.records.row(place, group, key)[1]
+    return found
+
+
+def _contents(place: int, cell: Any, folding: Folding) -> dict[int, Any]:
+    if not isinstance(cell, list):
+        return {place: folding.value(cell)}
+    bounds = [
+        (0 if one.start == WATERMARK_MIN else one.start, one.content)
+        if isinstance(one, Pane)
+        else one[::2]
+        for one in cell
+    ]
+    return {start: folding.value(content) for start, content in bounds if content is not None}
