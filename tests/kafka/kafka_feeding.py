@@ -33,9 +33,13 @@ def feed_secure(
 ) -> None:
     """Write values as a user of these settings."""
     producer = Producer({**client_settings, "linger.ms": 0})
+    errors = []
     for value in values:
-        producer.produce(topic, value, partition=partition, **fields)
+        producer.produce(
+            topic, value, partition=partition, on_delivery=lambda e, _: errors.append(e), **fields
+        )
     assert producer.flush(30) == 0
+    assert errors == [None] * len(values)
 
 
 def feed_transactions(broker, topic: str, script: str, *, partition: int = 0) -> list[str]:

@@ -148,6 +148,7 @@ def test_new_partitions_are_found_and_read_from_their_first_message(
     run = reading(topics=[name], starting_offsets="latest", discovery_ms=1_000)
     run.drain()
     kafka_admin.create_partitions([NewPartitions(name, 2)])[name].result()
+    eventually(lambda: len(kafka_admin.list_topics(name, 5).topics[name].partitions) == 2)
     feed(kafka_broker, name, ["before it was found"], partition=1)
 
     run.services.clock.advance(1_000)

@@ -26,7 +26,7 @@ from bicycle_runtime.connectors.kafka.settings import (
     open_client,
 )
 
-__all__ = ["CONSUMER_DEFAULTS", "PartitionGoneError", "RangeConsumer"]
+__all__ = ["CONSUMER_DEFAULTS", "Lane", "PartitionGoneError", "RangeConsumer"]
 
 _logger = logging.getLogger(__name__)
 # Left as the client has them, the first two cost a factor of eight in throughput, and the third up
@@ -48,7 +48,7 @@ _CONSUMER_FIXED: Final = {
 MESSAGES_PER_CALL = 10_000
 _WAIT_S = 0.1  # The longest time in which no signal is seen.
 _SILENCE_S = 30.0
-_QUERY_S = 5.0
+_QUERY_S = 1.0
 _SKIP_MAX = 20_000  # Messages that are rather taken and dropped than fetched anew.
 _ALONE_MIN = 20_000  # A longer range has the consumer to itself.
 _HELD_COUNT_MAX = 20_000
@@ -76,7 +76,7 @@ class PartitionGoneError(Exception):
 
 
 @dataclass(slots=True)
-class _Lane:
+class Lane:
     """One partition: every message from ``start`` on is in ``held`` or still to come.
 
     All before ``reached`` have come.
@@ -136,7 +136,7 @@ class RangeConsumer:
         self._properties = properties.with_defaults(CONSUMER_DEFAULTS)
         self._fixed = fixed
         self._clock = clock
-        self._lanes: dict[tuple[str, int], _Lane] = {}
+        self._lanes: dict[tuple[str, int], Lane] = {}
         self._client: Consumer | None = None
         self._last_reason = ""
 
@@ -214,7 +214,7 @@ class RangeConsumer:
             self._client = open_client(Consumer, self._properties, extra)
         return self._client
 
-    def _lane(self, place: tuple[str, int], start: int, end: int) -> _Lane:
+    def _lane(self, place: tuple[str, int], start: int, end: int) -> Lane:
         """Return a lane that stands at ``start``."""
         lane = self._lanes.get(place)
         if lane is not None and lane.start <= start <= lane.reached + _SKIP_MAX:
@@ -226,7 +226,7 @@ class RangeConsumer:
             self._consumer.unassign()
         elif lane is not None:
             self.forget(topic, partition)
-        lane = self._lanes[place] = _Lane(start=start, reached=start)
+        lane = self._lanes[place] = Lane(start=start, reached=start)
         self._consumer.incremental_assign([TopicPartition(topic, partition, start)])
         return lane
 
@@ -282,7 +282,7 @@ class RangeConsumer:
         """Keep the client's last words; called by it while it is polled."""
         self._last_reason = self._properties.redacted(error.str())
 
-    def _tell_silence(self, place: tuple[str, int], lane: _Lane, end: int) -> None:
+    def _tell_silence(self, place: tuple[str, int], lane: Lane, end: int) -> None:
         log_event(
             _logger,
             "kafka_silent",
