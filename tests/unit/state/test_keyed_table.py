@@ -178,6 +178,21 @@ def test_a_ttl_may_be_added_and_taken_away(process, clock):
     assert again.keyed.cells_of(brief).get("ada") is None
 
 
+def test_a_ttl_that_is_added_counts_for_entries_that_nobody_reads(process, clock):
+    brief = ValueStateDescriptor("count", int, ttl=StateTtl(1_000))
+    sealed = process().epoch(ALL, 1, put(COUNT, "ada", 5))
+    worker = process()
+    cells = worker.keyed.cells_of(brief)
+    clock.now_ms = 10_000
+    sealed = worker.epoch(sealed, 2)
+    assert cells.get("ada") == 5
+    clock.now_ms = 12_000
+    sealed = worker.epoch(sealed, 3)
+
+    assert cells.entries == {}
+    assert len(sealed.files) == 3
+
+
 @pytest.mark.parametrize("update", ["on_write", "on_access"])
 def test_the_times_of_entries_survive_a_restart(process, clock, update):
     brief = ValueStateDescriptor("count", int, ttl=StateTtl(1_000, update=update))

@@ -80,6 +80,11 @@ class Expiry:
             self.put(cell, now)
             self.touched[cell] = None
 
+    def start(self, cell: Hashable) -> None:
+        """Take note of a sealed cell: unless a time of it follows, it lives from the next sweep."""
+        if cell not in self.stamps:
+            self.put(cell, _UNKNOWN_MS)
+
     def put(self, cell: Hashable, stamp: int) -> None:
         """Set the time of a cell, as sealed state has it."""
         bucket = stamp // self._width

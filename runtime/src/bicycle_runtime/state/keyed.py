@@ -124,7 +124,6 @@ class KeyedTable:
         self._states[descriptor.name] = state
         for name in (self._entries_name(state), self._times_prefix + descriptor.name):
             self.apply(self._unread.pop(name, ()))
-        self._start_times(state)
         return state.cells
 
     def declared(self) -> list[StateDescriptor]:
@@ -217,14 +216,6 @@ class KeyedTable:
             if self._name_of(shape, descriptor.name) in self._unread:
                 raise StateKindError(state=descriptor.name, sealed=shape, asked=descriptor.kind)
 
-    def _start_times(self, state: _State) -> None:
-        """Let entries that were written without a TTL live from now."""
-        expiry = state.cells.expiry
-        if expiry is not None:
-            for cell in list(state.cells.cells()):
-                if cell not in expiry.stamps:
-                    expiry.renew(cell)
-
     def _entries(self, state: _State, cells: Iterable[Any], *, is_full: bool) -> list[Section]:
         name, codec, peek = self._entries_name(state), state.codec, state.cells.peek
         return [
@@ -283,9 +274,13 @@ class KeyedTable:
         if section.is_full and section.group in state.groups:
             self._clear_group(state, section.group)
         state.groups.add(section.group)
-        values = state.codec.decode_list(section.values)
-        state.cells.load(_decoded(section.keys), values)
+        cells, values = _decoded(section.keys), state.codec.decode_list(section.values)
+        state.cells.load(cells, values)
         state.cells.unload(_decoded(section.deleted))
+        expiry = state.cells.expiry
+        if expiry is not None:  # The state may have had no TTL when this was written.
+            for cell in cells:
+                expiry.start(cell)
 
     def _apply_times(self, state: _State, section: Section) -> None:
         expiry = state.cells.expiry
