@@ -107,6 +107,22 @@ def test_a_status_shows_operators_and_error(shell):
     assert shell.answer("status", "job")["epoch"] == 7
 
 
+def test_a_status_shows_how_far_event_time_has_come_and_what_was_late(shell):
+    late = OperatorStatus(records_in=9, late=2, watermark_ms=1_000, slowest_input="clicks: b.csv")
+    shell.put_job(
+        "job",
+        watermark_ms=2**63 - 1,
+        late_dropped_count=2,
+        operators={"count": late},
+    )
+
+    text = shell.run("status", "job").stdout
+    assert "9 in, 0 out, 2 late, watermark 1970-01-01T00:00:01Z" in text
+    assert "slowest input clicks: b.csv" in text
+    assert "at the end" in text
+    assert "2 late records" in text
+
+
 def test_stop_and_cancel_tell_the_last_state_of_a_job_that_has_ended(shell):
     shell.put_job("job", epoch=3)
 

@@ -14,9 +14,10 @@ from bicycle_runtime.cli.rendering import (
     count_text,
     duration_text,
     show_table,
+    watermark_text,
 )
 from bicycle_runtime.jobs.control import cancel_job, job_status, list_jobs, stop_job
-from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus
 
 __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
 
@@ -111,21 +112,33 @@ def _details(status: JobStatus) -> list[str]:
         ("records", _records(status)),
         ("lag", _lag(status)),
         ("state size", byte_text(status.state_bytes)),
-        ("watermark", "none" if status.watermark_ms is None else _time(status.watermark_ms)),
+        ("watermark", watermark_text(status.watermark_ms)),
         ("dropped", count_text(status.dropped_count) if status.dropped_count else ""),
         ("checkpoint", status.checkpoint),
     ]
     lines = [f"job {status.id}", *(f"  {name:<11}{text}" for name, text in rows if text)]
     for uid, operator in status.operators.items():
-        failed = f", {count_text(operator.failed)} failed" if operator.failed else ""
+        lines.append(f"  operator   {uid}: {_operator_text(operator)}")
+    if status.late_dropped_count:
         lines.append(
-            f"  operator   {uid}: {count_text(operator.records_in)} in, "
-            f"{count_text(operator.records_out)} out{failed}"
+            f"  warning    {count_text(status.late_dropped_count)} late records were dropped: "
+            "take them with late_to(...), or allow for more disorder"
         )
     if status.error is not None:
         lines.append(f"error: {status.error['code']} {status.error['message']}")
         lines.append(f"  fix: {status.error['fix']}")
     return lines
+
+
+def _operator_text(operator: OperatorStatus) -> str:
+    text = f"{count_text(operator.records_in)} in, {count_text(operator.records_out)} out"
+    for count, word in ((operator.failed, "failed"), (operator.late, "late")):
+        text += f", {count_text(count)} {word}" if count else ""
+    if operator.watermark_ms is not None:
+        text += f", watermark {watermark_text(operator.watermark_ms)}"
+    if operator.slowest_input is not None:
+        text += f" (slowest input {operator.slowest_input})"
+    return text
 
 
 def _records(status: JobStatus) -> str:

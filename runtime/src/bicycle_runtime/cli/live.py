@@ -13,14 +13,13 @@ from io import TextIOBase
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from bicycle_runtime.cli.rendering import byte_text, count_text
+from bicycle_runtime.cli.rendering import byte_text, count_text, watermark_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.status import JobStatus
 
 __all__ = ["LiveLine", "status_line"]
 
-_LAST_MS = 253_402_300_799_000  # The last second of the year 9999; behind it lies the end of input.
 _CLEAR = "\r\x1b[2K"
 
 
@@ -34,7 +33,7 @@ def status_line(status: JobStatus) -> str:
             f"{count_text(status.record_count)} read",
             f"lag {_lag(status)}",
             f"state {byte_text(status.state_bytes)}",
-            f"watermark {_watermark(status)}",
+            f"watermark {watermark_text(status.watermark_ms)}",
         ]
     return "  ".join(parts)
 
@@ -43,17 +42,6 @@ def _lag(status: JobStatus) -> str:
     if status.lag_records is not None:
         return f"{count_text(status.lag_records)} records"
     return byte_text(status.lag_bytes) if status.lag_bytes is not None else "unknown"
-
-
-def _watermark(status: JobStatus) -> str:
-    if status.watermark_ms is None:
-        return "none"
-    if not 0 <= status.watermark_ms <= _LAST_MS:
-        return "at the end" if status.watermark_ms > 0 else f"{status.watermark_ms} ms"
-    # Slow to import, and needed with event time only.
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(status.watermark_ms / 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 class LiveLine(TextIOBase):

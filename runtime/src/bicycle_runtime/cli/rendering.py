@@ -18,9 +18,11 @@ __all__ = [
     "duration_text",
     "error_text",
     "show_table",
+    "watermark_text",
 ]
 
 _KIB = 1024
+_LAST_MS = 253_402_300_799_000  # The last second of the year 9999; behind it lies the end of input.
 _SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
 
 
@@ -83,6 +85,23 @@ def duration_text(duration_ms: float) -> str:
         return f"{minutes} min {rest // _SECOND_MS} s"
     hours, rest = divmod(int(duration_ms), _HOUR_MS)
     return f"{hours} h {rest // _MINUTE_MS} min"
+
+
+def watermark_text(watermark_ms: int | None) -> str:
+    """Return how far event time has come.
+
+    Example:
+        >>> watermark_text(1_000), watermark_text(None), watermark_text(2**63 - 1)
+        ('1970-01-01T00:00:01Z', 'none', 'at the end')
+    """
+    if watermark_ms is None:
+        return "none"
+    if not 0 <= watermark_ms <= _LAST_MS:
+        return "at the end" if watermark_ms > 0 else f"{watermark_ms} ms"
+    # Slow to import, and needed with event time only.
+    from datetime import UTC, datetime
+
+    return f"{datetime.fromtimestamp(watermark_ms / 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

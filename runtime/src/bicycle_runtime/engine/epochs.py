@@ -364,6 +364,7 @@ class EpochLoop:
         has_backlog = any(status.has_input for status in statuses.values()) and self._is_behind()
         if reports:
             self._pacer.learn(duration_ms=duration_ms, has_backlog=has_backlog)
+        counts = total_counts(reports)
         self._services.on_epoch(
             EpochStats(
                 epoch=manifest.epoch,
@@ -376,8 +377,13 @@ class EpochLoop:
                     part.byte_count for state in manifest.states.values() for part in state.ranges
                 ),
                 watermark_ms=lowest_watermark(manifest.time),
-                counts=total_counts(reports),
+                counts=counts,
                 dropped_count=self.dropped_count(),
+                late_dropped_count=sum(
+                    counts[vertex.id].late
+                    for vertex in self._setup.graph.vertices
+                    if vertex.id in counts and "late_tag" not in vertex.details
+                ),
                 time=manifest.time,
                 idle_shards=self._timeline.idle_shards(),
                 slowest_inputs=self._timeline.slowest_inputs(),

@@ -23,7 +23,8 @@ class EpochStats:
     ``phases_ms`` are plan, run, publish_wait, seal. ``lag`` is what the sources had left when the
     epoch was planned. ``time`` is how far event time has come, ``watermark_ms`` the least watermark
     of any operator (None while none is known); ``idle_shards`` do not hold it back, and
-    ``slowest_inputs`` says for each operator which shard does.
+    ``slowest_inputs`` says for each operator which shard does. ``late_dropped_count`` late records
+    went nowhere, since no ``late_to`` takes them.
     """
 
     epoch: int
@@ -36,6 +37,7 @@ class EpochStats:
     watermark_ms: int | None
     counts: Mapping[str, OperatorCounts] = field(default_factory=dict)
     dropped_count: int = 0
+    late_dropped_count: int = 0
     time: TimeRecord = field(default_factory=TimeRecord)
     idle_shards: Mapping[str, Collection[str]] = field(default_factory=dict)
     slowest_inputs: Mapping[str, str] = field(default_factory=dict)

@@ -124,6 +124,7 @@ class Progress:
         status.state_bytes = stats.state_bytes
         status.watermark_ms = stats.watermark_ms
         status.dropped_count = stats.dropped_count
+        status.late_dropped_count += stats.late_dropped_count
         for uid, counts in stats.counts.items():
             total = status.operators.setdefault(uid, OperatorStatus())
             total.records_in += counts.records_in

@@ -100,6 +100,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     state_bytes: int = 0
     watermark_ms: int | None = None
     dropped_count: int = 0
+    late_dropped_count: int = 0
     operators: dict[str, OperatorStatus] = {}
     shards: dict[str, dict[str, ShardStatus]] = {}
     error: dict[str, Any] | None = None
