@@ -84,7 +84,7 @@ Kept = namedtuple("Kept", "value used")
     is_on_access=st.booleans(),
     is_frozen=st.booleans(),
     steps=st.lists(
-        st.tuples(st.sampled_from("wrdt"), st.sampled_from(KEYS[:3]), st.integers(0, 15)),
+        st.tuples(st.sampled_from("wwrdtts"), st.sampled_from(KEYS[:3]), st.integers(0, 15)),
         max_size=60,
     ),
 )
@@ -93,28 +93,38 @@ def test_expired_values_are_never_returned_and_leave_in_time(
 ):
     now = [0]
     ttl = StateTtl(ttl_ms, update="on_access" if is_on_access else "on_write")
-    table = KeyedTable(GroupCache(GROUPS), lambda _: now[0])
     descriptor = ValueStateDescriptor("n", int if is_frozen else None, ttl=ttl)
-    cells = table.cells_of(descriptor)
-    model = {}
+
+    def restored(files):
+        table = KeyedTable(GroupCache(GROUPS), lambda _: now[0])
+        for sections in files:
+            table.apply(sections)
+        return table, table.cells_of(descriptor)
+
+    files, model = [], {}
+    table, cells = restored(files)
     for action, key, number in steps:
         kept = model.get(key)
         is_live = kept is not None and now[0] < kept.used + ttl_ms
-        if action == "w":
-            cells.put(key, number)
-            model[key] = Kept(number, now[0])
-        elif action == "r":
-            assert cells.get(key) == (kept.value if is_live else None)
-            if is_live and is_on_access:
-                model[key] = Kept(kept.value, now[0])
-        elif action == "d":
-            cells.delete(key)
-            model.pop(key, None)
-        else:
-            now[0] += number
-            table.changes()
-            stale = [key for key in cells.entries if now[0] >= model[key].used + 2 * ttl_ms]
-            assert stale == []
+        match action:
+            case "w":
+                cells.put(key, number)
+                model[key] = Kept(number, now[0])
+            case "r":
+                assert cells.get(key) == (kept.value if is_live else None)
+                if is_live and is_on_access:
+                    model[key] = Kept(kept.value, now[0])
+            case "d":
+                cells.delete(key)
+                model.pop(key, None)
+            case "t":
+                now[0] += number
+            case "s":
+                files.append(table.changes())
+                if number % 2:
+                    table, cells = restored(files)
+                stale = [key for key in cells.entries if now[0] >= model[key].used + 2 * ttl_ms]
+                assert stale == []
 
 
 # --- sealing, restoring, rescaling ---------------------------------------------------------------
