@@ -1,4 +1,4 @@
-"""Windows computed by brute force, to compare the operators with: no state, no slices, no epochs.
+"""Windows computed by brute force, to compare the operators with: no state, no strips, no epochs.
 
 ``late_model`` walks through epochs as the rules of lateness say and is as naive otherwise.
 """

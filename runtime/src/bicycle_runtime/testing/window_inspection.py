@@ -1,4 +1,4 @@
-"""Looking into the sealed state of windows, by key: what each window or slice holds so far."""
+"""Looking into the sealed state of windows, by key: what each window or strip holds so far."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def windows_of(
 ) -> dict[Any, dict[int, Any]]:
     """Return, by key, what is held from which time on: the result so far, or the records.
 
-    Of sliding windows these are the slices that windows share; of sessions and of windows with a
+    Of sliding windows these are the strips that windows share; of sessions and of windows with a
     trigger each window by its start; 0 stands for all time.
     """
     payloads = setup.bundle.payloads

@@ -14,8 +14,8 @@ from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.gathering import Contents, FoldedContents, KeptContents
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
-from bicycle_runtime.operators.windows.slices import Slices
 from bicycle_runtime.operators.windows.slots import WindowSlots
+from bicycle_runtime.operators.windows.strips import Strips
 from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.windows import AlignedWindows, Window, WindowPlan
 
@@ -23,17 +23,17 @@ __all__ = ["AlignedOperator"]
 
 
 class AlignedOperator(WindowOperator):
-    """Keeps one cell (or the records) per key and slice; a window joins its slices when it fires.
+    """Keeps one cell (or the records) per key and strip; a window joins its strips when it fires.
 
-    In an epoch: records are folded by slice; ``advance`` puts them into the table, fires windows
+    In an epoch: records are folded by strip; ``advance`` puts them into the table, fires windows
     that the watermark has reached and those that fired before and got more records, and drops
-    slices whose windows all are over.
+    strips whose windows all are over.
     """
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
         assert isinstance(self.plan.assigner, AlignedWindows)
-        self._slices = Slices(self.plan.assigner)
+        self._strips = Strips(self.plan.assigner)
         self._is_combined = bool(self.spec.vertex.details.get("is_combined", False))
         self._slots = WindowSlots(self._contents())
         self._updated: dict[int, dict[int, dict[Any, None]]] = {}
@@ -53,7 +53,7 @@ class AlignedOperator(WindowOperator):
 
     def begin_time(self, advance: Advance) -> None:
         super().begin_time(advance)
-        self._least_open = self._slices.least_open(self.previous - self.plan.lateness_ms)
+        self._least_open = self._strips.least_open(self.previous - self.plan.lateness_ms)
 
     def apply(self, batch: Batch) -> Batch:
         if self._is_combined:
@@ -74,10 +74,10 @@ class AlignedOperator(WindowOperator):
     def next_event_ms(self) -> int | None:
         places = sorted({*self.table.cells.places, *self.table.records.places})
         for start in places:
-            end = self._slices.first_end_after(start, self.watermark)
+            end = self._strips.first_end_after(start, self.watermark)
             if end is not None:
                 return end
-        return self._slices.last_end(places[0]) + self.plan.lateness_ms if places else None
+        return self._strips.last_end(places[0]) + self.plan.lateness_ms if places else None
 
     # --- records in --------------------------------------------------------------------------
 
@@ -100,8 +100,8 @@ class AlignedOperator(WindowOperator):
                 self._gather(Rows(raw, keys, block.times, [group] * len(keys)))
 
     def _gather(self, rows: Rows) -> None:
-        rows.places = starts = self._slices.starts(rows.times)
-        outside = set(self._slices.outside(starts))
+        rows.places = starts = self._strips.starts(rows.times)
+        outside = set(self._strips.outside(starts))
         if outside:
             rows = rows.picked([i for i in range(len(starts)) if i not in outside])
         # hot path: min() costs 15 ns a record and saves a comparison of each.
@@ -112,7 +112,7 @@ class AlignedOperator(WindowOperator):
 
     def _without_late(self, rows: Rows) -> Rows:
         late = rows.picked([i for i, start in enumerate(rows.places) if start < self._least_open])
-        windows = [next(self._slices.windows_of(start)) for start in late.places]
+        windows = [next(self._strips.windows_of(start)) for start in late.places]
         self.count_late(late, windows)
         return rows.picked([i for i, start in enumerate(rows.places) if start >= self._least_open])
 
@@ -147,7 +147,7 @@ class AlignedOperator(WindowOperator):
         times: list[int] = []
         places = self._kept()
         for window in self._windows_due(sorted(places)):
-            parts = [start for start in self._slices.parts(window) if start in places]
+            parts = [start for start in self._strips.parts(window) if start in places]
             again = window.end <= self.previous
             for group in sorted({group for start in parts for group in places[start]}):
                 contents = self._contents_of(parts, group, is_again=again)
@@ -161,14 +161,14 @@ class AlignedOperator(WindowOperator):
     def _windows_due(self, places: list[int]) -> list[Window]:
         """Return the windows that fire, in the order of their ends."""
         due = set()
-        # Of slices that lie far back only windows near the watermark fire.
-        first = bisect_left(places, self._slices.least_open(self.previous))
+        # Of strips that lie far back only windows near the watermark fire.
+        first = bisect_left(places, self._strips.least_open(self.previous))
         for start in places[first:]:
-            for window in self._slices.windows_of(start):
+            for window in self._strips.windows_of(start):
                 if self.previous < window.end <= self.watermark:
                     due.add(window)
         for start in self._updated:
-            for window in self._slices.windows_of(start):
+            for window in self._strips.windows_of(start):
                 if window.end <= self.previous and not self.is_closed(window.end):
                     due.add(window)
         return sorted(due)
@@ -227,7 +227,7 @@ class AlignedOperator(WindowOperator):
     def _expire(self) -> None:
         closed = self.watermark - self.plan.lateness_ms
         for kept in (self.table.cells, self.table.records):
-            for start in [s for s in kept.places if self._slices.last_end(s) <= closed]:
+            for start in [s for s in kept.places if self._strips.last_end(s) <= closed]:
                 kept.drop(start)
         size = self.plan.assigner.size_ms  # type: ignore[union-attr]  # aligned, see __init__
         for start in [s for s in self.table.values.places if s + size <= closed]:

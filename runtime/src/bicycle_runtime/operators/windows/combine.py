@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.policy import RecordPolicy
@@ -19,8 +19,8 @@ from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.gathering import FoldedContents
 from bicycle_runtime.operators.windows.intervals import session_ends
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
-from bicycle_runtime.operators.windows.slices import Slices
 from bicycle_runtime.operators.windows.slots import SessionSlots, WindowSlots
+from bicycle_runtime.operators.windows.strips import Strips
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
@@ -58,7 +58,6 @@ class CombineOperator(Operator, Timed):
             self._step = _SessionStep(plan.assigner, contents, policy)
         self._closed = WATERMARK_MIN
         self._last_ms = 0
-        self._span: Origin | None = None
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
@@ -100,16 +99,16 @@ class _AlignedStep:
     """Combining for tumbling and sliding windows."""
 
     def __init__(self, windows: AlignedWindows, contents: FoldedContents) -> None:
-        self._slices = Slices(windows)
+        self._strips = Strips(windows)
         self.slots = WindowSlots(contents)
 
     def split(self, rows: Rows, closed: int) -> tuple[Rows, Rows]:
         """Return the rows to fold, and those whose windows are closed."""
-        rows.places = starts = self._slices.starts(rows.times)
-        outside = set(self._slices.outside(starts))
+        rows.places = starts = self._strips.starts(rows.times)
+        outside = set(self._strips.outside(starts))
         if outside:
             rows = rows.picked([i for i in range(len(starts)) if i not in outside])
-        return _split(rows, self._slices.least_open(closed))
+        return _split(rows, self._strips.least_open(closed))
 
     def blocks(self) -> list[tuple[int, Partials | RawRecords]]:
         """Return what was folded, a block per key group, and start anew."""

@@ -25,7 +25,7 @@ Part = tuple[int, int, list[Any], list[Any]]  # start, key group, keys, contents
 
 
 class WindowSlots:
-    """Gathers by start of a slice and key.
+    """Gathers by start of a strip and key.
 
     Args:
         contents: Where the records go.
@@ -45,7 +45,7 @@ class WindowSlots:
         self._by_start, self._groups = {}, []
 
     def add(self, rows: Rows) -> None:
-        """Put rows into the slots of their slices, whose starts are the places."""
+        """Put rows into the slots of their strips, whose starts are the places."""
         rows = self._contents.prepare(rows)
         self._contents.add(rows, self._slots(rows))
 

@@ -1,7 +1,7 @@
-"""Slices of aligned windows: the stretches of time between any two bounds of windows.
+"""Strips of aligned windows: the stretches of time between any two bounds of windows.
 
-All records of a slice belong to the same windows, so each record is kept or folded once, however
-many windows overlap. A slide has one slice, or two when the size is no multiple of it.
+All records of a strip belong to the same windows, so each record is kept or folded once, however
+many windows overlap. A slide has one strip, or two when the size is no multiple of it.
 
 Source: S. Krishnamurthy and others, "On-the-fly sharing for streamed aggregation", 2006 (paired
 windows).
@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 
 from bicycle_sdk.windows import AlignedWindows, Window
 
-__all__ = ["Slices"]
+__all__ = ["Strips"]
 
 
-class Slices:
-    """Arithmetic of the slices of one kind of aligned windows.
+class Strips:
+    """Arithmetic of the strips of one kind of aligned windows.
 
     Args:
         windows: Size, slide and offset.
@@ -32,7 +32,7 @@ class Slices:
         self.is_tumbling = windows.is_tumbling
 
     def starts(self, times: Sequence[int]) -> list[int]:
-        """Return the start of the slice of each time."""
+        """Return the start of the strip of each time."""
         slide, offset, second = self._slide, self._offset, self._second
         # hot path: 35 ns a record.
         if not second:
@@ -52,18 +52,18 @@ class Slices:
         return [i for i, start in enumerate(starts) if (start - self._offset) % self._slide]
 
     def last_end(self, start: int) -> int:
-        """Return the end of the last window that holds a slice."""
+        """Return the end of the last window that holds a strip."""
         return start - (start - self._offset) % self._slide + self._size
 
     def windows_of(self, start: int) -> Iterator[Window]:
-        """Yield the windows that hold a slice, the latest first."""
+        """Yield the windows that hold a strip, the latest first."""
         first = start - (start - self._offset) % self._slide
         while first + self._size > start:
             yield Window(first, first + self._size)
             first -= self._slide
 
     def first_end_after(self, start: int, moment: int) -> int | None:
-        """Return the least end over ``moment`` among the windows of a slice; None for none."""
+        """Return the least end over ``moment`` among the windows of a strip; None for none."""
         last = self.last_end(start)
         if last <= moment:
             return None
@@ -73,13 +73,13 @@ class Slices:
     def least_open(self, closed: int) -> int:
         """Return the start of the earliest window that ends after ``closed``.
 
-        Slices that begin before it belong to windows that ended by then only.
+        Strips that begin before it belong to windows that ended by then only.
         """
         start = closed - self._size + 1
         return start + (self._offset - start) % self._slide
 
     def parts(self, window: Window) -> Iterator[int]:
-        """Yield the starts of the slices of a window, in order."""
+        """Yield the starts of the strips of a window, in order."""
         for start in range(window.start, window.end, self._slide):
             yield start
             if self._second and not self._has_gaps and start + self._second < window.end:

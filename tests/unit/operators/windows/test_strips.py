@@ -1,0 +1,66 @@
+"""Strips of aligned windows against windows that are tried one by one."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.operators.windows.strips import Strips
+from bicycle_sdk.windows import sliding_windows
+
+WINDOWS = st.builds(
+    lambda size, slide, offset: sliding_windows(size, slide, offset=offset),
+    st.integers(1, 30),
+    st.integers(1, 30),
+    st.integers(-40, 40),
+)
+TIMES = st.integers(-100, 100)
+
+
+@given(windows=WINDOWS, time=TIMES)
+def test_a_strip_lies_in_the_windows_of_each_of_its_times(windows, time):
+    strips = Strips(windows)
+    (start,) = strips.starts([time])
+
+    if strips.outside([start]):
+        assert windows.windows_of(time) == []
+    else:
+        assert sorted(strips.windows_of(start)) == windows.windows_of(time)
+        assert strips.last_end(start) == windows.windows_of(time)[-1].end
+
+
+@given(windows=WINDOWS, first=TIMES, second=TIMES)
+def test_times_share_a_strip_only_when_they_share_all_windows(windows, first, second):
+    starts = Strips(windows).starts([first, second])
+
+    if starts[0] == starts[1]:
+        assert windows.windows_of(first) == windows.windows_of(second)
+
+
+@given(windows=WINDOWS, time=TIMES)
+def test_the_strips_of_a_window_are_those_of_its_times(windows, time):
+    strips = Strips(windows)
+
+    for window in windows.windows_of(time):
+        times = range(window.start, window.end)
+        assert list(strips.parts(window)) == sorted(set(strips.starts(times)))
+
+
+@given(windows=WINDOWS, time=TIMES, moment=TIMES)
+def test_the_next_end_after_a_moment_is_the_least_of_the_ends_behind_it(windows, time, moment):
+    strips = Strips(windows)
+    (start,) = strips.starts([time])
+    if strips.outside([start]):
+        return
+
+    ends = [window.end for window in windows.windows_of(time) if window.end > moment]
+    assert strips.first_end_after(start, moment) == min(ends, default=None)
+
+
+@given(windows=WINDOWS, time=TIMES, closed=TIMES)
+def test_strips_before_the_least_open_window_are_closed_and_no_others(windows, time, closed):
+    strips = Strips(windows)
+    (start,) = strips.starts([time])
+    if strips.outside([start]):
+        return
+
+    is_closed = all(window.end <= closed for window in windows.windows_of(time))
+    assert (start < strips.least_open(closed)) == is_closed
