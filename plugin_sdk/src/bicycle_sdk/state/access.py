@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from datetime import timedelta
 from typing import Any, TypeVar, cast, overload
 
-from bicycle_sdk.state.cells import MISSING, CarefulValueCells, Expiry, MapCells, ValueCells
+from bicycle_sdk.state.cells import MISSING, CarefulValueCells, MapCells, ValueCells
 from bicycle_sdk.state.descriptors import (
     Aggregate,
     AggregatingStateDescriptor,
@@ -24,6 +24,7 @@ from bicycle_sdk.state.descriptors import (
     ValueStateDescriptor,
     require_same,
 )
+from bicycle_sdk.state.expiry import Expiry
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.handles import (
     AggregatingState,

@@ -12,12 +12,11 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
-from bicycle_sdk.state.descriptors import StateTtl
+from bicycle_sdk.state.expiry import Expiry
 
 __all__ = [
     "MISSING",
     "CarefulValueCells",
-    "Expiry",
     "MapCells",
     "ValueCells",
     "has_prefix",
@@ -25,107 +24,9 @@ __all__ = [
 ]
 
 MISSING = object()
-_BUCKETS_PER_TTL = 8  # Space is given back at most this part of a TTL after the entry expired.
-_UNKNOWN_MS = -(2**63)  # What clocks of event time say before any event time is known.
 _RANKS = ((0, type(None)), (1, bytes), (2, str), (4, int), (5, float))
 _TUPLE_RANK = 3
 _SIMPLE = frozenset({str, int, float, bytes, bool, type(None)})
-
-
-class Expiry:
-    """When each cell of a state was last used, and which cells are due.
-
-    Cells lie in buckets by their time, so that a sweep looks only at what expired. What was written
-    before any event time was known starts to live once one is.
-
-    Args:
-        ttl: How long cells live.
-        clock: Tells the time in ms in the domain of the TTL.
-    """
-
-    __slots__ = (
-        "_buckets",
-        "_clock",
-        "_timeless",
-        "_width",
-        "is_on_access",
-        "stamps",
-        "touched",
-        "ttl_ms",
-    )
-
-    def __init__(self, ttl: StateTtl, clock: Callable[[], int]) -> None:
-        self.ttl_ms = ttl.duration_ms
-        self.is_on_access = ttl.update == "on_access"
-        self._clock = clock
-        self._width = max(1, self.ttl_ms // _BUCKETS_PER_TTL)
-        self._buckets: dict[int, dict[Hashable, None]] = {}
-        self._timeless: dict[Hashable, None] = {}
-        self.stamps: dict[Any, int] = {}
-        self.touched: dict[Any, None] = {}
-
-    def is_live(self, cell: Hashable) -> bool:
-        """Tell whether a cell is not expired; a cell that has no time yet starts to live now."""
-        stamp = self.stamps.get(cell)
-        if stamp is None or stamp == _UNKNOWN_MS:
-            self.renew(cell)
-            return True
-        return self._clock() < stamp + self.ttl_ms
-
-    def renew(self, cell: Hashable) -> None:
-        """Let a cell live for the whole duration from now; its time never goes back."""
-        now = self._clock()
-        stamp = self.stamps.get(cell)
-        if stamp is None or now > stamp:
-            self.put(cell, now)
-            self.touched[cell] = None
-
-    def start(self, cell: Hashable) -> None:
-        """Take note of a sealed cell: unless a time of it follows, it lives from the next sweep."""
-        if cell not in self.stamps:
-            self.put(cell, _UNKNOWN_MS)
-
-    def put(self, cell: Hashable, stamp: int) -> None:
-        """Set the time of a cell, as sealed state has it."""
-        bucket = stamp // self._width
-        old = self.stamps.get(cell)
-        if stamp == _UNKNOWN_MS:
-            self._timeless[cell] = None
-        elif old is None or old // self._width != bucket:
-            self._buckets.setdefault(bucket, {})[cell] = None
-        self.stamps[cell] = stamp
-
-    def forget(self, cell: Hashable) -> None:
-        """Drop a cell."""
-        if self.stamps.pop(cell, None) is not None:
-            self.touched[cell] = None
-
-    def due(self) -> Iterator[Any]:
-        """Yield the cells that are expired, and forget in which bucket they lay."""
-        now = self._clock()
-        if now != _UNKNOWN_MS and self._timeless:
-            timeless, self._timeless = self._timeless, {}
-            for cell in timeless:
-                if self.stamps.get(cell) == _UNKNOWN_MS:
-                    self.renew(cell)
-        for bucket in sorted(self._buckets):
-            if now < (bucket + 1) * self._width + self.ttl_ms:
-                return
-            for cell in self._buckets.pop(bucket):
-                stamp = self.stamps.get(cell)
-                if stamp is not None and stamp // self._width == bucket:
-                    yield cell
-
-    def reset(self) -> None:
-        """Forget everything."""
-        for part in (self.stamps, self.touched, self._buckets, self._timeless):
-            part.clear()
-
-    def next_due_ms(self) -> int | None:
-        """Return when the next cell may be removed, in the domain of the TTL; None without any."""
-        if not self._buckets:
-            return None
-        return (min(self._buckets) + 1) * self._width + self.ttl_ms
 
 
 class ValueCells:
