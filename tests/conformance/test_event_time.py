@@ -1,18 +1,16 @@
 """Event time over exchanges, loops, crashes and silence, on the harness and on Spark alike."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
-from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_sdk import (
     KeyedProcessFunction,
     ProcessFunction,
-    WatermarkGenerator,
     WatermarkStrategy,
 )
-from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+from bicycle_sdk.contexts import WATERMARK_MAX
 
 SIZE = 10_000
 
@@ -38,11 +36,6 @@ class Tumbling(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]])
 class Stamps(ProcessFunction[object, tuple[object, int | None]]):
     def process_element(self, value, ctx):
         return [(value, ctx.timestamp)]
-
-
-class Marks(ProcessFunction[object, tuple[object, int]]):
-    def process_element(self, value, ctx):
-        return [(value, ctx.current_watermark())]
 
 
 def first(value):
@@ -380,98 +373,6 @@ def test_a_watermark_moved_by_hand_fires_and_survives_a_crash(runner):
 
         assert harness.results("windows.late") == [("a", 2_000)]
         assert harness.watermark("windows") == 10_000
-
-
-class EveryTen(WatermarkGenerator[tuple[str, int]]):
-    """A watermark at the end of each epoch, rounded down to ten."""
-
-    def __init__(self):
-        self.newest = WATERMARK_MIN
-
-    def on_event(self, timestamp_ms, record):
-        self.newest = max(self.newest, timestamp_ms)
-
-    def on_epoch_end(self):
-        return self.newest // 10 * 10
-
-
-STRATEGIES = {
-    "ascending": (WatermarkStrategy.ascending(), 47),
-    "bounded": (WatermarkStrategy.bounded_out_of_orderness(timedelta(milliseconds=5)), 42),
-    "punctuated": (WatermarkStrategy.punctuated(lambda time, v: v[0] == "mark"), 31),
-    "a value": (
-        WatermarkStrategy.punctuated(lambda time, v: time - 9 if v[0] == "x" else None),
-        38,
-    ),
-    "custom": (WatermarkStrategy.custom(EveryTen()), 40),
-}
-
-
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_a_strategy_decides_how_far_event_time_has_come(runner, name):
-    strategy, expected = STRATEGIES[name]
-
-    def job(env):
-        stream = env.add_source(script_source()).assign_timestamps(strategy.with_timestamps(second))
-        stream.process_fn(Marks()).uid("marks").collect("published")
-
-    with runner.harness(job) as harness:
-        harness.push([("x", 12), ("mark", 31), ("x", 47), ("x", 40)])
-        harness.run()
-        assert harness.watermark("marks") == expected
-
-        harness.push([("x", 1), ("y", 2)])
-        harness.run()
-        assert harness.watermark("marks") == expected
-        assert [mark for _, mark in harness.published] == [WATERMARK_MIN] * 4 + [expected] * 2
-
-
-def test_an_assigner_overrides_those_above_it(runner):
-    def job(env):
-        words = env.add_source(script_source()).uid("words")
-        timed = words.assign_timestamps(by_second(0)).rebalance()
-        later = timed.assign_timestamps(lambda value: value[1] + 100_000).uid("later")
-        later.process_fn(Stamps()).collect("published")
-        later.process_fn(Marks()).uid("marks").collect("marks")
-
-    with runner.harness(job) as harness:
-        harness.push([("a", 1_000)])
-        harness.run()
-
-        assert harness.results("published") == [(("a", 1_000), 101_000)]
-        assert harness.watermark("marks") == 96_000
-
-
-TIMES = {
-    "aware": (datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), 1_000),
-    "float": (1_500.75, 1_500),
-    "negative": (-5, -5),
-}
-
-
-@pytest.mark.parametrize("name", TIMES)
-def test_times_may_be_numbers_or_datetimes_with_a_zone(runner, name):
-    given, expected = TIMES[name]
-    job = runner(
-        lambda s: s.assign_timestamps(lambda value: value).process_fn(Stamps()), [given, END]
-    )
-
-    assert job.published == [(given, expected)]
-
-
-BAD_TIMES = [None, "2026-01-01", float("nan"), float("inf"), True, 2**63, datetime(2026, 1, 1)]  # noqa: DTZ001  # without a zone on purpose
-
-
-@pytest.mark.parametrize("bad", BAD_TIMES, ids=map(str, BAD_TIMES))
-def test_a_bad_time_is_an_error_of_its_record(runner, bad):
-    def job(stream):
-        timed = stream.assign_timestamps(lambda value: value).on_error("skip")
-        return timed.process_fn(Stamps())
-
-    assert runner(job, [3, bad, 5, END]).published == [(3, 3), (5, 5)]
-    with pytest.raises(FunctionFailedError) as caught:
-        runner(lambda s: s.assign_timestamps(lambda value: value).print(), [3, bad, END])
-    assert caught.value.facts["offset"] == 1
 
 
 def test_a_source_far_ahead_of_its_group_pauses(runner):
