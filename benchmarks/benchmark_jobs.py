@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_sdk import AsyncFunction, Context, StreamEnvironment, bicycle_plugin, file_sink
+from bicycle_sdk.windows import Average, Count, Sum
 
 __all__ = [
     "AwaitableSplitter",
@@ -16,8 +17,10 @@ __all__ = [
     "FolderParams",
     "Order",
     "PlainSplitter",
+    "Reading",
     "events_as_dicts",
     "events_typed",
+    "readings_by_window",
 ]
 
 _BOUGHT = ("cart", "buy")
@@ -84,6 +87,38 @@ def events_as_dicts(env: StreamEnvironment, params: FolderParams) -> None:
     events = env.read_jsonl(params.input).uid("events")
     orders = events.filter(is_bought_dict).uid("bought").map(to_order_dict).uid("orders")
     orders.sink_to(file_sink(params.output)).uid("out")
+
+
+@dataclass
+class Reading:
+    """What a sensor saw."""
+
+    sensor: str
+    at: int
+    value: int
+
+
+def sensor_of(reading: Reading) -> str:
+    return reading.sensor
+
+
+def time_of(reading: Reading) -> int:
+    return reading.at
+
+
+def value_of(reading: Reading) -> int:
+    return reading.value
+
+
+@bicycle_plugin(name="readings_by_window", version="1")
+def readings_by_window(env: StreamEnvironment, params: FolderParams) -> None:
+    """Count, sum and average by sensor and 10 s, up to 5 s out of order."""
+    readings = env.read_jsonl(params.input, type=Reading).uid("readings")
+    windows = (
+        readings.assign_timestamps(time_of).uid("times").key_by(sensor_of).tumbling_window(10_000)
+    )
+    results = windows.aggregate(Count(), Sum(value_of), Average(value_of)).uid("windows")
+    results.sink_to(file_sink(params.output)).uid("out")
 
 
 class AwaitableSplitter(AsyncFunction[str, str]):

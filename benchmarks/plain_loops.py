@@ -68,10 +68,32 @@ def words(me: int, source: Path, output: Path) -> None:
         _sync(out)
 
 
+def windows(me: int, source: Path, output: Path) -> None:
+    loads = json.loads
+    open_windows: dict[int, dict[str, list[float]]] = {}
+    with (output / f"part-{me}.jsonl").open("w") as out:
+        for file in sorted(source.iterdir())[me::_PROCESS_COUNT]:
+            with file.open() as lines:
+                for line in lines:
+                    reading = loads(line)
+                    window = open_windows.setdefault(reading["at"] // 10_000, {})
+                    cell = window.get(reading["sensor"])
+                    if cell is None:
+                        window[reading["sensor"]] = [1, reading["value"]]
+                    else:
+                        cell[0] += 1
+                        cell[1] += reading["value"]
+        for start, window in open_windows.items():
+            for sensor, (count, total) in window.items():
+                out.write(f'["{sensor}",{start}0000,{count},{total},{total / count}]\n')
+        _sync(out)
+
+
 LOOPS: dict[str, Callable[[int, Path, Path], None]] = {
     "json": events_with_json,
     "msgspec": events_with_msgspec,
     "words": words,
+    "windows": windows,
 }
 
 

@@ -23,9 +23,11 @@ __all__ = [
     "FILE_COUNT",
     "WORDS_PER_LINE",
     "Events",
+    "Readings",
     "Words",
     "check_counts",
     "check_totals",
+    "check_windows",
     "scratch",
 ]
 
@@ -96,6 +98,40 @@ class Events:
                 stream.writelines(_event(index, source) for index in range(first, end))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readings:
+    """JSON readings of ``keys`` sensors, one each ms and up to 5 s out of order.
+
+    Files share the time: reading n is in file n modulo their number.
+    """
+
+    count: int
+    keys: int
+    files: int = FILE_COUNT
+
+    @property
+    def text(self) -> str:
+        """What a reader must know of it."""
+        return f"{self.count:,} readings of {self.keys:,} sensors"
+
+    def folder(self) -> Path:
+        """Return the folder of the input; it is made when missing."""
+        return _made(f"readings-{self.count}-{self.keys}-{self.files}", self._write)
+
+    def truth(self) -> dict[tuple[str, int], tuple[int, int]]:
+        """Return number and sum of the values by sensor and start of a window of 10 s."""
+        return _windows(self.folder())
+
+    def _write(self, folder: Path) -> None:
+        for file in range(self.files):
+            source = random.Random(7 + file)
+            with (folder / f"readings-{file}.jsonl").open("w") as stream:
+                for index in range(file, self.count, self.files):
+                    at = 1_700_000_000_000 + index - source.randrange(5_000)
+                    sensor, value = source.randrange(self.keys), source.randrange(1_000)
+                    stream.write(f'{{"sensor":"sensor-{sensor:06}","at":{at},"value":{value}}}\n')
+
+
 def _event(index: int, source: random.Random) -> str:
     user, cents = source.randrange(100_000), source.randrange(100, 99_999)
     kind, quantity = _KINDS[index % len(_KINDS)], source.randrange(1, 9)
@@ -150,6 +186,46 @@ def _totals(folder: Path) -> tuple[int, int]:
             count += 1
             total += event.cents * event.quantity
     return count, total
+
+
+class _Reading(msgspec.Struct):
+    sensor: str
+    at: int
+    value: int
+
+
+class _Window(msgspec.Struct, array_like=True):
+    key: str
+    start: int
+    end: int
+    value: tuple[int, int, float]
+
+
+@cache
+def _windows(folder: Path) -> dict[tuple[str, int], tuple[int, int]]:
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for reading in _records(sorted(folder.iterdir()), _Reading):
+        place = reading.sensor, reading.at // 10_000 * 10_000
+        count, total = found.get(place, (0, 0))
+        found[place] = count + 1, total + reading.value
+    return found
+
+
+def check_windows(folder: Path, readings: Readings) -> None:
+    """Check that each sensor and window is there once, with its count, sum and average.
+
+    Raises:
+        WrongOutputError: one is missing, twice or wrong.
+    """
+    truth = dict(readings.truth())
+    for window in _records(_output_files(folder), _Window):
+        count, total, average = window.value
+        if truth.pop((window.key, window.start), None) != (count, total):
+            raise WrongOutputError(f"{folder}: {window} is wrong, or there twice")
+        if average != total / count:
+            raise WrongOutputError(f"{folder}: the average of {window} is wrong")
+    if truth:
+        raise WrongOutputError(f"{folder}: {len(truth)} windows are missing")
 
 
 @contextmanager
