@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import time
 from datetime import timedelta
 
 import pytest
 
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.operators.errors import BatchResultError, FunctionFailedError
-from bicycle_runtime.testing import CRASH, END, EPOCH
+from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_sdk import (
     AsyncFunction,
     AsyncIOBatchFunction,
@@ -303,3 +305,47 @@ def test_when_a_call_ends_the_epoch_the_others_are_cancelled(runner, tmp_path):
         )
 
     assert sorted(path.read_text().split()) == ["1", "2"]
+
+
+class Blocking(AsyncFunction[str, str]):
+    async def process(self, value, ctx):
+        time.sleep(0.5)
+        return [value]
+
+
+class BlockingIO(AsyncIOFunction[str, str]):
+    async def async_invoke(self, value):
+        time.sleep(0.5)
+        return [value]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s: s.process(Blocking()),
+        lambda s: s.process_unordered(Blocking(), timeout=LONG),
+        lambda s: s.async_io_ordered(BlockingIO(), timeout=LONG),
+    ],
+    ids=["one-by-one", "in-flight", "async-io"],
+)
+def test_a_blocking_call_in_an_async_function_is_named(runner, call):
+    def job(env):
+        call(env.add_source(script_source())).uid("lookup").collect("out")
+
+    with runner.harness(job, engine=EngineOptions(blocking_call_ms=100)) as harness:
+        harness.push(["a"])
+        counts = harness.run_epoch().counts["lookup"]
+
+    assert counts.blocked == 1
+    assert counts.blocked_ms >= 100
+    assert f"{__file__}:" in counts.blocked_at
+    assert harness.published == ["a"]
+
+
+def test_a_plain_function_may_take_its_time(runner):
+    def job(env):
+        env.add_source(script_source()).map(lambda n: time.sleep(0.5)).uid("slow").collect("out")
+
+    with runner.harness(job, engine=EngineOptions(blocking_call_ms=100)) as harness:
+        harness.push(["a"])
+        assert harness.run_epoch().counts["slow"].blocked == 0

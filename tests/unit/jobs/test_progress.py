@@ -106,6 +106,17 @@ def test_counts_of_epochs_and_operators_add_up(progress):
     )
 
 
+def test_a_blocked_event_loop_is_logged_once_for_an_operator(progress, caplog):
+    for place, blocked_ms in (("a.py:3 in get", 900), ("a.py:9 in put", 700)):
+        counts = OperatorCounts(blocked=2, blocked_ms=blocked_ms, blocked_at=place)
+        progress.take_epoch(stats_of(epoch=1, counts={"lookup": counts}))
+
+    logged = [record for record in caplog.records if record.message == "event_loop_blocked"]
+    assert [record.bicycle_fields["place"] for record in logged] == ["a.py:3 in get"]
+    found = progress.status.operators["lookup"]
+    assert (found.blocked, found.blocked_ms, found.blocked_at) == (4, 900, "a.py:9 in put")
+
+
 def test_lag_is_nothing_once_all_is_read_and_unknown_stays_unknown(progress):
     progress.take_epoch(stats_of(1, lag=Lag(byte_count=70)))
     assert (progress.status.lag_records, progress.status.lag_bytes) == (None, 70)

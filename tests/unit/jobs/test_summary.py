@@ -49,6 +49,13 @@ def test_late_records_that_nobody_takes_are_a_warning(tmp_path):
     assert summary_of(tmp_path).warnings == ()
 
 
+def test_a_call_that_kept_the_event_loop_is_a_warning_with_its_line(tmp_path):
+    found = OperatorStatus(blocked=2, blocked_ms=1_200, blocked_at="halves.py:7 in fetch")
+    (warning,) = summary_of(tmp_path, operators={"halve": found}).warnings
+
+    assert all(word in warning for word in ("'halve'", "halves.py:7 in fetch", "1,200 ms"))
+
+
 def test_without_dead_letters_no_place_is_named(tmp_path):
     assert summary_of(tmp_path).dead_letters is None
 

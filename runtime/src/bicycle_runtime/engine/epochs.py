@@ -35,7 +35,7 @@ from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.reports import TaskReport
-from bicycle_runtime.operators.spec import Link, StateScope
+from bicycle_runtime.operators.spec import JobImage, Link, StateScope
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
@@ -115,7 +115,7 @@ class EpochLoop:
     def __enter__(self) -> EpochLoop:
         try:
             self._recover()
-            self._executor.start(self._setup.image(self._run_id))
+            self._executor.start(self._image())
         except BaseException:
             self.__exit__()
             raise
@@ -242,6 +242,9 @@ class EpochLoop:
         # 4. Publish: sinks make the epoch visible, while the next one may already run.
         self._publisher.start(manifest, lambda: self._commit(manifest))
         self._tell(manifest, reports, statuses, watch)
+
+    def _image(self) -> JobImage:
+        return self._setup.image(self._run_id, blocking_call_ms=self._options.blocking_call_ms)
 
     def _plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
         width = {vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices}

@@ -40,6 +40,13 @@ class EngineOptions:
         high=1_000,
         doc="How many sealed epochs stay restorable; at least one before the last.",
     )
+    blocking_call_ms: int = option(
+        1_000,
+        low=10,
+        high=3_600_000,
+        doc="An async function that keeps the event loop of its worker for longer, instead of "
+        "awaiting, is named in a warning.",
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -32,11 +32,12 @@ class JobSetup:
     sinks: Mapping[str, Sink]
     storage: Storage
 
-    def image(self, run_id: str) -> JobImage:
+    def image(self, run_id: str, *, blocking_call_ms: int = 1_000) -> JobImage:
         """Return what is shipped to workers.
 
         Args:
             run_id: Unique to this run of the driver, so that no worker takes it for an earlier one.
+            blocking_call_ms: An async function that keeps the event loop for longer is told.
         """
         return JobImage(
             job_id=self.job_id,
@@ -47,6 +48,7 @@ class JobSetup:
             storage=self.storage,
             readers={uid: source.reader() for uid, source in self.sources.items()},
             writers={uid: sink.writer() for uid, sink in self.sinks.items()},
+            blocking_call_ms=blocking_call_ms,
         )
 
     def services(

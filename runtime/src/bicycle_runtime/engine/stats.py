@@ -74,6 +74,9 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
             total.failed += counts.failed
             total.retried += counts.retried
             total.late += counts.late
+            total.blocked += counts.blocked
+            total.blocked_ms = max(total.blocked_ms, counts.blocked_ms)
+            total.blocked_at = counts.blocked_at or total.blocked_at
     return totals
 
 

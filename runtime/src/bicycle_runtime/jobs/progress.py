@@ -23,6 +23,7 @@ from bicycle_runtime.jobs.status import (
     ShardStatus,
     write_status,
 )
+from bicycle_runtime.operators.reports import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
 
@@ -132,6 +133,7 @@ class Progress:
             total.failed += counts.failed
             total.retried += counts.retried
             total.late += counts.late
+            self._note_blocking(uid, total, counts)
         for uid, watermark_ms in stats.time.watermarks.items():
             operator = status.operators.setdefault(uid, OperatorStatus())
             operator.watermark_ms = _known(watermark_ms)
@@ -139,6 +141,18 @@ class Progress:
         status.shards = _shards_of(stats)
         self._log_epoch(stats)
         self._show()
+
+    def _note_blocking(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
+        if not counts.blocked:
+            return
+        if not total.blocked:  # Once for an operator; the summary tells the rest.
+            log_event(
+                _LOG, "event_loop_blocked", level=logging.WARNING, job=self.status.job,
+                operator=uid, place=counts.blocked_at, blocked_ms=counts.blocked_ms,
+            )  # fmt: skip
+        total.blocked += counts.blocked
+        total.blocked_ms = max(total.blocked_ms, counts.blocked_ms)
+        total.blocked_at = counts.blocked_at
 
     def take_idle(self, *, is_caught_up: bool) -> None:
         """Show that the job is alive though nothing happened.

@@ -56,7 +56,8 @@ class ShardStatus(msgspec.Struct, kw_only=True):
 class OperatorStatus(msgspec.Struct, kw_only=True):
     """Records of one operator in this run, and how far event time has come at its input.
 
-    ``slowest_input`` names the shard that holds the watermark back.
+    ``slowest_input`` names the shard that holds the watermark back. ``blocked`` calls of an async
+    function kept the event loop, for ``blocked_ms`` at most, last at the line ``blocked_at``.
     """
 
     records_in: int = 0
@@ -66,6 +67,9 @@ class OperatorStatus(msgspec.Struct, kw_only=True):
     late: int = 0
     watermark_ms: int | None = None
     slowest_input: str | None = None
+    blocked: int = 0
+    blocked_ms: int = 0
+    blocked_at: str = ""
 
 
 class JobStatus(msgspec.Struct, kw_only=True):

@@ -32,7 +32,7 @@ class JobSummary:
     """A run that ended without an error. Counts are of this run, ``event_count`` of all runs.
 
     ``late_count`` are the late records that operators told of, ``warnings`` sentences about what
-    was lost although nobody said that it may be.
+    was lost although nobody said that it may be, and about functions that kept the event loop.
 
     ``was_aborted`` says that a stop came in the middle of an epoch that took too long; its input is
     read again by the next start.
@@ -104,7 +104,7 @@ def summarize(
         dead_letters=f"{setup.storage.url}/{_DEAD_LETTERS_FOLDER}" if dead_letter_count else None,
         dropped_count=status.dropped_count,
         late_count=sum(operator.late for operator in status.operators.values()),
-        warnings=tuple(_late_warnings(setup, status)),
+        warnings=(*_late_warnings(setup, status), *_blocking_warnings(setup, status)),
         state_bytes=status.state_bytes,
         was_aborted=was_aborted,
         checkpoint=setup.storage.url,
@@ -131,6 +131,17 @@ def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
             yield (
                 f"{vertex.id!r} dropped {records}: take them with late_to(...), "
                 "or allow for more disorder"
+            )
+
+
+def _blocking_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
+    for vertex in setup.graph.vertices:
+        found = status.operators.get(vertex.id, _NOTHING)
+        if found.blocked:
+            calls = "a call" if found.blocked == 1 else f"{found.blocked:,} calls"
+            yield (
+                f"{vertex.id!r} kept the event loop in {calls}, for {found.blocked_ms:,} ms at "
+                f"most, at {found.blocked_at}: await there, or make the function a plain def"
             )
 
 

@@ -13,11 +13,13 @@ import asyncio
 import functools
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any, Protocol, TypeVar
+
+from bicycle_runtime.operators.blocking import LOOP_WATCH
 
 __all__ = [
     "CallSettings",
@@ -32,6 +34,7 @@ __all__ = [
     "refuse_stop",
     "resolve",
     "run",
+    "run_watched",
 ]
 
 Result = TypeVar("Result")
@@ -92,10 +95,25 @@ class Outcome:
 
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine on the worker's event loop, which lives as long as the process."""
+    return _worker_loop().run_until_complete(coroutine)
+
+
+def _worker_loop() -> asyncio.AbstractEventLoop:
     global _loop  # noqa: PLW0603  # clients that user code opens are bound to one loop for good
     if _loop is None or _loop.is_closed():
         _loop = asyncio.new_event_loop()
-    return _loop.run_until_complete(coroutine)
+    return _loop
+
+
+def run_watched(coroutine: Coroutine[Any, Any, Result], done: Sized = ()) -> Result:
+    """Run a coroutine of user code, and find out when it keeps the loop for long.
+
+    Args:
+        coroutine: What is run.
+        done: Results so far, when calls are made one after another: then each is a sign of life.
+    """
+    with LOOP_WATCH.watching(_worker_loop(), done):
+        return run(coroutine)
 
 
 def is_async(function: Any) -> bool:
@@ -134,7 +152,7 @@ def resolve(function: Callable[..., Any], *arguments: Any) -> Any:
     if not inspect.isawaitable(value):
         return value
     if not _is_in_loop():
-        return run(_wait(value))
+        return run_watched(_wait(value))
     # An ``async`` function asks for its key: the loop of this thread is busy with the function.
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(asyncio.run, _wait(value)).result()
@@ -206,7 +224,7 @@ def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bo
         awaits: Whether the function is ``async``.
     """
     if awaits and (settings.capacity > 1 or settings.timeout_ms is not None):
-        return run(_Flight(calls, settings, settle).run())
+        return run_watched(_Flight(calls, settings, settle).run())
     outcome = Outcome()
     results = outcome.results
     records = calls.records()
@@ -214,7 +232,7 @@ def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bo
         calls.context.follow(results)
         try:
             if awaits:
-                run(_drive(calls, records, results))
+                run_watched(_drive(calls, records, results), results)
             elif calls.is_keyed:
                 _drive_plain(records, calls.context, results)
             else:

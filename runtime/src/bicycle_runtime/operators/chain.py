@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.operator import Advance, Operator, Timed
 from bicycle_runtime.operators.routing import Router
 from bicycle_runtime.operators.spec import ChainSpec
@@ -51,6 +52,7 @@ class Chain:
             advance = advance_of(operator)
             operator.context.watermark = advance.watermark
             if isinstance(operator, Timed):
+                LOOP_WATCH.operator = operator.spec.uid
                 operator.context.batch = None
                 batch = operator.advance(advance)
                 operator.records_out += len(batch.values)

@@ -12,7 +12,8 @@ from itertools import chain
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail, SpreadTrail
-from bicycle_runtime.operators.calling import Outcome, refuse_stop, resolve, run
+from bicycle_runtime.operators.blocking import LOOP_WATCH
+from bicycle_runtime.operators.calling import Outcome, refuse_stop, resolve, run, run_watched
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
@@ -81,6 +82,7 @@ class Operator(ABC):
 
     def process(self, batch: Batch) -> Batch:
         """Run the operator over a batch and return its main output."""
+        LOOP_WATCH.operator = self.spec.uid
         self.records_in += len(batch.values)
         self.policy.begin(batch)
         self.context.batch = batch
@@ -158,7 +160,7 @@ def each(
     while True:
         try:
             if awaits:
-                run(_await_each(function, records, results))
+                run_watched(_await_each(function, records, results), results)
             else:
                 # hot path: extend(map(…)) runs at C speed and keeps what was done before a failure.
                 results.extend(map(function, records))
@@ -182,7 +184,9 @@ def _awaited(
         while waiting:
             result = waiting.popleft()
             try:
-                finished.append(run(_wait(result)) if inspect.isawaitable(result) else result)
+                finished.append(
+                    run_watched(_wait(result)) if inspect.isawaitable(result) else result
+                )
             except Exception as error:  # noqa: BLE001  # the boundary to user code
                 index = len(finished)
                 finished.append(run(policy.settle(error, index, partial(function, values[index]))))
@@ -241,7 +245,7 @@ def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Seq
         return ()
     try:
         if inspect.isawaitable(result):
-            result = run(_wait(result))
+            result = run_watched(_wait(result))
     except Exception as error:  # noqa: BLE001  # what is awaited is user code too
         policy.give_up(error, index)
         return ()
@@ -253,7 +257,7 @@ def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Seq
         )
     try:
         collected: list[Any] = (
-            run(_collect(result)) if hasattr(result, "__aiter__") else list(result)
+            run_watched(_collect(result)) if hasattr(result, "__aiter__") else list(result)
         )
         return collected
     except Exception as error:  # noqa: BLE001  # a generator is user code too

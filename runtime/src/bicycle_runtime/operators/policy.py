@@ -13,18 +13,17 @@ import contextlib
 import inspect
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from itertools import dropwhile
-from pathlib import Path
 from typing import Any, Final
 
-import bicycle_sdk
 from bicycle_runtime.operators.batch import Batch, Origin
+from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.errors import (
     ErrorRateError,
     FunctionFailedError,
     FunctionHookError,
     SourceDecodeError,
 )
+from bicycle_runtime.operators.frames import blamed, is_ours, without_loop
 from bicycle_runtime.operators.io import BadRecord
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
@@ -34,11 +33,6 @@ from bicycle_sdk.state import Timer
 
 __all__ = ["DROPPED", "RecordPolicy", "user_frames", "user_hook"]
 
-_OWN_FOLDERS = tuple(
-    str(Path(folder).resolve())
-    for folder in (Path(__file__).parents[1], Path(bicycle_sdk.__file__).parent)
-)
-_LOOP_FOLDER = str(Path(asyncio.__file__).parent)
 _TRACEBACK_LINES_MAX = 60
 
 
@@ -244,6 +238,7 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
     Raises:
         FunctionHookError: the hook raised.
     """
+    LOOP_WATCH.operator = operator
     try:
         yield
     except BicycleError:
@@ -262,28 +257,12 @@ def user_frames(error: BaseException) -> tuple[str, str]:
     When every frame is ours (the function has the wrong signature, say) the location is empty.
     """
     frames = traceback.extract_tb(error.__traceback__)
-    users = [
-        frame
-        for frame in frames
-        if not str(Path(frame.filename).resolve()).startswith(_OWN_FOLDERS)
-    ]
-    users = list(dropwhile(_is_of_loop, users))
+    users = without_loop([frame for frame in frames if not is_ours(frame)])
     lines = "".join(traceback.format_list(users)).rstrip().splitlines()[-_TRACEBACK_LINES_MAX:]
     if not users:
         return "", "the call itself (no line of the function was reached)"
-    place = _blamed(users)
+    place = blamed(users)
     return "\n".join(lines), f"{place.filename}:{place.lineno} in {place.name}"
-
-
-def _is_of_loop(frame: traceback.FrameSummary) -> bool:
-    """Tell whether a frame is the event loop that calls an ``async`` function."""
-    return frame.filename.startswith(_LOOP_FOLDER)
-
-
-def _blamed(frames: Sequence[traceback.FrameSummary]) -> traceback.FrameSummary:
-    """Return the user's line: the deepest frame in the folder of the outermost one."""
-    folder = Path(frames[0].filename).parent
-    return [frame for frame in frames if Path(frame.filename).parent == folder][-1]
 
 
 def _timer_words(timer: Timer) -> str:

@@ -71,6 +71,8 @@ class WatermarkSpec:
 class OperatorSpec:
     """One operator of a chain; ``key_selector`` is the payload id of what it is keyed by.
 
+    ``input_selectors`` are those of an operator with several inputs, by ordinal.
+
     ``watermarks`` is set for generators of watermarks that somebody below needs; ``generators`` are
     the uids of those whose watermarks reach its input.
     """
@@ -79,6 +81,7 @@ class OperatorSpec:
     group_count: int
     scope: StateScope
     key_selector: str | None = None
+    input_selectors: tuple[str | None, ...] = ()
     input_type: str | None = None  # payload id of the type of its input records
     watermarks: WatermarkSpec | None = None
     generators: tuple[str, ...] = ()
@@ -178,3 +181,4 @@ class JobImage:
     storage: Storage
     readers: Mapping[str, SourceReader]
     writers: Mapping[str, WriterFactory]
+    blocking_call_ms: int = 1_000

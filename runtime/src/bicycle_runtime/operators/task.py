@@ -24,6 +24,7 @@ import msgspec
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
+from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
 from bicycle_runtime.operators.operator import Advance, EpochTime, Operator, Stateful, Timed
 from bicycle_runtime.operators.program import Program
@@ -320,12 +321,16 @@ class _Task:
                 report.staged[operator.spec.uid] = operator.finish()
             if isinstance(operator, Timed):
                 self._note_waiting(operator.spec.uid, operator)
+            blocking = LOOP_WATCH.take(operator.spec.uid)
             report.counts[operator.spec.uid] = OperatorCounts(
                 records_in=operator.records_in,
                 records_out=operator.records_out,
                 failed=operator.policy.failed,
                 retried=operator.policy.retried,
                 late=operator.late,
+                blocked=blocking.count,
+                blocked_ms=blocking.longest_ms,
+                blocked_at=blocking.place,
                 metrics=operator.context.metrics.snapshot(),
             )
         for route, router in self._program.routers:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
-from bicycle_runtime.operators.calling import run
+from bicycle_runtime.operators.calling import run, run_watched
 from bicycle_runtime.operators.errors import EndlessTimersError
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Advance, as_sequences
@@ -79,7 +79,7 @@ class TimerRound:
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
             result = run(self._settled(error, timer, call))
         if inspect.isawaitable(result):
-            run(self._fire_async(timer, result))
+            run_watched(self._fire_async(timer, result))
             return None
         self._take(timer, result)
         return self._next()

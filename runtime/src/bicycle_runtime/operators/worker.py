@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.program import Program, build_program
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.routing import Parcel
@@ -18,6 +19,7 @@ class Worker:
     """Runs the tasks of one job that reach this process."""
 
     def __init__(self, image: JobImage) -> None:
+        LOOP_WATCH.start(image.blocking_call_ms)
         self._image = image
         self._programs: dict[tuple[int, int], Program] = {}
 
@@ -41,6 +43,7 @@ class Worker:
             for reader in self._image.readers.values():
                 reader.close()
         self._programs.clear()
+        LOOP_WATCH.stop()
 
     def lose(self) -> None:
         """Forget everything without closing it, as when the process dies."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 import cloudpickle
 import msgspec
 
+from bicycle_runtime.base.logging import configure
 from bicycle_runtime.operators.routing import Parcel
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.task import EpochOrder
@@ -74,6 +76,7 @@ class LevelTask:
             close_workers()
             if not _tasks_done:
                 _close_at_end()
+                configure(sys.stderr, level="WARNING")  # It ends up in the log of Spark.
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)
             worker = _workers[self._run_id] = Worker(image)
