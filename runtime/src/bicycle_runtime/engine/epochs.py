@@ -15,7 +15,8 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import Budget, Lag, SourceStatus
+from bicycle_runtime.connectors.contract import Budget, SourceStatus
+from bicycle_runtime.engine.bounded import require_bounded
 from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.failures import raise_first_failure, raise_if_mixed
@@ -30,16 +31,21 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.orders import epoch_orders
 from bicycle_runtime.engine.pacing import Pacer
 from bicycle_runtime.engine.publishing import Publisher
+from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
-from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark, total_counts
+from bicycle_runtime.engine.stats import (
+    EpochStats,
+    Stopwatch,
+    lowest_watermark,
+    total_counts,
+    total_lag,
+)
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.reports import TaskReport
-from bicycle_runtime.operators.spec import JobImage, Link, StateScope
-from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.operators.spec import JobImage, Link
 from bicycle_runtime.recovery.ledger import EpochLedger
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
-from bicycle_runtime.recovery.rescale import restore_ranges
+from bicycle_runtime.recovery.manifest import Manifest, PlanRecord
 
 __all__ = ["EpochLoop", "LoopServices", "Step"]
 
@@ -108,13 +114,15 @@ class EpochLoop:
         self._folded_ms = self._clock.now_ms()
         self._started_ms = 0
         self._has_read = False
-        self._timeline = Timeline(setup.plan, services.clock)
+        self._timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
         self._time = self._timeline.order({})
         self._held: set[str] = set()
 
     def __enter__(self) -> EpochLoop:
         try:
             self._recover()
+            if self._options.is_batch:
+                require_bounded(self._setup)
             self._executor.start(self._image())
         except BaseException:
             self.__exit__()
@@ -375,7 +383,7 @@ class EpochLoop:
                 event_count=manifest.event_count,
                 duration_ms=duration_ms,
                 phases_ms=watch.phases_ms,
-                lag=_total_lag(statuses),
+                lag=total_lag(statuses.values()),
                 state_bytes=sum(
                     part.byte_count for state in manifest.states.values() for part in state.ranges
                 ),
@@ -400,12 +408,12 @@ class EpochLoop:
         last = self._ledger.last()
         if last is not None:
             self._last = last.manifest
-            self._refuse_lost_state(last.manifest)
+            refuse_lost_state(last.manifest, self._setup.graph, job=self._setup.job_id)
             log_event(
                 _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
                 event_count=last.manifest.event_count, is_published=last.is_published,
             )  # fmt: skip
-        restored = self._restored_states(self._last)
+        restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
         for uid, sink in self._setup.sinks.items():
             sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
         if last is not None and not last.is_published:
@@ -419,36 +427,6 @@ class EpochLoop:
             )
         self._last = replace(self._last, states=restored)
         self._timeline.resume(self._last.time)
-
-    def _restored_states(self, manifest: Manifest) -> dict[str, OperatorState]:
-        restored = {}
-        for spec in self._setup.plan.operators():
-            if spec.scope is StateScope.NONE:
-                continue
-            ranges = restore_ranges(
-                manifest.states.get(spec.uid),
-                scope=spec.scope,
-                group_count=spec.group_count,
-                parallelism=spec.vertex.parallelism,
-                place=(self._setup.job_id, spec.uid),
-            )
-            restored[spec.uid] = OperatorState(
-                scope=spec.scope.value, group_count=spec.group_count, ranges=ranges
-            )
-        return restored
-
-    def _refuse_lost_state(self, manifest: Manifest) -> None:
-        uids = {vertex.id for vertex in self._setup.graph.vertices}
-        with_state = {
-            uid
-            for uid, state in manifest.states.items()
-            if any(part.files for part in state.ranges)
-        }
-        lost = sorted(
-            (with_state | {uid for uid, shards in manifest.offsets.items() if shards}) - uids
-        )
-        if lost:
-            raise StateLostError(job=self._setup.job_id, lost=", ".join(map(repr, lost)))
 
     def _services_of(self, uid: str) -> Any:
         services = self._services
@@ -488,12 +466,3 @@ class EpochLoop:
 
     def _blank(self) -> Manifest:
         return Manifest(epoch=0, plan=self._plan_record(is_finished=False))
-
-
-def _total_lag(statuses: Mapping[str, SourceStatus]) -> Lag:
-    lags = [status.lag for status in statuses.values()]
-    records = [lag.record_count for lag in lags if lag.record_count is not None]
-    sizes = [lag.byte_count for lag in lags if lag.byte_count is not None]
-    return Lag(
-        record_count=sum(records) if records else None, byte_count=sum(sizes) if sizes else None
-    )

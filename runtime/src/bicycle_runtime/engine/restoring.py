@@ -1,0 +1,46 @@
+"""From a sealed manifest to the state that the operators of a graph begin with. Pure functions."""
+
+from __future__ import annotations
+
+from bicycle_runtime.operators.spec import StagePlan, StateScope
+from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.recovery.rescale import restore_ranges
+from bicycle_sdk.graph import JobGraph
+
+__all__ = ["refuse_lost_state", "restored_states"]
+
+
+def restored_states(manifest: Manifest, plan: StagePlan, *, job: str) -> dict[str, OperatorState]:
+    """Return the state of every operator that has some, divided for its parallelism of now."""
+    restored = {}
+    for spec in plan.operators():
+        if spec.scope is StateScope.NONE:
+            continue
+        ranges = restore_ranges(
+            manifest.states.get(spec.uid),
+            scope=spec.scope,
+            group_count=spec.group_count,
+            parallelism=spec.vertex.parallelism,
+            place=(job, spec.uid),
+        )
+        restored[spec.uid] = OperatorState(
+            scope=spec.scope.value, group_count=spec.group_count, ranges=ranges
+        )
+    return restored
+
+
+def refuse_lost_state(manifest: Manifest, graph: JobGraph, *, job: str) -> None:
+    """Make sure that whatever has state or offsets in the manifest is still part of the graph.
+
+    Raises:
+        StateLostError: an operator or a source is gone, or has another uid.
+    """
+    uids = {vertex.id for vertex in graph.vertices}
+    with_state = {
+        uid for uid, state in manifest.states.items() if any(part.files for part in state.ranges)
+    }
+    with_offsets = {uid for uid, shards in manifest.offsets.items() if shards}
+    lost = sorted((with_state | with_offsets) - uids)
+    if lost:
+        raise StateLostError(job=job, lost=", ".join(map(repr, lost)))
