@@ -5,6 +5,11 @@ marks it. This package starts nothing and needs nothing but the standard library
 as values stand in ``bicycle_sdk.connectors``, what tests one function in ``bicycle_sdk.testing``.
 """
 
+from bicycle_sdk.connected import (
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+)
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor, file_sink
 from bicycle_sdk.contexts import (
     Context,
@@ -56,8 +61,10 @@ from bicycle_sdk.state import (
     ValueStateDescriptor,
 )
 from bicycle_sdk.streams import (
+    ConnectedStreams,
     DataStream,
     IterativeStream,
+    KeyedConnectedStreams,
     KeyedStream,
     SinkStream,
     SplitStream,
@@ -80,6 +87,9 @@ __all__ = [
     "AsyncIOBatchFunction",
     "AsyncIOFunction",
     "BicycleError",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "ConnectedStreams",
     "Context",
     "DataStream",
     "DeliveryGuarantee",
@@ -91,6 +101,8 @@ __all__ = [
     "KafkaSinkBuilder",
     "KafkaSourceBuilder",
     "KeySelector",
+    "KeyedCoProcessFunction",
+    "KeyedConnectedStreams",
     "KeyedProcessContext",
     "KeyedProcessFunction",
     "KeyedStream",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 __all__ = ["FunctionTypes", "clash", "common_item_type", "function_types", "pair_type", "type_name"]
 
-_FUNCTIONS_MODULE = "bicycle_sdk.functions"
+_FUNCTIONS_MODULES = frozenset({"bicycle_sdk.functions", "bicycle_sdk.connected"})
 
 
 class FunctionTypes(NamedTuple):
@@ -162,7 +162,7 @@ def _generic_arguments(cls: type, bound: Mapping[Any, Any]) -> dict[str, Any]:
         parameters: Sequence[Any] = getattr(origin, "__parameters__", ())
         arguments = [_substituted(argument, bound) for argument in typing.get_args(base)]
         mapping = dict(zip(parameters, arguments, strict=False))
-        if origin.__module__ == _FUNCTIONS_MODULE:
+        if origin.__module__ in _FUNCTIONS_MODULES:
             return {parameter.__name__: value for parameter, value in mapping.items()}
         found = _generic_arguments(origin, mapping)
         if found:

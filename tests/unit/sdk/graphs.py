@@ -14,6 +14,7 @@ from bicycle_sdk.graph import (
     Partitioning,
     RestartKind,
     RestartStrategy,
+    RuntimeMode,
     Vertex,
 )
 
@@ -29,6 +30,7 @@ DETAILS = {
     KIND.SINK: connector("collect"),
     KIND.KEY_BY: {"key_selector": "f"},
     KIND.PROCESS: {"is_rich": False},
+    KIND.CO_PROCESS: {"is_rich": True},
     KIND.SIDE_OUTPUT: {"tag": "late"},
     KIND.ASYNC_IO: {"ordered": True, "timeout_ms": 1, "capacity": 1},
     KIND.ASSIGN_TIMESTAMPS: {"watermarks": "bounded", "delay_ms": 0},
@@ -77,6 +79,15 @@ _DETAILS_OF = {
     KIND.PROCESS: st.fixed_dictionaries(
         {"is_rich": st.booleans()},
         optional={"function_kind": words, "is_keyed": st.booleans()},
+    ),
+    KIND.CO_PROCESS: st.fixed_dictionaries(
+        {"is_rich": st.booleans()},
+        optional={
+            "function_kind": words,
+            "is_keyed": st.booleans(),
+            "has_broadcast": st.booleans(),
+            "settings": json_objects,
+        },
     ),
     KIND.ASSIGN_TIMESTAMPS: st.fixed_dictionaries(
         {"watermarks": words, "delay_ms": numbers},
@@ -146,6 +157,7 @@ configs = st.builds(
         delay_ms=numbers,
     ),
     properties=st.dictionaries(st.text(), st.text(), max_size=3),
+    mode=st.sampled_from(RuntimeMode),
 )
 graphs = st.builds(
     JobGraph,

@@ -66,6 +66,13 @@ _DETAILS: Mapping[OperatorKind, Mapping[str, tuple[type, bool]]] = {
         "is_keyed": (bool, False),
     },
     OperatorKind.ASYNC_IO: {
+    OperatorKind.CO_PROCESS: {
+        "is_rich": (bool, True),
+        "function_kind": (str, False),
+        "is_keyed": (bool, False),
+        "has_broadcast": (bool, False),
+        "settings": (dict, False),
+    },
         "ordered": (bool, True),
         "timeout_ms": (int, True),
         "capacity": (int, True),

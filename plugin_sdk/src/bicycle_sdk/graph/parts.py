@@ -42,6 +42,7 @@ class OperatorKind(Enum):
     SIDE_OUTPUT = "SideOutput"
     PROCESS = "Process"
     ASYNC_IO = "AsyncIO"
+    CO_PROCESS = "CoProcess"
     ASSIGN_TIMESTAMPS = "AssignTimestamps"
     WINDOW = "Window"
     WINDOW_COMBINE = "WindowCombine"

@@ -17,7 +17,7 @@ from bicycle_sdk.graph.parts import (
 __all__ = ["problems_of"]
 
 # Kinds whose functions can write side outputs.
-_TAGGED_KINDS = frozenset({OperatorKind.PROCESS, OperatorKind.WINDOW})
+_TAGGED_KINDS = frozenset({OperatorKind.PROCESS, OperatorKind.CO_PROCESS, OperatorKind.WINDOW})
 # Kinds whose records carry a key group.
 _KEYING_KINDS = frozenset({OperatorKind.KEY_BY, OperatorKind.WINDOW_COMBINE})
 _BOUNDS = f"1..{KEY_GROUP_COUNT_MAX}"
@@ -113,12 +113,15 @@ def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterat
 
 def _keyed_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
     keyed = {
-        vertex.id
+        vertex.id: vertex
         for vertex in vertices
         if vertex.kind is OperatorKind.REDUCE or vertex.details.get("is_keyed", False)
     }
     for edge in edges:
-        if edge.target_id in keyed and edge.partitioning is not Partitioning.HASH:
+        if edge.target_id not in keyed or edge.partitioning is Partitioning.HASH:
+            continue
+        has_broadcast = keyed[edge.target_id].details.get("has_broadcast", False)
+        if edge.partitioning is not Partitioning.BROADCAST or not has_broadcast:
             yield (
                 f"{edge.target_id!r} works per key, but its input from {edge.source_id!r} "
                 f"is {edge.partitioning.value}, expected Hash"

@@ -5,14 +5,17 @@ chooses subtasks. Nothing runs here, and no closure is called; what the runtime 
 of ``graph.OperatorKind``, and everything else expands into them.
 """
 
+from bicycle_sdk.streams.connected import ConnectedStreams, KeyedConnectedStreams
 from bicycle_sdk.streams.data_stream import DataStream, SinkStream, SplitStream
 from bicycle_sdk.streams.keyed import KeyedStream
 from bicycle_sdk.streams.loops import IterativeStream
 from bicycle_sdk.streams.windowed import WindowedStream
 
 __all__ = [
+    "ConnectedStreams",
     "DataStream",
     "IterativeStream",
+    "KeyedConnectedStreams",
     "KeyedStream",
     "SinkStream",
     "SplitStream",

@@ -16,7 +16,7 @@ from bicycle_sdk.graph import OperatorKind, Partitioning
 from bicycle_sdk.kafka import KafkaSinkBuilder
 from bicycle_sdk.settings import VertexSettings
 from bicycle_sdk.streams.base import Stream
-from bicycle_sdk.streams.transforms import Transforms
+from bicycle_sdk.streams.connecting import Connecting
 
 if TYPE_CHECKING:
     from bicycle_sdk.streams.keyed import KeyedStream
@@ -45,7 +45,7 @@ class SplitStream(Generic[T]):
         return self._stream._side_output(tag, self._type)
 
 
-class DataStream(Transforms[T]):
+class DataStream(Connecting[T]):
     """Records of type ``T`` on their way.
 
     Example:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from bicycle_sdk import aggregations
 from bicycle_sdk.function_vertices import process_vertex, reduce_vertex
 from bicycle_sdk.functions import KeyedProcessFunction, ProcessFunction, ReduceFunction
-from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.record_types import function_types, pair_type
 from bicycle_sdk.streams.data_stream import DataStream
+from bicycle_sdk.streams.keyed_joins import KeyedJoins
 from bicycle_sdk.streams.windowed import WindowedStream
 from bicycle_sdk.windows.assigners import (
     Duration,
@@ -31,10 +31,8 @@ V = TypeVar("V")
 K = TypeVar("K", bound=Hashable)
 
 
-class KeyedStream(DataStream[T], Generic[K, T]):
+class KeyedStream(KeyedJoins[K, T]):
     """Records with a key: whatever follows sees all records of one key in one subtask."""
-
-    _default_partitioning = Partitioning.HASH
 
     def process_fn(
         self, function: KeyedProcessFunction[K, T, R] | ProcessFunction[T, R]
@@ -153,6 +151,3 @@ class KeyedStream(DataStream[T], Generic[K, T]):
             output_type=pair_type(self._key_type(), selected),
         )
         return self._then(vertex)
-
-    def _key_type(self) -> Any:
-        return function_types(self._vertex.payloads["function"], "get_key").gives

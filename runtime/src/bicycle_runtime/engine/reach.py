@@ -15,15 +15,17 @@ from bicycle_sdk.time import IDLE_TIMEOUT_MS, OUT_OF_ORDERNESS_MS
 
 __all__ = ["TimeReach", "waits_for_time"]
 
-# Kinds whose operators are ``Timed``: windows and, with their timers, process functions.
+# Kinds whose operators are always ``Timed``; functions are where they can set timers.
 _TIMED_KINDS = frozenset({OperatorKind.WINDOW})
 
 
 def waits_for_time(vertex: Vertex) -> bool:
     """Tell whether an operator may wait for event time or processing time."""
-    is_process = vertex.kind is OperatorKind.PROCESS
-    return vertex.kind in _TIMED_KINDS or (
-        is_process and vertex.details.get("function_kind") == "process"
+    kind = vertex.details.get("function_kind")
+    return (
+        vertex.kind in _TIMED_KINDS
+        or (vertex.kind is OperatorKind.PROCESS and kind == "process")
+        or (vertex.kind is OperatorKind.CO_PROCESS and kind != "co_map")
     )
 
 

@@ -186,6 +186,7 @@ class _Planner:
             group_count=self._group_count(vertex),
             scope=_scope_of(vertex),
             key_selector=key_by.payload_id("function") if key_by else None,
+            input_selectors=self._input_selectors(vertex),
             input_type=source.payload_id("output_type") if source and typed else None,
             watermarks=self._time.strategy(operator),
             generators=self._time.generators(operator),
@@ -202,6 +203,18 @@ class _Planner:
             if is_keyed and source.kind is OperatorKind.KEY_BY:
                 return source
         return None
+
+    def _input_selectors(self, vertex: Vertex) -> tuple[str | None, ...]:
+        """Return what each input of an operator with several is keyed by, by ordinal."""
+        if vertex.kind is not OperatorKind.CO_PROCESS:
+            return ()
+        edges = sorted(self._graph.inputs_of(vertex.id), key=lambda edge: edge.input_ordinal)
+        return tuple(
+            self._vertices[edge.source_id].payload_id("function")
+            if edge.partitioning is Partitioning.HASH
+            else None
+            for edge in edges
+        )
 
     def _giver(self, uid: str) -> Vertex | None:
         """Return the vertex whose records an operator gets, however they are packed on the way."""
@@ -224,6 +237,10 @@ class _Planner:
 def _scope_of(vertex: Vertex) -> StateScope:
     if vertex.kind in (OperatorKind.REDUCE, OperatorKind.WINDOW):
         return StateScope.KEY_GROUPS
+    if vertex.kind is OperatorKind.CO_PROCESS:
+        # Broadcast state lies with all key groups, so that every subtask finds a copy of it.
+        is_divided = vertex.details.get("is_keyed") or vertex.details.get("has_broadcast")
+        return StateScope.KEY_GROUPS if is_divided else StateScope.SUBTASK
     if vertex.kind is not OperatorKind.PROCESS or vertex.details.get("function_kind") == "async":
         return StateScope.NONE
     return StateScope.KEY_GROUPS if vertex.details.get("is_keyed") else StateScope.SUBTASK

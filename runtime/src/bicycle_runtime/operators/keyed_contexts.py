@@ -7,7 +7,7 @@ context of its own, they find the one of the call that uses them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -75,6 +75,11 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Get ready for the calls of the next batch."""
         self._keys = None
         self._has_twins = False
+
+    def select_keys_by(self, selector: Callable[[Any], Any] | None) -> None:
+        """Take keys from the records of another input, from the next batch on."""
+        self._key_selector = selector
+        self._keys = None
 
     # --- keys --------------------------------------------------------------------------------
 

@@ -47,6 +47,7 @@ from bicycle_runtime.operators.transform import (
     MapOperator,
     PassOperator,
 )
+from bicycle_runtime.operators.two_inputs import CoProcessOperator
 from bicycle_runtime.operators.watermarks import AssignOperator, SourceOperator, TimeKeeper
 from bicycle_runtime.operators.windows.build import build_window
 from bicycle_runtime.operators.windows.combine import CombineOperator
@@ -175,6 +176,7 @@ class _Builder:
         keyed = {
             OperatorKind.REDUCE: self._reduce,
             OperatorKind.PROCESS: self._process,
+            OperatorKind.CO_PROCESS: self._co_process,
             OperatorKind.WINDOW: self._window,
             OperatorKind.WINDOW_COMBINE: self._window,
         }
@@ -205,6 +207,16 @@ class _Builder:
         storage = self._image.storage
         assert isinstance(context, KeyedContext)
         return StatefulOperator(spec, policy, context, function, method=method, storage=storage)
+
+    def _co_process(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> Operator:
+        assert isinstance(context, KeyedContext)
+        selectors = [self._loaded_selector(payload_id) for payload_id in spec.input_selectors]
+        storage = self._image.storage
+        return CoProcessOperator(
+            spec, policy, context, function, selectors=selectors, storage=storage
+        )
 
     def _window(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, plan: WindowPlan
@@ -249,9 +261,12 @@ class _Builder:
         return kind(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
 
     def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:
-        if spec.key_selector is None:
+        return self._loaded_selector(spec.key_selector)
+
+    def _loaded_selector(self, payload_id: str | None) -> Callable[[Any], Any] | None:
+        if payload_id is None:
             return None
-        selector = as_callable(self._payload(spec.key_selector), "get_key")
+        selector = as_callable(self._payload(payload_id), "get_key")
         return partial(resolve, selector) if is_async(selector) else selector
 
     def _payload(self, payload_id: str | None) -> Any:

@@ -1,0 +1,190 @@
+"""The classes a job author derives from where two streams meet, and how the runtime calls them.
+
+Inputs are told apart by ordinal: ``…1`` gets the records of the stream on which ``connect`` was
+called, ``…2`` those of the other. All that holds of the classes in ``functions`` holds here: any
+method may be ``def`` or ``async def``, and a constructor opens nothing. State and timers belong to
+the function, so what one input writes the other reads.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Any, ClassVar, Generic, TypeVar
+
+from bicycle_sdk.contexts import (
+    KeyedProcessContext,
+    OnTimerContext,
+    ProcessContext,
+    RuntimeContext,
+)
+from bicycle_sdk.functions import FunctionObject
+
+__all__ = [
+    "BuiltInFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "KeyedCoProcessFunction",
+    "MappedPair",
+    "input_methods",
+]
+
+In1 = TypeVar("In1", contravariant=True)  # noqa: PLC0105 - job authors read the name.
+In2 = TypeVar("In2", contravariant=True)  # noqa: PLC0105 - job authors read the name.
+Out = TypeVar("Out", covariant=True)  # noqa: PLC0105 - job authors read the name.
+K = TypeVar("K")
+
+
+class _Opened(FunctionObject):
+    """A function object that may hold connections."""
+
+    def open(self, ctx: Any) -> Awaitable[None] | None:
+        """Open connections and get states; called on a worker, once per subtask, first of all."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Release what ``open`` took.
+
+        Called on a worker, once per subtask, when the subtask ends; not called after a kill.
+        """
+
+
+class CoMapFunction(_Opened, ABC, Generic[In1, In2, Out]):
+    """One record in, from either stream, and one out."""
+
+    @abstractmethod
+    def map1(self, value: In1) -> Out | Awaitable[Out]:
+        """Return what takes the place of a record of the first stream. Called once per record."""
+
+    @abstractmethod
+    def map2(self, value: In2) -> Out | Awaitable[Out]:
+        """Return what takes the place of a record of the second stream. Called once per record."""
+
+
+class CoProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
+    """Records of two streams, with event time, side outputs and state that both share.
+
+    Behind ``key_by`` on both sides there are states and timers per key; without keys there are
+    named values per subtask (``ctx.get_state``).
+    """
+
+    @abstractmethod
+    def process_element1(
+        self, value: In1, ctx: ProcessContext
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record of the first stream.
+
+        Called on a worker, once per record and attempt. Records of one stream and key come in
+        order; those of the two streams mix freely, so no result may depend on which came first
+        within an epoch.
+        """
+
+    @abstractmethod
+    def process_element2(
+        self, value: In2, ctx: ProcessContext
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record of the second stream."""
+
+    def on_timer(
+        self,
+        timestamp_ms: int,  # noqa: ARG002 - overriders use it
+        ctx: OnTimerContext[Any],  # noqa: ARG002 - overriders use it
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from a timer, as ``ProcessFunction`` does."""
+        return ()
+
+
+class KeyedCoProcessFunction(_Opened, ABC, Generic[K, In1, In2, Out]):
+    """A ``CoProcessFunction`` on keyed streams: ``ctx.current_key()``, state and timers per key.
+
+    Example:
+        >>> class Bonus(KeyedCoProcessFunction[str, int, int, int]):
+        ...     def open(self, ctx):
+        ...         self.factor = ctx.get_value_state("factor", int, default=1)
+        ...
+        ...     def process_element1(self, value, ctx):
+        ...         return [value * self.factor.value()]
+        ...
+        ...     def process_element2(self, value, ctx):
+        ...         self.factor.update(value)
+        ...         return []
+    """
+
+    @abstractmethod
+    def process_element1(
+        self, value: In1, ctx: KeyedProcessContext[K]
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record, as ``CoProcessFunction`` does."""
+
+    @abstractmethod
+    def process_element2(
+        self, value: In2, ctx: KeyedProcessContext[K]
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record of the second stream."""
+
+    def on_timer(
+        self,
+        timestamp_ms: int,  # noqa: ARG002 - overriders use it
+        ctx: OnTimerContext[K],  # noqa: ARG002 - overriders use it
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from a timer, as ``ProcessFunction`` does."""
+        return ()
+
+
+class BuiltInFunction(_Opened):
+    """A function of the SDK itself, such as a join; it can say more than users' functions.
+
+    ``awaits`` tells that each call returns an awaitable. With ``stamps`` the results are pairs
+    ``(event time in ms, record)``. ``needs_times`` makes records without event time an error.
+    ``late`` counts records that came too late; it is set to 0 when an epoch begins.
+    """
+
+    stamps: ClassVar[bool] = False
+    needs_times: ClassVar[bool] = False
+    awaits = False
+    late = 0
+
+
+class MappedPair(BuiltInFunction):
+    """Calls a ``CoMapFunction``."""
+
+    def __init__(self, function: CoMapFunction[Any, Any, Any]) -> None:
+        self.function = function
+        self.name = function.name or type(function).__name__
+        self.awaits = any(map(inspect.iscoroutinefunction, (function.map1, function.map2)))
+
+    def open(self, ctx: RuntimeContext) -> Any:
+        """Open the function."""
+        return self.function.open(ctx)
+
+    def close(self) -> Any:
+        """Close the function."""
+        return self.function.close()
+
+    def process_element1(self, value: Any, _ctx: Any) -> Any:
+        """Map a record of the first stream."""
+        return self._mapped(self.function.map1(value))
+
+    def process_element2(self, value: Any, _ctx: Any) -> Any:
+        """Map a record of the second stream."""
+        return self._mapped(self.function.map2(value))
+
+    def _mapped(self, result: Any) -> Any:
+        is_later = self.awaits or inspect.isawaitable(result)
+        return _listed(result) if is_later else (result,)
+
+
+async def _listed(result: Any) -> tuple[Any]:
+    return (await result if inspect.isawaitable(result) else result,)
+
+
+def input_methods(function: Any, count: int) -> list[tuple[str, Callable[..., Any]]]:
+    """Return name and method for each of ``count`` inputs of a function, by ordinal."""
+    if hasattr(function, "process_input"):
+        method = function.process_input
+        return [("process_input", partial(method, ordinal)) for ordinal in range(count)]
+    names = ("process_element1", "process_element2")
+    if hasattr(function, "process_broadcast_element"):
+        names = ("process_element", "process_broadcast_element")
+    return [(name, getattr(function, name)) for name in names]

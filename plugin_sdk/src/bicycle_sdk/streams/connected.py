@@ -1,0 +1,159 @@
+"""Two streams that meet in one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from bicycle_sdk.connected import (
+    CoMapFunction,
+    CoProcessFunction,
+    KeyedCoProcessFunction,
+    MappedPair,
+)
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.functions import KeySelector, full_name
+from bicycle_sdk.joins.vertices import check_record_type, co_process_vertex, common_output_type
+from bicycle_sdk.record_types import clash, function_types, type_name
+from bicycle_sdk.streams.base import Stream
+
+if TYPE_CHECKING:
+    from bicycle_sdk.drafts import VertexDraft
+    from bicycle_sdk.streams.data_stream import DataStream
+
+__all__ = ["ConnectedStreams", "KeyedConnectedStreams", "check_same_keys", "joined"]
+
+T = TypeVar("T")
+V = TypeVar("V")
+R = TypeVar("R")
+K = TypeVar("K", bound=Hashable)
+
+
+class ConnectedStreams(Generic[T, V]):
+    """Two streams of different records that share one function; ``connect`` makes it.
+
+    Example:
+        >>> from bicycle_sdk import CoMapFunction, StreamEnvironment
+        >>> class Text(CoMapFunction[int, str, str]):
+        ...     def map1(self, value):
+        ...         return f"number {value}"
+        ...
+        ...     def map2(self, value):
+        ...         return f"text {value}"
+        >>> env = StreamEnvironment()
+        >>> both = env.from_collection([1]).connect(env.from_collection(["a"]))
+        >>> _ = both.map(Text()).print()
+    """
+
+    def __init__(self, first: Stream[Any], second: Stream[Any]) -> None:
+        first._check_same_draft("connect", second)
+        self._first, self._second = first, second
+
+    def map(self, function: CoMapFunction[T, V, R]) -> DataStream[R]:
+        """Replace each record by what ``map1`` or ``map2`` returns."""
+        self._require("map", function, CoMapFunction)
+        self._check_types("map", function, ("map1", "map2"))
+        gives = [function_types(function, name).gives for name in ("map1", "map2")]
+        vertex = co_process_vertex(
+            MappedPair(function), "co_map", shown=function, is_keyed=self._is_keyed(),
+            output_type=gives[0] if gives[0] == gives[1] else None,
+        )  # fmt: skip
+        return joined([self._first, self._second], vertex)
+
+    def process(self, function: CoProcessFunction[T, V, R]) -> DataStream[R]:
+        """Call a function that sees event time and side outputs, and has state."""
+        self._require("process", function, CoProcessFunction)
+        return self._processed(function)
+
+    def key_by(
+        self,
+        first: Callable[[T], K] | KeySelector[T, K],
+        second: Callable[[V], K] | KeySelector[V, K],
+    ) -> KeyedConnectedStreams[K, T, V]:
+        """Give the records of both streams keys; those of one key meet in one subtask.
+
+        Raises:
+            StreamDefinitionError: the keys are of different types and never equal.
+        """
+        first_keyed: Any = self._first.key_by(first)  # type: ignore[attr-defined]  # a DataStream
+        second_keyed: Any = self._second.key_by(second)  # type: ignore[attr-defined]  # a DataStream
+        return KeyedConnectedStreams(first_keyed, second_keyed)
+
+    def _is_keyed(self) -> bool:
+        return False
+
+    def _processed(self, function: Any) -> DataStream[Any]:
+        methods = ("process_element1", "process_element2")
+        self._check_types("process", function, methods)
+        vertex = co_process_vertex(
+            function, "co_process", is_keyed=self._is_keyed(),
+            output_type=common_output_type(function),
+        )  # fmt: skip
+        return joined([self._first, self._second], vertex)
+
+    def _require(self, call: str, function: object, *kinds: type) -> None:
+        if not isinstance(function, kinds):
+            names = " or ".join(kind.__name__ for kind in kinds)
+            raise StreamDefinitionError(
+                call=f"connect(…).{call}",
+                problem=f"{full_name(function)} is not an object of a {names}",
+                hint="derive the function from it and pass an object; KeyedCoProcessFunction "
+                "needs key_by(…) on both streams",
+            )
+
+    def _check_types(self, call: str, function: object, methods: tuple[str, str]) -> None:
+        for stream, method in zip((self._first, self._second), methods, strict=True):
+            check_record_type(f"connect(…).{call}", function, method, stream._record_type())
+
+
+class KeyedConnectedStreams(ConnectedStreams[T, V], Generic[K, T, V]):
+    """Two keyed streams that share one function, with its state and timers per key."""
+
+    def __init__(self, first: Stream[Any], second: Stream[Any]) -> None:
+        super().__init__(first, second)
+        check_same_keys("connect", first, second)
+
+    def process(
+        self, function: CoProcessFunction[T, V, R] | KeyedCoProcessFunction[K, T, V, R]
+    ) -> DataStream[R]:
+        """Call a function that sees event time, and has state and timers per key."""
+        self._require("process", function, CoProcessFunction, KeyedCoProcessFunction)
+        return self._processed(function)
+
+    def _is_keyed(self) -> bool:
+        return True
+
+
+def check_same_keys(call: str, *streams: Stream[Any]) -> None:
+    """Refuse streams whose records can never meet under one key.
+
+    Raises:
+        StreamDefinitionError: a stream has no key, or the keys are of types that never agree.
+    """
+    for stream in streams:
+        if not stream._is_keyed():
+            raise StreamDefinitionError(
+                call=call,
+                problem="one stream has a key and another has none",
+                hint="call key_by(…) on each of the streams",
+            )
+    key_types = [function_types(s._vertex.payloads["function"], "get_key").gives for s in streams]
+    for other in key_types[1:]:
+        if clash(key_types[0], other):
+            raise StreamDefinitionError(
+                call=call,
+                problem=f"keys of {type_name(key_types[0])} never equal keys of {type_name(other)}",
+                hint="let both key_by(…) give the same type",
+            )
+
+
+def joined(streams: list[Stream[Any]], vertex: VertexDraft) -> DataStream[Any]:
+    """Return the stream behind a vertex that has these streams as its inputs, in this order."""
+    first = streams[0]
+    for stream in streams[1:]:
+        first._check_same_draft(str(vertex.details["function_kind"]), stream)
+    first._draft.add_vertex(vertex)
+    for ordinal, stream in enumerate(streams):
+        stream._connect_to(vertex, input_ordinal=ordinal)
+    result: DataStream[Any] = first._made("DataStream", vertex)
+    return result
