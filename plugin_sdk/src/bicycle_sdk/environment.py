@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from bicycle_sdk import connectors
 from bicycle_sdk.connectors import SourceBuilder, SourceDescriptor
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
-from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy
+from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy, RuntimeMode
 from bicycle_sdk.kafka import KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.settings import check_parallelism
 from bicycle_sdk.streams import DataStream
@@ -74,6 +74,22 @@ class StreamEnvironment(GraphDraft):
     def set_restart_strategy(self, strategy: RestartStrategy) -> Self:
         """Set when a failed job starts again; 3 times, 5 s apart, otherwise."""
         self.config = replace(self.config, restart_strategy=strategy)
+        return self
+
+    def set_runtime_mode(self, mode: Literal["streaming", "batch"]) -> Self:
+        """Set whether input is followed (streaming, the default) or read in one pass (batch).
+
+        In batch mode all sources must end by themselves, and event time stands still until then: no
+        record is late, and what waits for event time comes out at the end.
+        """
+        known = {known.value: known for known in RuntimeMode}
+        if mode not in known:
+            raise StreamDefinitionError(
+                call="set_runtime_mode",
+                problem=f"{mode!r} is none of {', '.join(map(repr, known))}",
+                hint="give 'batch' for input that ends, else 'streaming'",
+            )
+        self.config = replace(self.config, mode=known[mode])
         return self
 
     def set_property(self, key: str, value: str) -> Self:
@@ -267,6 +283,11 @@ class StreamEnvironmentBuilder:
     def restart_strategy(self, strategy: RestartStrategy) -> Self:
         """Set when a failed job starts again."""
         self._environment.set_restart_strategy(strategy)
+        return self
+
+    def runtime_mode(self, mode: Literal["streaming", "batch"]) -> Self:
+        """Set whether input is followed or read in one pass."""
+        self._environment.set_runtime_mode(mode)
         return self
 
     def build(self) -> StreamEnvironment:

@@ -183,6 +183,13 @@ def test_epochs_grow_under_backlog_up_to_the_limit_and_not_when_idle():
     assert pacer.record_count == 200_000
 
 
+def test_in_batch_mode_an_epoch_takes_all_that_the_limits_allow():
+    pacer = Pacer(EngineOptions(mode="batch", max_records_per_epoch=700, max_bytes_per_epoch=9))
+    pacer.learn(duration_ms=600_000, has_backlog=True)
+
+    assert (pacer.record_count, pacer.byte_count) == (700, 9)
+
+
 def test_epochs_that_take_too_long_shrink():
     pacer = Pacer(EngineOptions())
     for _ in range(5):

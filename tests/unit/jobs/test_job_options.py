@@ -52,6 +52,16 @@ def test_parallelism_has_bounds():
         request_of(parallelism=0)
 
 
+def test_the_mode_of_the_graph_counts_unless_another_one_is_given():
+    bundle = bundle_of(lambda env: env.set_runtime_mode("batch").from_collection([1]).print())
+    given_one = JobRequest(options=JobOptions(plugin="p"), engine={"mode": "streaming"})
+
+    assert request_of().engine_options(bundle.graph).is_batch
+    assert not given_one.engine_options(bundle.graph).is_batch
+    with pytest.raises(OptionError):
+        JobRequest(options=JobOptions(plugin="p"), engine={"mode": "fast"})
+
+
 def test_the_checkpoint_interval_of_the_graph_counts_unless_another_one_is_given():
     bundle = bundle_of(lambda env: env.set_checkpoint_interval(5_000).from_collection([1]).print())
     given_one = JobRequest(options=JobOptions(plugin="p"), engine={"checkpoint_interval_ms": "7s"})

@@ -12,7 +12,7 @@ from bicycle_sdk import (
 )
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor
 from bicycle_sdk.errors import GraphError, PreviewError, StreamDefinitionError
-from bicycle_sdk.graph import ErrorAction, JobGraph
+from bicycle_sdk.graph import ErrorAction, JobGraph, RuntimeMode
 from bicycle_sdk.plugin import BuiltJob
 from tests.unit.sdk.jobs import finished
 
@@ -54,7 +54,14 @@ def test_settings_come_from_builder_or_setters():
 
     assert env.config == other.config
     assert (env.config.parallelism, env.config.checkpoint_interval_ms) == (2, 30_000)
+    assert env.set_runtime_mode("batch").config.mode is RuntimeMode.BATCH
+    assert built.runtime_mode("batch").build().config == env.config
     assert env.set_property("team", "ada").config.properties == {"team": "ada"}
+
+
+def test_an_unknown_mode_is_refused(env):
+    with pytest.raises(StreamDefinitionError):
+        env.set_runtime_mode("fast")
 
 
 def test_the_default_parallelism_holds_where_none_is_set(env, words):

@@ -18,6 +18,7 @@ from bicycle_sdk.graph.parts import (
     Partitioning,
     RestartKind,
     RestartStrategy,
+    RuntimeMode,
     Vertex,
 )
 
@@ -33,6 +34,7 @@ __all__ = [
     "Partitioning",
     "RestartKind",
     "RestartStrategy",
+    "RuntimeMode",
     "Vertex",
     "graph_from_dict",
     "graph_to_dict",

@@ -28,6 +28,7 @@ from bicycle_sdk.graph.parts import (
     Partitioning,
     RestartKind,
     RestartStrategy,
+    RuntimeMode,
     Vertex,
 )
 
@@ -248,7 +249,7 @@ def edge_from_dict(data: object) -> Edge:
 
 def config_to_dict(config: JobConfig) -> dict[str, Any]:
     """Return the settings of a job as plain data."""
-    return {
+    data: dict[str, Any] = {
         "parallelism": config.parallelism,
         "max_parallelism": config.max_parallelism,
         "checkpoint_interval_ms": config.checkpoint_interval_ms,
@@ -259,6 +260,9 @@ def config_to_dict(config: JobConfig) -> dict[str, Any]:
         },
         "properties": dict(config.properties),
     }
+    if config.mode is not RuntimeMode.STREAMING:
+        data["mode"] = config.mode.value
+    return data
 
 
 def config_from_dict(data: dict[str, Any]) -> JobConfig:
@@ -282,6 +286,9 @@ def config_from_dict(data: dict[str, Any]) -> JobConfig:
             delay_ms=strategy.take("delay_ms", int, default=restart.delay_ms),
         ),
         properties=fields.take("properties", dict, default={}),
+        mode=read_word(
+            RuntimeMode, fields.take("mode", str, default=default.mode.value), "config: mode"
+        ),
     )
     strategy.finish()
     fields.finish()

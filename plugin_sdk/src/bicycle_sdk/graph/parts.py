@@ -21,6 +21,7 @@ __all__ = [
     "Partitioning",
     "RestartKind",
     "RestartStrategy",
+    "RuntimeMode",
     "Vertex",
 ]
 
@@ -97,6 +98,13 @@ class RestartStrategy:
         return cls(kind=kind, max_attempts=max_attempts, delay_ms=delay_ms)
 
 
+class RuntimeMode(Enum):
+    """Whether a job follows its input for ever, or reads input that ends in one pass."""
+
+    STREAMING = "streaming"
+    BATCH = "batch"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobConfig:
     """Settings of a whole job."""
@@ -106,6 +114,7 @@ class JobConfig:
     checkpoint_interval_ms: int = 60_000
     restart_strategy: RestartStrategy = RestartStrategy()
     properties: Mapping[str, str] = field(default_factory=dict)
+    mode: RuntimeMode = RuntimeMode.STREAMING
 
 
 class ErrorAction(Enum):

@@ -86,7 +86,12 @@ class CollectionSource(Source):
     def poll(self) -> SourceStatus:
         """Everything not sealed lies ready."""
         left = max(len(self._items) - self._next, 0)
-        return SourceStatus(has_input=left > 0, is_finished=left == 0, lag=Lag(record_count=left))
+        return SourceStatus(
+            has_input=left > 0,
+            is_finished=left == 0,
+            lag=Lag(record_count=left),
+            is_bounded=True,
+        )
 
     def plan(self, budget: Budget) -> list[Slice]:
         """Split the next range evenly into contiguous slices, one per subtask."""

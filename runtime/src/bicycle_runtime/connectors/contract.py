@@ -96,7 +96,8 @@ class SourceStatus:
 
     What follows is for watermarks. ``waiting_shards`` are those with unread input: they hold event
     time back until they are read (None: the source has one shard, or can not tell). A shard of a
-    source that ``is_bounded`` gets no more input once it has none. While a source is not
+    source that ``is_bounded`` gets no more input once it has none; only such sources can be read in
+    batch mode. While a source is not
     ``is_reachable``, silence does not make its shards idle.
     """
 

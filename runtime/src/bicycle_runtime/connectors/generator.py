@@ -98,6 +98,7 @@ class GeneratorSource(Source):
             is_finished=count is not None and self._next >= count,
             lag=Lag(record_count=left if rate_ms or count is not None else None),
             next_poll_ms=min(max(wait_ms, 1), NEXT_POLL_MS_MAX),
+            is_bounded=count is not None,
         )
 
     def plan(self, budget: Budget) -> list[Slice]:

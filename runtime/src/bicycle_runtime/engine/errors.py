@@ -5,6 +5,7 @@ from __future__ import annotations
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
+    "BatchModeError",
     "EpochFailedError",
     "EpochMixedError",
     "KeyGroupConflictError",
@@ -49,6 +50,19 @@ class EpochMixedError(BicycleError):
         "computed again while others had read it already"
     )
     fix = "nothing to do: the epoch is run again as a whole; if it goes on, look for failing hosts"
+
+
+class BatchModeError(BicycleError):
+    """A job is to read its input in one pass, but some of it never ends."""
+
+    code = "BIC-1806"
+    message = (
+        "job {job!r} runs in batch mode, but these sources never end by themselves: {sources_text}"
+    )
+    fix = (
+        "bound them (no follow for files, a count for generators, bounded() for topics), or run "
+        "the job with --mode streaming"
+    )
 
 
 class KeyGroupConflictError(BicycleError):

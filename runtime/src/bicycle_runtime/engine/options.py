@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from bicycle_runtime.base.options import check, option
 
@@ -13,6 +14,11 @@ __all__ = ["EngineOptions"]
 class EngineOptions:
     """How long epochs may be, how much one may take, how much is kept."""
 
+    mode: Literal["streaming", "batch"] = option(
+        "streaming",
+        doc="batch reads input that ends in one pass: epochs as large as the limits allow, event "
+        "time comes to its end with the input. Default: what the plugin says, else streaming.",
+    )
     epoch_interval_ms: int = option(
         0, low=0, high=3_600_000,
         doc="Least time between the starts of two epochs; 0 runs one whenever there is work.",
@@ -47,6 +53,11 @@ class EngineOptions:
         doc="An async function that keeps the event loop of its worker for longer, instead of "
         "awaiting, is named in a warning.",
     )
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the job reads input that ends, in one pass."""
+        return self.mode == "batch"
 
     def __post_init__(self) -> None:
         check(self)

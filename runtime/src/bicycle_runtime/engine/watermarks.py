@@ -33,6 +33,7 @@ from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
 __all__ = ["SourceView", "Timeline"]
 
+_UNREAD = "(unread)"  # stands for the input that is left in batch mode
 _NOBODY = ""  # stands for the shards of a generator that has shown none yet
 _IDLE_SHARDS_MAX = 256
 
@@ -73,10 +74,12 @@ class Timeline:
     Args:
         plan: Which operators wait for which generators.
         clock: Its monotonic reading drives the job's own clock.
+        is_batch: Event time stands still until a generator's input has ended.
     """
 
-    def __init__(self, plan: StagePlan, clock: Clock) -> None:
+    def __init__(self, plan: StagePlan, clock: Clock, *, is_batch: bool = False) -> None:
         self._plan = plan
+        self._is_batch = is_batch
         self._clock = clock
         self._started = clock.monotonic()
         self._specs = plan.generators()
@@ -138,7 +141,7 @@ class Timeline:
         clock_ms = self.clock_ms
         return TimeOrder(
             clock_ms=clock_ms,
-            times={uid: self._opening(spec, views, clock_ms) for uid, spec in self._specs.items()},
+            times={uid: self._held(spec, views, clock_ms) for uid, spec in self._specs.items()},
             watermarks=self._sealed.watermarks,
             finished=[uid for uid, spec in self._specs.items() if _has_ended(spec, views)],
             floor_ms=self._floor_ms,
@@ -148,16 +151,16 @@ class Timeline:
         """Return what is sealed behind an epoch that ran tasks."""
         done = list(reports)
         shards = joined_times(order.times, *(report.times for report in done))
+        watermarks = self._watermarks(order, shards)
         for seen in shards.values():
-            if len(seen) > 1:
-                seen.pop(_NOBODY, None)
+            seen.pop(_UNREAD, None)
         return TimeRecord(
             clock_ms=order.clock_ms,
             shards={
                 uid: _without_old(self._specs[uid], seen, order.clock_ms)
                 for uid, seen in shards.items()
             },
-            watermarks=self._watermarks(order, shards),
+            watermarks=watermarks,
             next_event_ms=_least(report.next_event_ms for report in done),
             next_timer_ms=_least(report.next_timer_ms for report in done),
         )
@@ -256,6 +259,15 @@ class Timeline:
             before = self._sealed.watermarks.get(uid, WATERMARK_MIN)
             watermarks[uid] = max(before, found[above], order.floor_ms)
         return watermarks
+
+    def _held(
+        self, spec: WatermarkSpec, views: Mapping[str, SourceView], clock_ms: int
+    ) -> dict[str, ShardTime]:
+        """Return the shards of a generator, in batch mode with one that holds all time back."""
+        times = self._opening(spec, views, clock_ms)
+        if self._is_batch:
+            times[_UNREAD] = ShardTime(active_ms=clock_ms)
+        return times
 
     def _opening(
         self, spec: WatermarkSpec, views: Mapping[str, SourceView], clock_ms: int

@@ -83,7 +83,10 @@ class JobRequest:
 
     def engine_options(self, graph: JobGraph) -> EngineOptions:
         """Return the engine's options for a plugin's graph."""
-        from_graph = {"checkpoint_interval_ms": graph.config.checkpoint_interval_ms}
+        from_graph = {
+            "checkpoint_interval_ms": graph.config.checkpoint_interval_ms,
+            "mode": graph.config.mode.value,
+        }
         return from_mapping(EngineOptions, {**from_graph, **self.engine})
 
     def to_json(self) -> dict[str, Any]:

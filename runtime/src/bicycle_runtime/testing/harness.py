@@ -52,7 +52,7 @@ from bicycle_runtime.testing.script import SCRIPT_TYPE, Script, ScriptSource
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.environment import StreamEnvironment
-from bicycle_sdk.graph import JobGraph, OperatorKind
+from bicycle_sdk.graph import JobGraph, OperatorKind, RuntimeMode
 from bicycle_sdk.state import Timer
 
 __all__ = ["Harness", "HarnessOptions", "Snapshot", "registry_for"]
@@ -341,6 +341,11 @@ class Harness:
 
     # --- the loop ----------------------------------------------------------------------------
 
+    def _engine_options(self) -> EngineOptions:
+        options = self._options.engine
+        is_batch = self._graph.config.mode is RuntimeMode.BATCH
+        return replace(options, mode="batch") if is_batch else options
+
     def _open(self) -> None:
         for _ in range(_RESTARTS_MAX):
             self._setup = self._prepare()
@@ -348,7 +353,7 @@ class Harness:
             self._loop = EpochLoop(
                 self._setup,
                 self._executor,
-                options=self._options.engine,
+                options=self._engine_options(),
                 run_id=attempt_id(source=system_random()),
                 services=LoopServices(
                     clock=self.clock,

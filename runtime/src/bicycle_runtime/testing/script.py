@@ -149,6 +149,7 @@ class ScriptSource(Source):
             has_input=left > 0,
             is_finished=left <= 0 and self._script.is_ended,
             lag=Lag(record_count=max(left, 0)),
+            is_bounded=True,  # A test ends it at some time.
         )
 
     def plan(self, budget: Budget) -> list[Slice]:

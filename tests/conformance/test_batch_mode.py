@@ -1,0 +1,177 @@
+"""Input that ends, read in one pass: the results are those of following it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bicycle_runtime.engine.errors import BatchModeError
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk import KeyedProcessFunction, WatermarkStrategy
+
+DISORDER_MS = 2_000
+SIZE_MS = 5_000
+BATCH = EngineOptions(mode="batch")
+
+
+class Tumbling(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]]):
+    """Counts per key and window of 5 s, by hand: one timer for each end."""
+
+    def process_element(self, value, ctx):
+        end = ctx.timestamp // SIZE_MS * SIZE_MS + SIZE_MS
+        ctx.save_state(str(end), ctx.get_state(str(end), 0) + 1)
+        ctx.timer_service.register_event_time_timer(end)
+        return []
+
+    def on_timer(self, timestamp_ms, ctx):
+        count = ctx.get_state(str(timestamp_ms))
+        ctx.delete_state(str(timestamp_ms))
+        return [(ctx.current_key(), timestamp_ms, count)]
+
+
+def first(value):
+    return value[0]
+
+
+def second(value):
+    return value[1]
+
+
+def windows(stream):
+    """Count by key and 5 s."""
+    timed = stream.assign_timestamps(
+        WatermarkStrategy.bounded_out_of_orderness(DISORDER_MS).with_timestamps(second)
+    )
+    counts = timed.key_by(first).tumbling_window(SIZE_MS).count().uid("windows")
+    return counts.map(lambda row: (row.key, row.start, row.value))
+
+
+def on_script(build):
+    return lambda env: build(env.add_source(script_source()).uid("script")).collect("out")
+
+
+EVENTS = [("a", 1_000), ("b", 4_000), ("a", 9_000), ("a", 8_000), ("b", 11_000), ("b", 25_000)]
+LATE = [("a", 30_000), ("a", 1_000)]  # The second one is 27 s behind the watermark.
+
+
+def played(runner, job, events, **settings):
+    """Return the sorted results and the number of epochs that read something."""
+    with runner.harness(job, **settings) as harness:
+        harness.push(events)
+        harness.end()
+        harness.run()
+        return sorted(harness.published), sum(1 for e in harness.epochs if e.record_count)
+
+
+def test_one_pass_gives_what_small_epochs_give(runner):
+    streaming, many = played(
+        runner, on_script(windows), EVENTS, engine=EngineOptions(max_records_per_epoch=1)
+    )
+    batch, one = played(runner, on_script(windows), EVENTS, engine=BATCH)
+
+    assert batch == streaming
+    assert (many, one) == (len(EVENTS), 1)
+
+
+def test_the_job_itself_may_ask_for_one_pass(runner):
+    def job(env):
+        env.set_runtime_mode("batch")
+        on_script(windows)(env)
+
+    assert played(runner, job, EVENTS) == played(runner, on_script(windows), EVENTS, engine=BATCH)
+
+
+def test_no_record_is_late_and_nothing_fires_before_the_end(runner):
+    engine = EngineOptions(mode="batch", max_records_per_epoch=1)
+    with runner.harness(on_script(windows), engine=engine) as harness:
+        harness.push(LATE)
+        harness.run()
+        assert harness.published == []
+        assert harness.watermark("windows") is None
+        assert harness.epochs[-1].watermark_ms is None
+
+        harness.end()
+        harness.run()
+        assert len(harness.published) == 2
+        assert sum(e.counts["windows"].late for e in harness.epochs if e.counts) == 0
+
+
+def test_a_crash_in_the_middle_changes_no_result(runner):
+    engine = EngineOptions(mode="batch", max_records_per_epoch=2)
+    with runner.harness(on_script(windows), engine=engine) as harness:
+        harness.push(EVENTS)
+        harness.fail_at("before_seal", passage=2)
+        harness.end()
+        harness.run()
+
+        assert harness.crash_count == 1
+        assert sorted(harness.published) == played(runner, on_script(windows), EVENTS)[0]
+
+
+def test_an_operator_behind_a_source_that_has_ended_waits_for_no_other(runner):
+    def build(env):
+        for uid in ("short", "long"):
+            timed = env.add_source(script_source()).uid(uid).assign_timestamps(second)
+            timed.key_by(first).process_fn(Tumbling()).collect(f"{uid}-out")
+
+    with runner.harness(build, engine=BATCH) as harness:
+        harness.push([("a", 1)], source="short")
+        harness.end(source="short")
+        harness.push([("b", 1)], source="long")
+        harness.run()
+        harness.push([("b", 2)], source="long")
+        harness.run()
+        assert harness.results("long-out") == []
+
+        harness.end()
+        harness.run()
+        assert harness.results("short-out") == [("a", 5_000, 1)]
+        assert harness.results("long-out") == [("b", 5_000, 2)]
+
+
+def test_sources_that_never_end_are_named():
+    def job(env):
+        env.generator_source().uid("endless").print()
+        env.socket_source("127.0.0.1", 0).uid("lines").print()
+        env.generator_source(count=3).uid("three").print()
+        env.from_collection([1]).uid("one").print()
+
+    with pytest.raises(BatchModeError) as caught, Harness(job, engine=BATCH):
+        pass
+
+    assert caught.value.facts["sources"] == ["endless", "lines"]
+
+
+@st.composite
+def histories(draw):
+    """Return events whose disorder is within the bound, in any order that this allows."""
+    steps = draw(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 4_000)), max_size=20))
+    delays = st.integers(0, DISORDER_MS)
+    time, events = 0, []
+    for key, gap in steps:
+        time += gap
+        events.append((time + draw(delays), key, time))
+    return [(key, time) for _, key, time in sorted(events)]
+
+
+def three_ways(stream):
+    timed = stream.assign_timestamps(
+        WatermarkStrategy.bounded_out_of_orderness(DISORDER_MS).with_timestamps(second)
+    ).key_by(first)
+    windows = timed.tumbling_window(SIZE_MS).count(), timed.session_window(1_500).count()
+    by_hand = timed.process_fn(Tumbling()).map(str)
+    return by_hand.union(*(counts.map(str) for counts in windows))
+
+
+@settings(deadline=None, max_examples=25)
+@given(histories(), st.integers(1, 7), st.integers(1, 3))
+def test_one_pass_equals_any_epochs_of_streaming(events, budget, parallelism):
+    found = []
+    for engine in (EngineOptions(max_records_per_epoch=budget), BATCH):
+        with Harness(on_script(three_ways), engine=engine, parallelism=parallelism) as harness:
+            harness.push(events)
+            harness.end()
+            harness.run()
+            found.append(sorted(harness.published))
+
+    assert found[0] == found[1]
