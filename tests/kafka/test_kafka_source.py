@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
+from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
     KafkaPropertyError,
@@ -99,6 +100,15 @@ def test_it_starts_at_named_offsets_and_elsewhere_at_the_earliest(kafka_broker, 
     run = reading(topics=[name], starting_offsets={"offsets": {name: {"0": 2}}})
 
     assert sorted(values(run.drain())) == ["a2", "b0"]
+
+
+def test_a_named_offset_for_a_partition_that_is_not_there_is_refused(kafka_broker, topic, reading):
+    name = topic(partitions=2)
+
+    with pytest.raises(ConnectorOptionError) as caught:
+        reading(topics=[name], starting_offsets={"offsets": {name: {"7": 5}}})
+
+    assert caught.value.facts["name"] == "starting_offsets"
 
 
 def test_a_restart_goes_on_at_the_sealed_offsets(kafka_broker, topic, reading):

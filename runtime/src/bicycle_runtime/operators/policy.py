@@ -151,7 +151,8 @@ class RecordPolicy:
                 "exception": "DecodeError", "exception_message": bad.reason, "user_traceback": "",
                 "location": "", "key": "none", "position": position,
             }  # fmt: skip
-            self._dead_letters(self._letter(facts, origin, bad.raw, "raw"))
+            letter = self._letter(facts, origin, bad.raw, "raw")
+            self._dead_letters({**letter, "source_message": _source_message(bad)})
 
     def check_rate(self) -> None:
         """Fail the epoch when a larger share of its records failed than allowed.
@@ -229,6 +230,19 @@ class RecordPolicy:
             "encoding": encoding,
             "value": base64.b64encode(data).decode("ascii"),
         }
+
+
+def _source_message(bad: BadRecord) -> dict[str, Any]:
+    """Return what came with the bytes: the raw key, the headers and the time of a message."""
+
+    def as_text(data: bytes | None) -> str | None:
+        return None if data is None else base64.b64encode(data).decode("ascii")
+
+    return {
+        "key": as_text(bad.key),
+        "headers": [[name, as_text(value)] for name, value in bad.headers],
+        "timestamp_ms": bad.timestamp_ms,
+    }
 
 
 @contextlib.contextmanager

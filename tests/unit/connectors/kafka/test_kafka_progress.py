@@ -90,6 +90,11 @@ def test_unreachable_partitions_have_nothing_to_read():
         ({"topics": ["a"], "starting_offsets": "newest"}, "starting_offsets"),
         ({"topics": ["a"], "starting_offsets": {"timestamp_ms": -1}}, "starting_offsets"),
         ({"topics": ["a"], "starting_offsets": {"offsets": {"a": {"x": 1}}}}, "starting_offsets"),
+        ({"topics": ["a"], "starting_offsets": {"offsets": {"b": {"0": 1}}}}, "starting_offsets"),
+        (
+            {"topic_pattern": "a.", "starting_offsets": {"offsets": {"a": {"0": 1}}}},
+            "starting_offsets",
+        ),
         ({"topics": ["a"], "value_format": "xml"}, "value_format"),
         ({"topics": ["a"], "on_data_loss": "ignore"}, "on_data_loss"),
         ({"topics": ["a"], "topic": "a"}, "topic"),

@@ -5,7 +5,7 @@ import pickle
 import traceback
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
@@ -119,6 +119,13 @@ def test_what_the_client_refuses_is_an_error_with_the_place(name, value):
 
     assert caught.value.facts["vertex"] == "v"
     assert caught.value.facts["name"] == name
+
+
+def test_a_property_that_the_client_calls_otherwise_is_named_as_the_client_does():
+    with pytest.raises(KafkaPropertyError) as caught:
+        open_client(Producer, given("linger.ms", "99999999"), {})
+
+    assert caught.value.facts["name"] == "queue.buffering.max.ms"
 
 
 def test_an_error_of_the_client_shows_no_secret_and_not_its_cause(monkeypatch):

@@ -25,7 +25,11 @@ from bicycle_runtime.connectors.kafka.errors import (
     KafkaTopicMissingError,
     KafkaUnreachableError,
 )
-from bicycle_runtime.connectors.kafka.options import KafkaSourceOptions, StartingOffsets
+from bicycle_runtime.connectors.kafka.options import (
+    KafkaSourceOptions,
+    StartingOffsets,
+    unknown_start,
+)
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.kafka.reader import place_of
 
@@ -81,6 +85,7 @@ class Discovery:
             KafkaUnreachableError: no broker answers a job that never ran.
             KafkaAccessError: a broker refused it.
             KafkaTopicMissingError: a named topic does not exist.
+            ConnectorOptionError: an offset to start at is named for a partition that is not there.
             KafkaOffsetsLostError: see ``look``.
         """
         for shard in sorted(self._progress.known(), key=place_of):
@@ -125,6 +130,7 @@ class Discovery:
         Raises:
             ClusterSilentError: no broker answered.
             KafkaTopicMissingError: a named topic that was never read does not exist.
+            ConnectorOptionError: see ``start``.
             KafkaOffsetsLostError: what is next is gone, and the policy is to fail.
         """
         self._looked_s = self._clock.monotonic()
@@ -134,6 +140,8 @@ class Discovery:
         counts = self._cluster.partition_counts(names, _REQUEST_S)
         self._refuse_missing([name for name in names if name not in counts])
         shards = self._shards(counts)
+        if self._was_blank and self._is_first:
+            self._refuse_unknown_starts(shards)
         lows, ends = self._cluster.lows(shards), self._cluster.ends(shards)
         # 2. Partitions: new ones begin by the policy above.
         new = [shard for shard in shards if shard not in self._progress.positions]
@@ -203,6 +211,14 @@ class Discovery:
                 close = difflib.get_close_matches(name, self._cluster.names(_REQUEST_S), n=1)
                 suggestion = f"; did you mean {close[0]!r}?" if close else ""
                 raise KafkaTopicMissingError(vertex=self._vertex, topic=name, suggestion=suggestion)
+
+    def _refuse_unknown_starts(self, shards: list[str]) -> None:
+        """Refuse offsets to start at for what does not exist: else it would begin elsewhere."""
+        unknown = sorted(self._starting.offsets.keys() - set(shards), key=place_of)
+        if unknown:
+            topic, number = place_of(unknown[0])
+            place = f"partition {number} of topic {topic!r}, which does not exist"
+            raise unknown_start(place, self._vertex)
 
     def _shards(self, counts: Mapping[str, int]) -> list[str]:
         found = [f"{name}/{n}" for name in sorted(counts) for n in range(counts[name])]

@@ -18,6 +18,7 @@ __all__ = [
     "StartingOffsets",
     "check_topics",
     "starting_offsets",
+    "unknown_start",
 ]
 
 FormatName = Literal["json", "string", "bytes", "msgpack", "schema"]
@@ -75,19 +76,18 @@ class StartingOffsets:
 
     mode: Literal["earliest", "latest", "timestamp", "offsets"]
     timestamp_ms: int = 0
-    offsets: Mapping[str, int]
-
-    def explicit(self, shard: str) -> int | None:
-        """Return the offset that was named for a partition; others begin at the earliest."""
-        return self.offsets.get(shard)
+    offsets: Mapping[str, int]  # By partition, as topic/number; others begin at the earliest.
 
 
-def starting_offsets(value: object, spec: ConnectorSpec) -> StartingOffsets:
+def starting_offsets(
+    options: KafkaSourceOptions, pattern: re.Pattern[str] | None, spec: ConnectorSpec
+) -> StartingOffsets:
     """Return what the option ``starting_offsets`` says.
 
     Raises:
-        ConnectorOptionError: it is none of the four forms.
+        ConnectorOptionError: it is none of the four forms, or names a topic that is not read.
     """
+    value = options.starting_offsets
     if value == "earliest":
         return StartingOffsets(mode="earliest", offsets={})
     if value == "latest":
@@ -97,6 +97,12 @@ def starting_offsets(value: object, spec: ConnectorSpec) -> StartingOffsets:
         if word == "timestamp_ms" and _is_count(detail):
             return StartingOffsets(mode="timestamp", timestamp_ms=detail, offsets={})
         if word == "offsets" and _is_table(detail):
+            for topic in detail:
+                is_read = pattern.fullmatch(topic) if pattern else topic in options.topics
+                if not is_read:
+                    raise unknown_start(
+                        f"topic {topic!r}, which the source does not read", spec.vertex_id
+                    )
             found = {
                 f"{topic}/{int(number)}": offset
                 for topic, numbers in detail.items()
@@ -110,6 +116,17 @@ def starting_offsets(value: object, spec: ConnectorSpec) -> StartingOffsets:
         problem=f"{value!r} is not accepted",
         hint="give 'earliest', 'latest', {'timestamp_ms': number} or "
         "{'offsets': {topic: {partition: offset}}}",
+    )
+
+
+def unknown_start(place: str, vertex: str) -> ConnectorOptionError:
+    """Return the error of a starting offset that leads nowhere."""
+    return ConnectorOptionError(
+        vertex=vertex,
+        connector="kafka",
+        name="starting_offsets",
+        problem=f"it names {place}",
+        hint="mend the name or the number, or leave it out; nothing was read",
     )
 
 

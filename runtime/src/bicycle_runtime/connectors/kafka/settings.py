@@ -7,6 +7,7 @@ answer a place. This module opens no connection.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
@@ -76,6 +77,7 @@ _OUTAGES = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
+_QUOTED = re.compile(r'"([\w.]+)"')
 _HIDDEN = "***"
 _SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
 
@@ -205,10 +207,12 @@ def open_client(
         return make({**bound.resolved(), **extra})
     except (KafkaException, TypeError, ValueError) as error:
         text = bound.redacted(_reason(error))
-        named = [name for name in {**bound.plain, **bound.references} if f'"{name}"' in text]
+        known = [name for name in {**bound.plain, **bound.references} if f'"{name}"' in text]
+        quoted = _QUOTED.search(text)  # An older name of the property, as the client calls it.
+        named = known[0] if known else quoted[1] if quoted else "(a combination)"
         raise _refusal(
             properties.vertex,
-            named[0] if named else "(a combination)",
+            named,
             f"the client says: {text}",
             "look the property up in the configuration reference of librdkafka",
         ) from None
@@ -242,7 +246,9 @@ def is_outage(error: KafkaError) -> bool:
 
 def _reason(error: Exception | KafkaError) -> str:
     plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
-    return f"{plain.str()} ({plain.name()})" if isinstance(plain, KafkaError) else str(plain)
+    if isinstance(plain, KafkaError):
+        return f"{plain.str().strip()} ({plain.name()})"
+    return str(plain).strip()
 
 
 def _text(vertex: str, name: str, value: Any) -> str:

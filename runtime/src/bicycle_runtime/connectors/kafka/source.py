@@ -65,7 +65,7 @@ class KafkaSource(Source):
         super().__init__(spec)
         self._options = read_options(KafkaSourceOptions, spec)
         self._pattern = check_topics(self._options, spec)
-        self._starting = starting_offsets(self._options.starting_offsets, spec)
+        self._starting = starting_offsets(self._options, self._pattern, spec)
         self._values = value_format(spec, self._options.value_format)
         self._keys = key_format(spec, self._options.key_format)
         self._properties = checked_properties(
