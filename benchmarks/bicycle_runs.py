@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -91,16 +92,19 @@ class Engine:
         options: EngineOptions | None = None,
         is_finished: bool = True,
         on_epoch: Callable[[EpochStats], object] | None = None,
+        stop: threading.Event | None = None,
     ) -> JobRun:
-        """Run a job until its input ends.
+        """Run a job until its input ends, waiting for more as the runtime does.
 
         Args:
             setup: The job, from ``job``.
             options: Settings of the epoch loop.
             is_finished: Whether a last epoch ends the output; without it more input may follow.
             on_epoch: Is called behind each epoch, outside its measured time.
+            stop: Ends a job whose input has no end.
         """
         found = JobRun(began=0.0)
+        stop = stop or threading.Event()
 
         def take(stats: EpochStats) -> None:
             found.epochs.append((time.monotonic(), stats))
@@ -119,10 +123,11 @@ class Engine:
         )  # fmt: skip
         with loop:
             found.began = time.monotonic()
-            while not loop.step().is_finished:
-                pass
+            while not stop.is_set() and not (step := loop.step()).is_finished:
+                if not step.has_run:
+                    stop.wait(step.wait_ms / 1000)
             if is_finished:
-                loop.finish(is_finished=True)
+                loop.finish(is_finished=not stop.is_set())
             found.ended = time.monotonic()
         return found
 
@@ -165,7 +170,7 @@ def job(
     """Extract and plan a job.
 
     Args:
-        plugin: An installed plugin, or a job of ``benchmark_jobs``.
+        plugin: The plugin ``wordcount``, or a job of ``benchmark_jobs`` or ``kafka_jobs``.
         params: Its parameters.
         storage: Folder of its checkpoints.
         is_synced: Whether files are forced to disk, as they are for users.
@@ -179,8 +184,9 @@ def job(
 def _plugin(name: str) -> PluginRef:
     if name == "wordcount":
         return discover().find(name)
+    module = "kafka_jobs" if name.startswith("kafka_") else "benchmark_jobs"
     return PluginRef(
-        name=name, module="benchmark_jobs", attribute=name,
+        name=name, module=module, attribute=name,
         dist_name="bicycle-benchmarks", dist_version="1", location=str(_HERE),
     )  # fmt: skip
 

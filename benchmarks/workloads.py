@@ -33,6 +33,7 @@ __all__ = [
 
 FILE_COUNT = 4
 WORDS_PER_LINE = 10
+USER_COUNT = 100_000
 _KINDS = ("view", "click", "cart", "buy")
 _CHUNK_BYTES = 8 << 20
 
@@ -71,10 +72,11 @@ class Words:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Events:
-    """JSON events of about 100 bytes, one per line."""
+    """JSON events of about 100 bytes, one per line, each of one of ``users``."""
 
     count: int
     files: int = FILE_COUNT
+    users: int = USER_COUNT
 
     @property
     def text(self) -> str:
@@ -84,7 +86,8 @@ class Events:
 
     def folder(self) -> Path:
         """Return the folder of the input; it is made when missing."""
-        return _made(f"events-{self.count}-{self.files}", self._write)
+        users = "" if self.users == USER_COUNT else f"-{self.users}"
+        return _made(f"events-{self.count}-{self.files}{users}", self._write)
 
     def truth(self) -> tuple[int, int]:
         """Return how many events pass the filter, and the sum of their totals."""

@@ -1,0 +1,215 @@
+"""How long a message is under way: from the producer through Kafka, a map, and Kafka to a reader.
+
+A probe in a process of its own sends events at a steady pace and reads what becomes of them with
+``isolation.level=read_committed``, so a result counts when it is committed. The settings are the
+defaults: an epoch begins whenever there is input. Quix Streams does the same beside us; exactly
+once it commits ten times a second instead of every five seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from bicycle_runs import Engine, JobRun, job, spark_engine
+from kafka_peers import QUIX, quix_processes
+from kafka_topics import PARTITIONS, Place, kafka_place
+from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns, percentile
+from peers import PeerMissingError
+from workloads import scratch
+
+from bicycle_runtime.engine.options import EngineOptions
+
+ONCE, LEAST = "exactly-once", "at-least-once"
+P99_HIGHS = {(10_000, ONCE): 500.0, (10_000, LEAST): 250.0}
+QUIX_COMMIT_S = 0.1
+_PROBE = Path(__file__).parent / "kafka_probe.py"
+
+
+@dataclass(slots=True)
+class Bench:
+    """One pace: its contenders and the latencies of all their rounds."""
+
+    place: Place
+    engine: Engine
+    rate: int
+    seconds: float
+    warm_s: float
+    settings: EngineOptions
+    latencies_ms: dict[str, list[list[float]]] = field(default_factory=dict)
+    runs: dict[str, list[JobRun]] = field(default_factory=dict)
+
+    def ours(self, guarantee: str) -> float:
+        """Return the 99th percentile of our job."""
+        name = f"Bicycle, {guarantee}"
+        stop = threading.Event()
+        with self._topics() as (source, target, folder), ThreadPoolExecutor(1) as pool:
+            params = {
+                "brokers": self.place.bootstrap, "source": source, "target": target,
+                "guarantee": guarantee, "bounded": "false",
+            }  # fmt: skip
+            setup = job("kafka_map", params, storage=folder)
+            running = pool.submit(self.engine.run, setup, options=self.settings, stop=stop)
+            try:
+                found = self._probe(name, source, target, is_alive=lambda: not running.done())
+            finally:
+                stop.set()
+            self.runs.setdefault(name, []).append(running.result())
+        return found
+
+    def quix(self, guarantee: str) -> float:
+        """Return the 99th percentile of Quix Streams."""
+        with (
+            self._topics() as (source, target, folder),
+            quix_processes(
+                self.place, "kafka_map", source=source, target=target, guarantee=guarantee,
+                folder=folder, commit_s=QUIX_COMMIT_S if guarantee == ONCE else 5.0,
+            ) as processes,
+        ):  # fmt: skip
+            name = f"{QUIX.name}, {guarantee}"
+            is_alive = lambda: all(process.poll() is None for process in processes)  # noqa: E731  # short
+            return self._probe(name, source, target, is_alive=is_alive)
+
+    def contenders(self, *, with_quix: bool) -> dict[str, Callable[[], float]]:
+        """Return what takes turns."""
+        found: dict[str, Callable[[], float]] = {}
+        for guarantee in (LEAST, ONCE):
+            found[f"Bicycle, {guarantee}"] = partial(self.ours, guarantee)
+            if with_quix:
+                found[f"{QUIX.name}, {guarantee}"] = partial(self.quix, guarantee)
+        return found
+
+    def table(self) -> Table:
+        """Return the percentiles: of each the median of the rounds."""
+        rows = []
+        for name, rounds in self.latencies_ms.items():
+            cells = [_median(rounds, share) for share in (0.5, 0.95, 0.99, 1.0)]
+            rows.append([name, *(f"{value:.1f}" for value in cells)])
+        columns = ["milliseconds", "p50", "p95", "p99", "max"]
+        return Table(title=f"{self.rate:,} messages a second", columns=columns, rows=rows)
+
+    def epoch_table(self) -> Table:
+        """Return what our epochs were like."""
+        rows = []
+        for name, runs in self.runs.items():
+            epochs = [stats for run in runs for stats in run.full_epochs()]
+            rows += [
+                [f"{name}, {phase}", *_spread([stats.phases_ms[phase] for stats in epochs])]
+                for phase in ("run", "publish_wait", "seal")
+            ]
+            rows.append([f"{name}, whole epoch", *_spread([s.duration_ms for s in epochs])])
+        title = f"Our epochs at {self.rate:,} messages a second"
+        return Table(title=title, columns=["milliseconds", "median", "p95", "p99"], rows=rows)
+
+    def judge(self, report: Report) -> None:
+        """Add the 99th percentiles to the report."""
+        for name, rounds in self.latencies_ms.items():
+            guarantee = name.rpartition(", ")[2]
+            high = P99_HIGHS.get((self.rate, guarantee)) if name.startswith("Bicycle") else None
+            report.targets.append(
+                Target(
+                    name=f"p99 at {self.rate:,}/s, {name}",
+                    value=_median(rounds, 0.99),
+                    best=min(percentile(found, 0.99) for found in rounds),
+                    high=high,
+                    unit="ms",
+                )
+            )
+
+    @contextmanager
+    def _topics(self) -> Iterator[tuple[str, str, Path]]:
+        source, target = self.place.create("events"), self.place.create("orders")
+        with scratch("kafka-latency") as folder:
+            yield source, target, folder
+        for topic in (source, target):
+            self.place.delete(topic)
+
+    def _probe(self, name: str, source: str, target: str, *, is_alive: Callable[[], bool]) -> float:
+        words = [
+            sys.executable, _PROBE, self.place.bootstrap, source, target, self.rate, self.seconds,
+            self.warm_s,
+        ]  # fmt: skip
+        with subprocess.Popen(list(map(str, words)), stdout=subprocess.PIPE, text=True) as process:
+            told, _ = process.communicate()
+        if process.returncode or not is_alive():
+            raise RuntimeError(f"{name}: the probe ended with {process.returncode}, or the job did")
+        answer = json.loads(told.splitlines()[-1])
+        if answer["lost"] or answer["twice"]:
+            raise WrongOutputError(f"{name}: {answer['lost']} lost, {answer['twice']} twice")
+        self.latencies_ms.setdefault(name, []).append(answer["latencies_ms"])
+        return percentile(answer["latencies_ms"], 0.99)
+
+
+def main() -> None:
+    """Measure every pace and tell."""
+    options = arguments(__doc__, repeats=3, add=_add_options)
+    if options.quick:
+        options.rates, options.seconds, options.warm_up = [500], 2.0, 1.0
+    with_quix, notes = _quix_wanted(options)
+    settings = EngineOptions(epoch_interval_ms=options.epoch_interval_ms)
+    report = Report(
+        name="kafka-latency",
+        claim="At 10,000 messages a second 99 of 100 are through within 250 ms at least once, and "
+        "within 500 ms exactly once.",
+        payload=f"JSON events of about 100 bytes, {PARTITIONS} partitions in and out",
+        method=f"{options.repeats} rounds in turns of {options.seconds:g} s on a warm engine, "
+        f"behind {options.warm_up:g} s to warm up; from before produce() to the answer of a "
+        f"read_committed consumer; epoch_interval_ms={settings.epoch_interval_ms}, everything "
+        "else as it is; broker and probe share the machine; every message must be there once",
+        notes=notes,
+    )
+    with kafka_place() as place, spark_engine() as engine:
+        for rate in options.rates:
+            bench = Bench(place, engine, rate, options.seconds, options.warm_up, settings)
+            in_turns(bench.contenders(with_quix=with_quix), rounds=options.repeats)
+            report.tables += [bench.table(), bench.epoch_table()]
+            bench.judge(report)
+    report.tell(options)
+
+
+def _median(rounds: list[list[float]], share: float) -> float:
+    return statistics.median(percentile(found, share) for found in rounds)
+
+
+def _spread(values: list[float]) -> list[str]:
+    shares = [percentile(values, share) for share in (0.5, 0.95, 0.99)]
+    return [f"{value:.1f}" for value in shares]
+
+
+def _quix_wanted(options: argparse.Namespace) -> tuple[bool, list[str]]:
+    if options.quick or not options.peers:
+        return False, []
+    try:
+        QUIX.python()
+    except PeerMissingError as error:
+        return False, [f"{error}; it is left out."]
+    return True, []
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--rates", type=int, nargs="+", default=[1_000, 10_000], help="messages a second"
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="length of a round")
+    parser.add_argument("--warm-up", type=float, default=10.0, help="seconds before each round")
+    parser.add_argument(
+        "--epoch-interval-ms", type=int, default=EngineOptions().epoch_interval_ms,
+        help="least time between the starts of two epochs (default %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peers", action=argparse.BooleanOptionalAction, default=True, help="with Quix Streams"
+    )
+
+
+if __name__ == "__main__":
+    main()
