@@ -201,6 +201,43 @@ def test_every_record_of_a_call_that_timed_out_gets_the_fallback(runner):
     assert job.published == ["1 done", "2 done", "4 gave up", "5 done"]
 
 
+class StuckWithout(AsyncIOFunction[int, int]):
+    async def async_invoke(self, value):
+        await asyncio.sleep(3_600 if value > 3 else 0)
+        return [value]
+
+
+class StuckWithoutInBatches(AsyncIOBatchFunction[int, int]):
+    async def async_invoke_batch(self, values):
+        await asyncio.sleep(3_600 if max(values) > 3 else 0)
+        return [[value] for value in values]
+
+
+class StuckWithNothing(StuckWithout):
+    def timeout(self, value):
+        return []
+
+
+@pytest.mark.parametrize(
+    ("call", "count"),
+    [
+        (lambda s: s.async_io_ordered(StuckWithout(), timeout=SHORT), 2),
+        (lambda s: s.async_io_batches(StuckWithoutInBatches(), max_size=3, timeout=SHORT), 2),
+        (lambda s: s.async_io_ordered(StuckWithNothing(), timeout=SHORT), 0),
+    ],
+    ids=["one", "batch", "on-purpose"],
+)
+def test_records_that_timed_out_without_a_fallback_are_counted(runner, call, count):
+    def job(env):
+        call(env.add_source(script_source())).uid("lookup").collect("out")
+
+    with runner.harness(job) as harness:
+        harness.push([1, 2, 3, 4, 5])
+
+        assert harness.run_epoch().counts["lookup"].timed_out == count
+        assert harness.published == [1, 2, 3]
+
+
 class StuckAndBroken(Stuck):
     async def timeout(self, value):
         raise ValueError("no fallback")

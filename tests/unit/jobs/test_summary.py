@@ -56,6 +56,13 @@ def test_a_call_that_kept_the_event_loop_is_a_warning_with_its_line(tmp_path):
     assert all(word in warning for word in ("'halve'", "halves.py:7 in fetch", "1,200 ms"))
 
 
+def test_records_that_timed_out_without_a_fallback_are_a_warning(tmp_path):
+    found = OperatorStatus(timed_out=3)
+    (warning,) = summary_of(tmp_path, operators={"halve": found}).warnings
+
+    assert "'halve' left out 3 records" in warning
+
+
 def test_without_dead_letters_no_place_is_named(tmp_path):
     assert summary_of(tmp_path).dead_letters is None
 

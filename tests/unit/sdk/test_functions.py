@@ -4,6 +4,7 @@ import pytest
 
 from bicycle_sdk import (
     AsyncFunction,
+    AsyncIOBatchFunction,
     AsyncIOFunction,
     FilterFunction,
     FlatMapFunction,
@@ -276,6 +277,21 @@ def test_an_io_function_answers_and_times_out():
     with FunctionHarness(Lookup()) as harness:
         assert harness.process("a") == ["A"]
         assert harness.time_out("a") == ["late"]
+
+
+def test_functions_of_many_records_get_all_values_in_one_call():
+    class Sizes(AsyncIOBatchFunction[str, int]):
+        async def async_invoke_batch(self, values):
+            return [[len(values)] * len(value) for value in values if value != "no result"]
+
+        async def timeout(self, value):
+            return [0]
+
+    with FunctionHarness(Sizes()) as harness:
+        assert harness.process("ab", "", "c") == [3, 3, 3]
+        assert harness.time_out("ab") == [0]
+        with pytest.raises(FunctionResultError):
+            harness.process("a", "no result")
 
 
 def test_one_method_functions():

@@ -74,6 +74,7 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
             total.failed += counts.failed
             total.retried += counts.retried
             total.late += counts.late
+            total.timed_out += counts.timed_out
             total.blocked += counts.blocked
             total.blocked_ms = max(total.blocked_ms, counts.blocked_ms)
             total.blocked_at = counts.blocked_at or total.blocked_at

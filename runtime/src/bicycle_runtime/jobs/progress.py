@@ -133,6 +133,7 @@ class Progress:
             total.failed += counts.failed
             total.retried += counts.retried
             total.late += counts.late
+            total.timed_out += counts.timed_out
             self._note_blocking(uid, total, counts)
         for uid, watermark_ms in stats.time.watermarks.items():
             operator = status.operators.setdefault(uid, OperatorStatus())

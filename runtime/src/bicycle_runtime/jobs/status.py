@@ -65,6 +65,7 @@ class OperatorStatus(msgspec.Struct, kw_only=True):
     failed: int = 0
     retried: int = 0
     late: int = 0
+    timed_out: int = 0
     watermark_ms: int | None = None
     slowest_input: str | None = None
     blocked: int = 0

@@ -104,7 +104,7 @@ def summarize(
         dead_letters=f"{setup.storage.url}/{_DEAD_LETTERS_FOLDER}" if dead_letter_count else None,
         dropped_count=status.dropped_count,
         late_count=sum(operator.late for operator in status.operators.values()),
-        warnings=(*_late_warnings(setup, status), *_blocking_warnings(setup, status)),
+        warnings=(*_late_warnings(setup, status), *_call_warnings(setup, status)),
         state_bytes=status.state_bytes,
         was_aborted=was_aborted,
         checkpoint=setup.storage.url,
@@ -134,9 +134,15 @@ def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
             )
 
 
-def _blocking_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
+def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         found = status.operators.get(vertex.id, _NOTHING)
+        if found.timed_out:
+            records = "1 record" if found.timed_out == 1 else f"{found.timed_out:,} records"
+            yield (
+                f"{vertex.id!r} left out {records} whose call took too long: define timeout(value) "
+                "in the function, or give the calls more time"
+            )
         if found.blocked:
             calls = "a call" if found.blocked == 1 else f"{found.blocked:,} calls"
             yield (

@@ -22,10 +22,12 @@ from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.process import ProcessOperator, call_settings
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.functions import full_name
+from bicycle_sdk.functions import AsyncIOBatchFunction, AsyncIOFunction, full_name
 from bicycle_sdk.graph import ErrorAction
 
 __all__ = ["AsyncIOBatchOperator", "AsyncIOOperator", "async_io_operator"]
+
+_NO_FALLBACK = (AsyncIOFunction.timeout, AsyncIOBatchFunction.timeout)
 
 
 def async_io_operator(
@@ -49,6 +51,7 @@ class AsyncIOOperator(ProcessOperator):
         self.settings = replace(call_settings(details), limits_all_attempts=True)
         self.retries = details.get("retries", 0)
         self.backoff_ms = details.get("backoff_ms", 100)
+        self._has_fallback = type(function).timeout not in _NO_FALLBACK
         if not self.retries:  # The retries of ``on_error`` count where the call itself names none.
             self.retries, self.backoff_ms = on_error.retries, on_error.backoff_ms
 
@@ -69,6 +72,7 @@ class AsyncIOOperator(ProcessOperator):
         try:
             instead = self.function.timeout(self.policy.batch.values[index])
             outputs: Sequence[Any] = await instead if inspect.isawaitable(instead) else instead
+            self.timed_out += not self._has_fallback
             return outputs
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
             self.policy.give_up(error, index)

@@ -69,11 +69,15 @@ class Operator(ABC):
         self.context = context
         self.records_in = 0
         self.records_out = 0
-        self.late = 0
+        self.late = self.timed_out = 0
 
     def begin_epoch(self, time: EpochTime) -> None:
-        """Get ready for an epoch. ``late`` counts its late records; operators that know them do."""
-        self.records_in = self.records_out = self.late = 0
+        """Get ready for an epoch.
+
+        ``late`` counts its late records, ``timed_out`` those that were left out since a call took
+        too long; operators that know them do.
+        """
+        self.records_in = self.records_out = self.late = self.timed_out = 0
         self.policy.reset()
         self.context.processing_time = time.now_ms
         self.context.random.seed(

@@ -16,7 +16,8 @@ __all__ = ["OperatorCounts", "TaskReport", "decode_report", "encode_report"]
 class OperatorCounts(msgspec.Struct, kw_only=True):
     """Records of one operator in one task and epoch; ``metrics`` are the user's own.
 
-    ``late`` came after what they belong to was complete. ``blocked`` calls kept the event loop for
+    ``late`` came after what they belong to was complete, ``timed_out`` were left out since a call
+    took too long and there is no fallback. ``blocked`` calls kept the event loop for
     ``blocked_ms`` at most, the last of them at the user's line ``blocked_at``.
     """
 
@@ -25,6 +26,7 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
     failed: int = 0
     retried: int = 0
     late: int = 0
+    timed_out: int = 0
     blocked: int = 0
     blocked_ms: int = 0
     blocked_at: str = ""

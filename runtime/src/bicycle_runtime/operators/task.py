@@ -328,6 +328,7 @@ class _Task:
                 failed=operator.policy.failed,
                 retried=operator.policy.retried,
                 late=operator.late,
+                timed_out=operator.timed_out,
                 blocked=blocking.count,
                 blocked_ms=blocking.longest_ms,
                 blocked_at=blocking.place,
