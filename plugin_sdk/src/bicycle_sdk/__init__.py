@@ -6,8 +6,10 @@ as values stand in ``bicycle_sdk.connectors``, what tests one function in ``bicy
 """
 
 from bicycle_sdk.connected import (
+    CoGroupFunction,
     CoMapFunction,
     CoProcessFunction,
+    JoinFunction,
     KeyedCoProcessFunction,
 )
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor, file_sink
@@ -87,6 +89,7 @@ __all__ = [
     "AsyncIOBatchFunction",
     "AsyncIOFunction",
     "BicycleError",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "ConnectedStreams",
@@ -98,6 +101,7 @@ __all__ = [
     "GraphError",
     "IterativeStream",
     "JobGraph",
+    "JoinFunction",
     "KafkaSinkBuilder",
     "KafkaSourceBuilder",
     "KeySelector",

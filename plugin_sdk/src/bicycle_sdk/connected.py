@@ -24,8 +24,10 @@ from bicycle_sdk.functions import FunctionObject
 
 __all__ = [
     "BuiltInFunction",
+    "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "JoinFunction",
     "KeyedCoProcessFunction",
     "MappedPair",
     "input_methods",
@@ -132,18 +134,48 @@ class KeyedCoProcessFunction(_Opened, ABC, Generic[K, In1, In2, Out]):
         return ()
 
 
+class JoinFunction(_Opened, ABC, Generic[In1, In2, Out]):
+    """Makes one record of a row of each side; accepted wherever a join takes a callable."""
+
+    @abstractmethod
+    def join(self, left: In1, right: In2) -> Out | Awaitable[Out]:
+        """Return the result of a pair.
+
+        Called on a worker, once per pair and attempt. In outer joins the side that has no row is
+        None.
+        """
+
+
+class CoGroupFunction(_Opened, ABC, Generic[In1, In2, Out]):
+    """Sees all rows that both sides have in a window; accepted wherever a callable is."""
+
+    @abstractmethod
+    def co_group(
+        self, left: list[In1], right: list[In2]
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from the rows of one key in one window.
+
+        Called on a worker, once per key and window in which any side has rows, with the rows in the
+        order of event time; a side without rows gives ``[]``.
+        """
+
+
 class BuiltInFunction(_Opened):
     """A function of the SDK itself, such as a join; it can say more than users' functions.
 
     ``awaits`` tells that each call returns an awaitable. With ``stamps`` the results are pairs
     ``(event time in ms, record)``. ``needs_times`` makes records without event time an error.
-    ``late`` counts records that came too late; it is set to 0 when an epoch begins.
+    ``late`` counts the records of an epoch that came too late.
     """
 
     stamps: ClassVar[bool] = False
     needs_times: ClassVar[bool] = False
     awaits = False
     late = 0
+
+    def begin_epoch(self) -> None:
+        """Forget the last epoch; called before each epoch, also one that is repeated."""
+        self.late = 0
 
 
 class MappedPair(BuiltInFunction):

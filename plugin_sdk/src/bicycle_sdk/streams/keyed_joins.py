@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
+from bicycle_sdk.connected import JoinFunction
+from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import Partitioning
+from bicycle_sdk.joins.intervals import IntervalJoin
+from bicycle_sdk.joins.rows import JoinOptions, RowJoin, checked_function, checked_how
+from bicycle_sdk.joins.vertices import co_process_vertex
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.streams.connected import KeyedConnectedStreams
+from bicycle_sdk.streams.base import Stream
+from bicycle_sdk.streams.connected import KeyedConnectedStreams, check_same_keys, joined
 from bicycle_sdk.streams.data_stream import DataStream
+from bicycle_sdk.windows.assigners import Duration, duration_ms
 
 if TYPE_CHECKING:
     from bicycle_sdk.streams.keyed import KeyedStream
@@ -17,7 +25,9 @@ __all__ = ["KeyedJoins"]
 
 T = TypeVar("T")
 V = TypeVar("V")
+R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
+_Joiner = Callable[[T, V], R | Awaitable[R]] | JoinFunction[T, V, R]
 
 
 class KeyedJoins(DataStream[T], Generic[K, T]):
@@ -34,5 +44,130 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         """
         return KeyedConnectedStreams(self, other)
 
+    @overload
+    def interval_join(
+        self,
+        other: KeyedStream[K, V],
+        lower: Duration,
+        upper: Duration,
+        function: _Joiner[T, V, R],
+        *,
+        how: Literal["inner"] = "inner",
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = True,
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def interval_join(
+        self,
+        other: KeyedStream[K, V],
+        lower: Duration,
+        upper: Duration,
+        function: _Joiner[T, V | None, R],
+        *,
+        how: Literal["left"],
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = True,
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def interval_join(
+        self,
+        other: KeyedStream[K, V],
+        lower: Duration,
+        upper: Duration,
+        function: _Joiner[T | None, V, R],
+        *,
+        how: Literal["right"],
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = True,
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def interval_join(
+        self,
+        other: KeyedStream[K, V],
+        lower: Duration,
+        upper: Duration,
+        function: _Joiner[T | None, V | None, R],
+        *,
+        how: Literal["full"],
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = True,
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    def interval_join(  # one call says it all: bounds, function, kind
+        self,
+        other: KeyedStream[K, Any],
+        lower: Duration,
+        upper: Duration,
+        function: Any,
+        *,
+        how: str = "inner",
+        lower_inclusive: bool = True,
+        upper_inclusive: bool = True,
+        late_to: str | None = None,
+    ) -> DataStream[Any]:
+        """Join rows of one key whose times lie near: ``left + lower <= right <= left + upper``.
+
+        A pair has the later of its two times. A row without a match comes out once the watermark
+        proves that none can come, with the last time at which one could have.
+
+        Args:
+            other: The right side.
+            lower: From a left row to the first right row that matches; negative for earlier ones.
+            upper: To the last one.
+            function: Makes a result of a left and a right row.
+            how: Whose rows without a match come out too: ``inner``, ``left``, ``right``, ``full``.
+            lower_inclusive: Whether a row exactly at ``lower`` matches.
+            upper_inclusive: Whether a row exactly at ``upper`` matches.
+            late_to: Side output for rows behind the watermark, as ``LateRecord``; they are counted
+                in any case.
+        """
+        first = signed_ms("lower", lower) + (not lower_inclusive)
+        last = signed_ms("upper", upper) - (not upper_inclusive)
+        if first > last:
+            raise StreamDefinitionError(
+                call="interval_join",
+                problem=f"no time lies between {lower!r} and {upper!r}",
+                hint="give a lower bound below the upper one",
+            )
+        options = self._join_options("interval_join", other, function, how=how, late_to=late_to)
+        settings = {"how": how, "lower_ms": first, "upper_ms": last}
+        join = IntervalJoin(options, lower_ms=first, upper_ms=last)
+        return self._joined_with(other, join, "interval_join", settings=settings)
+
+    def _join_options(
+        self, call: str, other: Stream[Any], function: object, *, how: str, late_to: str | None,
+        kinds: tuple[str, ...] = ("inner", "left", "right", "full"), method: str = "join",
+    ) -> JoinOptions:  # fmt: skip
+        check_same_keys(call, self, other)
+        checked_function(call, function, method)
+        return JoinOptions(
+            function=function,
+            how=checked_how(call, how, *kinds),
+            late_tag=late_to,
+            left_type=self._record_type(),
+            right_type=other._record_type(),
+        )
+
+    def _joined_with(
+        self, other: Stream[Any], join: RowJoin, kind: str, *, settings: dict[str, Any]
+    ) -> DataStream[Any]:
+        gives_many = join.method == "co_group"
+        shown = join.options.function
+        found = function_types(shown, join.method, gives_many=gives_many).gives
+        vertex = co_process_vertex(
+            join, kind, shown=shown, is_keyed=True, settings=settings, output_type=found
+        )
+        return joined([self, other], vertex)
+
     def _key_type(self) -> Any:
         return function_types(self._vertex.payloads["function"], "get_key").gives
+
+
+def signed_ms(name: str, duration: Duration) -> int:
+    """Return a length in whole milliseconds; it may be negative."""
+    is_negative = duration < timedelta(0) if isinstance(duration, timedelta) else duration < 0
+    distance = duration_ms(name, -duration if is_negative else duration, low=0)
+    return -distance if is_negative else distance

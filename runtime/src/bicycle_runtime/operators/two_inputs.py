@@ -53,7 +53,7 @@ class CoProcessOperator(StatefulOperator):
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
         if self._built_in is not None:
-            self._built_in.late = 0
+            self._built_in.begin_epoch()
 
     def apply(self, batch: Batch) -> Batch:
         self._turn_to(batch.ordinal)

@@ -1,0 +1,109 @@
+"""The interval join: a right row from ``lower`` to ``upper`` ms after a left row, or before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, Rows, Spot
+from bicycle_sdk.state import MapState, MapStateDescriptor
+from bicycle_sdk.windows.panes import Window
+
+__all__ = ["IntervalJoin"]
+
+
+class IntervalJoin(RowJoin):
+    """Pairs of rows with ``left + lower <= right <= left + upper``.
+
+    A pair comes out when the second of its rows arrives, with the later of the two times. A row is
+    kept until the watermark has passed all times that match it; it is late when the watermark had
+    passed the row itself, since matches of it may be forgotten then.
+
+    Args:
+        options: What every join is told.
+        lower_ms: The least time from a left row to a right one; negative for earlier ones.
+        upper_ms: The greatest.
+    """
+
+    def __init__(self, options: JoinOptions, *, lower_ms: int, upper_ms: int) -> None:
+        super().__init__(options)
+        self._lower, self._upper = lower_ms, upper_ms
+        self.left_matched = MapStateDescriptor("left_matched", tuple[int, int], bool)
+        self.right_matched = MapStateDescriptor("right_matched", tuple[int, int], bool)
+
+    def open(self, ctx: Any) -> Any:
+        """Get the states."""
+        keeps_left, keeps_right = self.options.keeps_left, self.options.keeps_right
+        self._left_seen = ctx.get_map_state(self.left_matched) if keeps_left else None
+        self._right_seen = ctx.get_map_state(self.right_matched) if keeps_right else None
+        return super().open(ctx)
+
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        """Join a left row with the right rows that are there."""
+        time = ctx.timestamp
+        first, last = time + self._lower, time + self._upper
+        if time < ctx.current_watermark():
+            return self.refuse_late(value, Window(first, last + 1), ctx)
+        found = self.right.between(first, last)
+        pairs: list[Pair] = [(max(time, spot[0]), value, row) for spot, row in found]
+        is_kept = last >= ctx.current_watermark()
+        if not is_kept and not found and self._left_seen is not None:
+            pairs = [(time, value, None)]
+
+        def store() -> None:
+            _mark(self._right_seen, [spot for spot, _ in found])
+            if is_kept:
+                spot = self.left.add(time, value)
+                _mark(self._left_seen, [spot] if found else [])
+                ctx.timer_service.register_event_time_timer(last + 1)
+
+        return self.results(pairs, store)
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        """Join a right row with the left rows that are there."""
+        time = ctx.timestamp
+        first, last = time - self._upper, time - self._lower
+        if time < ctx.current_watermark():
+            return self.refuse_late(value, Window(first, last + 1), ctx)
+        found = self.left.between(first, last)
+        pairs: list[Pair] = [(max(time, spot[0]), row, value) for spot, row in found]
+        is_kept = last >= ctx.current_watermark()
+        if not is_kept and not found and self._right_seen is not None:
+            pairs = [(time, None, value)]
+
+        def store() -> None:
+            _mark(self._left_seen, [spot for spot, _ in found])
+            if is_kept:
+                spot = self.right.add(time, value)
+                _mark(self._right_seen, [spot] if found else [])
+                ctx.timer_service.register_event_time_timer(last + 1)
+
+        return self.results(pairs, store)
+
+    def complete(self, timestamp_ms: int) -> list[Pair]:
+        """Return the rows that never matched and can no more."""
+        certain = timestamp_ms - 1
+        left, right = certain - self._upper, certain + self._lower
+        lone_left = _taken(self.left, self._left_seen, left)
+        lone_right = _taken(self.right, self._right_seen, right)
+        pairs: list[Pair] = [(max(certain, left), row, None) for row in lone_left]
+        return pairs + [(max(certain, right), None, row) for row in lone_right]
+
+
+def _mark(seen: MapState[Spot, bool] | None, spots: list[Spot]) -> None:
+    """Take note that rows have matched."""
+    if seen is not None:
+        for spot in spots:
+            if spot not in seen:
+                seen.put(spot, True)
+
+
+def _taken(rows: Rows, seen: MapState[Spot, bool] | None, time_ms: int) -> list[Any]:
+    """Forget the rows of a time and return those that never matched, if anybody wants them."""
+    found = rows.between(time_ms, time_ms)
+    rows.drop(time_ms, time_ms)
+    if seen is None:
+        return []
+    lone = [row for spot, row in found if spot not in seen]
+    for spot, _ in found:
+        seen.remove(spot)
+    return lone

@@ -1,0 +1,200 @@
+"""What all joins share: rows that wait by time, pairs on their way to a result, late rows.
+
+A user's function is called before anything is stored, so that a call which is repeated finds the
+state as it was, and one which is left out leaves no row behind.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+from bicycle_sdk.connected import BuiltInFunction
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.functions import FunctionObject, as_callable, full_name
+from bicycle_sdk.state import MapState, MapStateDescriptor
+from bicycle_sdk.windows.panes import LateRecord, Window
+
+__all__ = [
+    "How",
+    "JoinOptions",
+    "Pair",
+    "RowJoin",
+    "Rows",
+    "Spot",
+    "checked_function",
+    "checked_how",
+]
+
+How = Literal["inner", "left", "right", "full"]
+Spot = tuple[int, int]  # event time, and which of the rows of that time
+Pair = tuple[int, Any, Any]  # event time of the result, left row, right row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinOptions:
+    """What every join is told.
+
+    ``function`` makes a result of two rows; ``left_type`` and ``right_type`` are the types of rows,
+    None when unknown; ``late_tag`` is the side output for late rows.
+    """
+
+    function: Any
+    how: How = "inner"
+    late_tag: str | None = None
+    left_type: Any = None
+    right_type: Any = None
+
+    @property
+    def keeps_left(self) -> bool:
+        """Whether left rows without a match give a result."""
+        return self.how in ("left", "full")
+
+    @property
+    def keeps_right(self) -> bool:
+        """Whether right rows without a match give a result."""
+        return self.how in ("right", "full")
+
+
+class Rows:
+    """The rows of one side under the current key, by event time.
+
+    Args:
+        state: A map from time and number to row.
+    """
+
+    def __init__(self, state: MapState[Spot, Any]) -> None:
+        self._state = state
+
+    def add(self, time_ms: int, row: Any) -> Spot:
+        """Put a row behind those of its time, and return where it lies."""
+        spot = (time_ms, sum(1 for _ in self._state.prefix((time_ms,))))
+        self._state.put(spot, row)
+        return spot
+
+    def between(self, first_ms: int | None, last_ms: int) -> list[tuple[Spot, Any]]:
+        """Return the rows from ``first_ms`` to ``last_ms``, both included, in order."""
+        state: MapState[Any, Any] = self._state
+        start = None if first_ms is None else (first_ms,)
+        return list(state.range(start, (last_ms + 1,)))
+
+    def drop(self, first_ms: int | None, last_ms: int) -> None:
+        """Forget the rows from ``first_ms`` to ``last_ms``, both included."""
+        for spot, _ in self.between(first_ms, last_ms):
+            self._state.remove(spot)
+
+
+class RowJoin(BuiltInFunction, ABC):
+    """A join by event time: rows of both sides, a function of two rows, late rows.
+
+    Args:
+        options: What every join is told.
+    """
+
+    stamps: ClassVar[bool] = True
+    needs_times: ClassVar[bool] = True
+    method: ClassVar[str] = "join"
+
+    def __init__(self, options: JoinOptions) -> None:
+        self.options = options
+        self.name = getattr(options.function, "name", "")
+        self._call = as_callable(options.function, self.method)
+        self.awaits = inspect.iscoroutinefunction(self._call)
+        self.left_rows = MapStateDescriptor("left", tuple[int, int], options.left_type)
+        self.right_rows = MapStateDescriptor("right", tuple[int, int], options.right_type)
+        self._fired: tuple[Any, list[Pair]] | None = None
+
+    def begin_epoch(self) -> None:
+        """Forget the timer that fired last: state is now as it was sealed."""
+        super().begin_epoch()
+        self._fired = None
+
+    def open(self, ctx: Any) -> Any:
+        """Get the rows, and open the user's function."""
+        self.left = Rows(ctx.get_map_state(self.left_rows))
+        self.right = Rows(ctx.get_map_state(self.right_rows))
+        opening = getattr(self.options.function, "open", None)
+        return None if opening is None else opening(ctx)
+
+    def close(self) -> Any:
+        """Close the user's function."""
+        closing = getattr(self.options.function, "close", None)
+        return None if closing is None else closing()
+
+    def on_timer(self, timestamp_ms: int, ctx: Any) -> Any:
+        """Give what the watermark has proved; the rows are gone then, whatever the function does.
+
+        A call that is repeated finds the pairs of the first.
+        """
+        timer = (ctx.current_key(), timestamp_ms)
+        if self._fired is None or self._fired[0] != timer:
+            self._fired = (timer, self.complete(timestamp_ms))
+        return self.results(self._fired[1])
+
+    @abstractmethod
+    def complete(self, timestamp_ms: int) -> list[Pair]:
+        """Return the pairs that are complete by a time, and forget rows that match no more."""
+
+    def results(self, pairs: Iterable[Pair], store: Callable[[], None] = lambda: None) -> Any:
+        """Return the results of pairs, with their times; then do what ``store`` does."""
+        if self.awaits:
+            return self._results_later(pairs, store)
+        call = self._call
+        found = [(time, call(left, right)) for time, left, right in pairs]
+        if any(inspect.isawaitable(result) for _, result in found):
+            return _all_awaited(found, store)
+        store()
+        return found
+
+    def refuse_late(self, value: Any, window: Window, ctx: Any) -> Any:
+        """Count a row that came too late, and send it where somebody wants it."""
+        self.late += 1
+        if self.options.late_tag is not None:
+            time, watermark = ctx.timestamp, ctx.current_watermark()
+            late = LateRecord(value, time, window, watermark, watermark - time)
+            ctx.side_output(self.options.late_tag, late)
+        return self.results(())
+
+    async def _results_later(self, pairs: Iterable[Pair], store: Callable[[], None]) -> Any:
+        found = [(time, await self._call(left, right)) for time, left, right in pairs]
+        store()
+        return found
+
+
+async def _all_awaited(found: list[tuple[int, Any]], store: Callable[[], None]) -> Any:
+    results = [(time, await r if inspect.isawaitable(r) else r) for time, r in found]
+    store()
+    return results
+
+
+def checked_how(call: str, how: str, *allowed: str) -> How:
+    """Return a kind of join.
+
+    Raises:
+        StreamDefinitionError: this join has no such kind.
+    """
+    if how not in allowed:
+        raise StreamDefinitionError(
+            call=call,
+            problem=f"how={how!r}, expected one of {', '.join(map(repr, allowed))}",
+            hint="choose one of these",
+        )
+    return how  # type: ignore[return-value]  # one of the words
+
+
+def checked_function(call: str, function: object, method: str) -> None:
+    """Refuse what can not join rows.
+
+    Raises:
+        StreamDefinitionError: it is neither callable nor an object of a function class.
+    """
+    is_object = isinstance(function, FunctionObject) and hasattr(function, method)
+    if not callable(function) and not is_object:
+        raise StreamDefinitionError(
+            call=call,
+            problem=f"{full_name(function)} is not callable and has no method {method!r}",
+            hint="pass a function of two rows, or an object of the function class",
+        )

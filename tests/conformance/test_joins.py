@@ -1,0 +1,99 @@
+"""Joins by event time, on the harness and on Spark alike."""
+
+import asyncio
+
+import pytest
+
+from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.testing import script_source
+from bicycle_sdk import JoinFunction
+from bicycle_sdk.failures import skip
+
+
+def key_of(row):
+    return row[0]
+
+
+def sides(env):
+    return [env.add_source(script_source()).uid(uid).key_by(key_of) for uid in ("left", "right")]
+
+
+def pair(left, right):
+    return (left, right)
+
+
+def push(harness, left=(), right=()):
+    """Push rows ``(key, time)`` with their times."""
+    for source, rows in (("left", left), ("right", right)):
+        harness.push(rows, source=source, timestamp=[row[1] for row in rows])
+
+
+class Slow(JoinFunction):
+    async def join(self, left, right):
+        await asyncio.sleep(0)
+        return (left, right)
+
+
+def within_five_seconds(how, function=pair):
+    """The temporal joiner: the same key, and times at most five seconds apart."""
+
+    def job(env):
+        left, right = sides(env)
+        rows = left.interval_join(right, -5_000, 5_000, function, how=how, late_to="late")
+        rows.uid("join").collect("out")
+        rows.side_output("late").collect("late")
+
+    return job
+
+
+@pytest.mark.parametrize("function", [pair, Slow()], ids=["plain", "async"])
+def test_rows_within_the_tolerance_meet_and_the_others_come_out_alone(runner, function):
+    with runner.harness(within_five_seconds("full", function), parallelism=2) as harness:
+        push(harness, [("a", 10_000), ("b", 10_000)], [("a", 15_000), ("a", 15_001)])
+        harness.run_epoch()
+        assert harness.results("out") == [(("a", 10_000), ("a", 15_000))]
+        harness.fail_at("before_seal")
+        harness.advance_watermark(15_000)
+        assert len(harness.results("out")) == 1
+        harness.rescale(3)
+        harness.advance_watermark(15_001)
+        assert harness.results("out")[1:] == [(("b", 10_000), None)]
+        push(harness, [("a", 15_000)], [("b", 15_002)])
+        harness.run_epoch()
+        assert harness.results("late")[0].value == ("a", 15_000)
+        assert harness.results("late")[0].lateness_ms == 1
+        assert harness.epochs[-1].counts["join"].late == 1
+        harness.advance_watermark(30_000)
+
+        lone = [(None, ("a", 15_001)), (None, ("b", 15_002))]
+        assert sorted(harness.results("out")[2:], key=repr) == lone
+
+
+def picky(left, right):
+    if right[1] == 13:
+        raise ValueError("unlucky")
+    return (left[1], right[1])
+
+
+def test_a_pair_that_fails_leaves_its_row_out_and_all_others_in(runner):
+    def job(env):
+        left, right = sides(env)
+        left.interval_join(right, 0, 100, picky).on_error(skip()).uid("join").collect("out")
+
+    with runner.harness(job) as harness:
+        push(harness, [("a", 1)])
+        harness.run_epoch()
+        push(harness, [], [("a", 12), ("a", 13), ("a", 14)])
+        harness.run_epoch()
+        push(harness, [("a", 2)])
+        harness.run_epoch()
+
+        assert harness.results("out") == [(1, 12), (1, 14), (2, 12), (2, 14)]
+
+
+def test_rows_without_event_time_are_an_error_that_says_so(runner):
+    with runner.harness(within_five_seconds("inner")) as harness:
+        harness.push([("a", 1)], source="left")
+        with pytest.raises(NoEventTimeError) as caught:
+            harness.run_epoch()
+        assert caught.value.facts["operator"] == "join"

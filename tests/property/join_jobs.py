@@ -1,0 +1,85 @@
+"""Two disordered inputs, and what may happen to a job that joins them."""
+
+import contextlib
+
+from hypothesis import strategies as st
+
+from bicycle_runtime.base.faults import FAULT_POINTS
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.testing import Harness, script_source
+from bicycle_runtime.testing.errors import HarnessError
+from bicycle_sdk import WatermarkStrategy
+
+DISORDER = 50
+STRATEGY = WatermarkStrategy.bounded_out_of_orderness(DISORDER).with_timestamps(lambda row: row[1])
+
+
+def key_of(row):
+    return row[0]
+
+
+def sides(env):
+    """Return two keyed streams of rows ``(key, time, number)``."""
+    return [
+        env.add_source(script_source()).uid(uid).assign_timestamps(STRATEGY).key_by(key_of)
+        for uid in ("left", "right")
+    ]
+
+
+@st.composite
+def disordered(draw, label, max_size=12):
+    """Rows of one shard, none older than the newest before it less the bound."""
+    rows, newest = [], 0
+    for number in range(draw(st.integers(0, max_size))):
+        newest += draw(st.integers(0, 70))
+        rows.append((draw(st.sampled_from("xy")), newest - draw(st.integers(0, DISORDER)),
+                     f"{label}{number}"))  # fmt: skip
+    return rows
+
+
+ACTIONS = st.lists(
+    st.one_of(
+        st.tuples(st.just("push"), st.sampled_from(["left", "right"]), st.integers(1, 4)),
+        st.tuples(st.just("push"), st.sampled_from(["left", "right"]), st.integers(1, 4)),
+        st.just("epoch"),
+        st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4)),
+        st.tuples(st.just("rescale"), st.sampled_from([1, 2, 3])),
+        st.just("lose workers"),
+    ),
+    max_size=12,
+)
+
+
+def run(job, rows, actions, budget):
+    """Run a job over rows by source, with what happens to it, and return the closed harness."""
+    left = {source: list(found) for source, found in rows.items()}
+    engine = EngineOptions(max_records_per_epoch=budget)
+    with Harness(job, engine=engine) as harness:
+        for action in actions:
+            match action:
+                case ("push", source, count):
+                    harness.push(left[source][:count], source=source)
+                    del left[source][:count]
+                case "epoch":
+                    harness.run_epoch()
+                case ("crash", point, passage):
+                    harness.fail_at(point, passage=passage)
+                case ("rescale", parallelism):
+                    harness.rescale(parallelism)
+                case "lose workers":
+                    harness.lose_workers()
+        for source, found in left.items():
+            harness.push(found, source=source)
+        harness.end()
+        harness.run()
+        names = harness.sink_names()
+        return {name: harness.results(name) for name in names}, states_of(harness)
+
+
+def states_of(harness):
+    """Return what the operator ``join`` still keeps."""
+    found = []
+    for key in "xy":
+        with contextlib.suppress(HarnessError):
+            found.append(harness.state("join", key))
+    return found

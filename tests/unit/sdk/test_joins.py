@@ -1,0 +1,61 @@
+"""What joins refuse when they are called, and what their vertices say."""
+
+import pytest
+
+from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.errors import StreamDefinitionError
+
+
+def number(value: int) -> int:
+    return value
+
+
+def text(value: str) -> str:
+    return value
+
+
+def length(value: str) -> int:
+    return len(value)
+
+
+def pair(left: int, right: str) -> tuple[int, str]:
+    return (left, right)
+
+
+@pytest.fixture
+def streams():
+    env = StreamEnvironment()
+    return env.from_collection([1]).key_by(number), env.from_collection(["a"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda n, t: n.interval_join(t, 0, 1, pair),
+        lambda n, t: n.interval_join(t.key_by(text), 0, 1, pair),
+        lambda n, t: n.interval_join(t.key_by(length), 2, 1, pair),
+        lambda n, t: n.interval_join(t.key_by(length), 1, 1, pair, lower_inclusive=False),
+        lambda n, t: n.interval_join(t.key_by(length), 0.5, 1, pair),
+        lambda n, t: n.interval_join(t.key_by(length), 0, 1, "pair"),
+        lambda n, t: n.interval_join(t.key_by(length), 0, 1, pair, how="outer"),
+    ],
+    ids=[
+        "no key", "keys of other types", "bounds the wrong way round", "bounds that hold nothing",
+        "half a millisecond", "no function", "an unknown kind",
+    ],
+)  # fmt: skip
+def test_a_join_that_can_not_be_is_refused_by_the_call_itself(streams, wrong):
+    with pytest.raises(StreamDefinitionError):
+        wrong(*streams)
+
+
+def test_a_join_shows_its_kind_its_bounds_and_the_users_function(streams):
+    numbers, texts = streams
+    joined = numbers.interval_join(texts.key_by(length), -5, 10, pair, upper_inclusive=False)
+    joined.uid("join").print()
+
+    vertex = next(v for v in numbers._draft.build_graph("job").vertices if v.id == "join")
+    assert vertex.details["function_kind"] == "interval_join"
+    assert vertex.details["settings"] == {"how": "inner", "lower_ms": -5, "upper_ms": 9}
+    assert vertex.plugin_function == f"{__name__}.pair"
+    assert vertex.output_type == "tuple[int, str]"
