@@ -31,6 +31,23 @@ __all__ = [
 
 _MODULE = "bicycle_runtime.jobs.inspection_child"
 _TIMEOUT_S = 60
+_WINDOW_WARNINGS: dict[str, list[tuple[str, str]]] = {
+    "none": [],
+    "keys": [("unbounded-state", "state grows with the number of different keys")],
+    "records": [
+        (
+            "unbounded-state",
+            "the global window keeps all records: no trigger purges them; put its trigger into a "
+            "PurgingTrigger, or give it an evictor",
+        )
+    ],
+    "silent": [
+        (
+            "unbounded-state",
+            "the global window never fires and is never purged: give it a trigger",
+        )
+    ],
+}
 _STRENGTH = {guarantee.value: rank for rank, guarantee in enumerate(Guarantee)}
 
 
@@ -77,6 +94,7 @@ class StateReport:
 
     ``keyed`` are the states whose descriptors are fields of the function's class;
     ``has_undeclared`` tells that its code asks for states of which none is declared so.
+    ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
     """
 
     operator: str
@@ -89,6 +107,7 @@ class StateReport:
     has_uid: bool
     has_snapshot_hook: bool
     has_merge_hook: bool
+    window_growth: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,7 +253,9 @@ def _state_warnings(state: StateReport) -> list[Warned]:
         for part in state.attributes
         if part.codec != "typed" and not state.has_snapshot_hook
     ]
-    if state.scope == "key_groups" and any(part.is_per_entry for part in state.attributes):
+    if state.window_growth is not None:
+        found += _WINDOW_WARNINGS[state.window_growth]
+    elif state.scope == "key_groups" and any(part.is_per_entry for part in state.attributes):
         found.append(("unbounded-state", "state grows with the number of different keys"))
     found += _keyed_warnings(state)
     if state.scope == "subtask" and state.attributes and not state.has_merge_hook:

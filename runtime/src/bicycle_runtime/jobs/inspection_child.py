@@ -22,6 +22,7 @@ from bicycle_runtime.operators.declarations import (
     asks_for_states,
     declared_states,
     saves_named_values,
+    window_growth,
 )
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.operators.windows.folding import Folding
@@ -102,7 +103,8 @@ def _connectors(setup: JobSetup) -> list[dict[str, Any]]:
 def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
     is_reduce = spec.vertex.kind is OperatorKind.REDUCE
     is_window = spec.vertex.kind is OperatorKind.WINDOW
-    function = cloudpickle.loads(bundle.payloads[spec.vertex.payload_id("function")])
+    loaded = cloudpickle.loads(bundle.payloads[spec.vertex.payload_id("function")])
+    function = loaded.process if is_window else loaded
     return {
         "operator": spec.uid,
         "scope": spec.scope.value,
@@ -110,13 +112,15 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "attributes": (
             [_accumulator(bundle, spec)]
             if is_reduce
-            else [_window(bundle, spec, function)]
+            else [_window(bundle, spec, loaded)]
             if is_window
             else _attributes(function)
         ),
         "keyed": [_keyed(state) for state in declared_states(function)],
         "has_undeclared": asks_for_states(function) and not declared_states(function),
-        "has_named": saves_named_values(function),
+        # What a window function saves is gone when its window is.
+        "has_named": not is_window and saves_named_values(function),
+        "window_growth": window_growth(loaded) if is_window else None,
         "has_uid": spec.vertex.uid is not None,
         "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
         "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),

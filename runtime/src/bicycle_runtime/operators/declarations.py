@@ -8,11 +8,30 @@ function makes such calls is told by the names in its code.
 from __future__ import annotations
 
 from types import CodeType
-from typing import Any
+from typing import Any, Literal
 
 from bicycle_sdk.state import StateDescriptor
+from bicycle_sdk.windows import (
+    AlignedWindows,
+    GlobalWindows,
+    NeverTrigger,
+    PurgingTrigger,
+    SessionWindows,
+    Trigger,
+    WindowPlan,
+)
 
-__all__ = ["asks_for_states", "declared_states", "saves_named_values"]
+__all__ = [
+    "WindowGrowth",
+    "asks_for_states",
+    "declared_states",
+    "saves_named_values",
+    "window_growth",
+]
+
+# What the state of a window grows with: nothing that lasts; the number of keys; the number of
+# records, because nothing lets them go; as well as giving no result at all.
+WindowGrowth = Literal["none", "keys", "records", "silent"]
 
 _GETTERS = frozenset(
     {
@@ -23,6 +42,8 @@ _GETTERS = frozenset(
         "get_value_state",
     }
 )
+
+_PURGING = frozenset({"PURGE", "FIRE_AND_PURGE"})
 
 
 def declared_states(function: Any) -> list[StateDescriptor]:
@@ -43,6 +64,25 @@ def asks_for_states(function: Any) -> bool:
 def saves_named_values(function: Any) -> bool:
     """Tell whether the code of a function's class names ``save_state``."""
     return "save_state" in _names_in(function)
+
+
+def window_growth(plan: WindowPlan) -> WindowGrowth:
+    """Tell what the state of a window grows with as long as the job runs."""
+    if isinstance(plan.assigner, AlignedWindows | SessionWindows):
+        return "none"
+    if not isinstance(plan.assigner, GlobalWindows):
+        return "keys"
+    trigger = plan.trigger
+    if trigger is None or isinstance(trigger, NeverTrigger):
+        return "silent"
+    if _purges(trigger) or plan.evictor is not None or not plan.keeps_records:
+        return "keys"
+    return "records"
+
+
+def _purges(trigger: Trigger) -> bool:
+    """Tell whether a trigger lets records go; of one's own triggers the code is asked."""
+    return isinstance(trigger, PurgingTrigger) or bool(_names_in(trigger) & _PURGING)
 
 
 def _names_in(function: Any) -> set[str]:
