@@ -3,10 +3,12 @@
 Times are in seconds in the drawings and in milliseconds in the code.
 """
 
+from datetime import timedelta
+
 import pytest
 
 from bicycle_runtime.testing import CRASH, END, EPOCH
-from bicycle_sdk import WatermarkStrategy
+from bicycle_sdk import StateTtl, ValueStateDescriptor, WatermarkStrategy
 from bicycle_sdk.windows import (
     Count,
     CountEvictor,
@@ -289,6 +291,67 @@ def test_a_window_function_sees_all_records_by_time_and_keeps_values_of_the_wind
         ("a", 0, 2, [3, 5, 9]),
     ]
     assert sorted(row for row in job.published if type(row) is int) == [1, 2, 3]
+
+
+class Rising(WindowFunction[str, tuple, tuple]):
+    """How much more a key counts than in its window before, and the most that it ever counted."""
+
+    before = ValueStateDescriptor("before", int, default=0)
+
+    def open(self, ctx):
+        self.most = ctx.get_reducing_state("most", int, max)
+
+    def process(self, elements, ctx):
+        before = ctx.get_value_state(self.before)
+        rise = len(elements) - before.value()
+        before.update(len(elements))
+        self.most.add(len(elements))
+        yield ctx.current_key(), ctx.window.start // S, rise, self.most.get()
+
+
+@pytest.mark.parametrize("cut", [
+    lambda k: k.tumbling_window(10 * S),
+    lambda k: k.session_window(4 * S),
+    lambda k: k.tumbling_window(10 * S).trigger(EventTimeTrigger()),
+], ids=["tumbling", "session", "triggered"])  # fmt: skip
+def test_the_windows_of_a_key_share_its_state_over_restarts(runner, cut):
+    #  a: 2 records, then 3, then 1;  b: 1, then 1
+    script = [
+        ("a", 0, 1), ("b", 1 * S, 1), ("a", 2 * S, 1), ("a", 11 * S, 1), EPOCH,
+        ("a", 12 * S, 1), ("b", 13 * S, 1), ("a", 14 * S, 1), EPOCH,
+        ("a", 25 * S, 1), EPOCH, CRASH, END,
+    ]  # fmt: skip
+    job = runner(lambda s: cut(keyed(s, delay=0)).process(Rising()), script, parallelism=2)
+
+    assert [row[2:] for row in sorted(job.published) if row[0] == "a"] == [(2, 2), (1, 3), (-2, 3)]
+    assert [row[2:] for row in sorted(job.published) if row[0] == "b"] == [(1, 1), (0, 1)]
+
+
+class Returning(WindowFunction[str, tuple, tuple]):
+    """Whether the key had a window less than 30 s of event time ago."""
+
+    seen = ValueStateDescriptor("seen", bool, ttl=StateTtl(timedelta(seconds=30), time="event"))
+
+    def process(self, elements, ctx):
+        seen = ctx.get_value_state(self.seen)
+        known = seen.value() is not None
+        seen.update(True)
+        return [(ctx.window.start // S, known)]
+
+
+@pytest.mark.parametrize("parts", [[4], [1, 1, 1, 1], [2, 2]])
+def test_state_of_a_key_expires_by_the_time_of_windows_whatever_the_epochs(runner, parts):
+    #  windows at 0, 20 and 60: 20 s lie between the first two, 40 s before the last
+    records = [("a", time * S, 1) for time in (0, 20, 60, 61)]
+    script = []
+    for size in parts:
+        script += [*records[:size], EPOCH]
+        records = records[size:]
+    job = runner(
+        lambda s: keyed(s, delay=0).tumbling_window(10 * S).process(Returning()), [*script, END]
+    )
+
+    assert job.published == [(0, False), (20, True), (60, False)]
 
 
 def test_several_aggregates_come_in_one_result(runner):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 from bicycle_sdk.contexts import Context
 from bicycle_sdk.errors import MergeMissingError
 from bicycle_sdk.functions import FunctionObject, full_name
+from bicycle_sdk.state.access import LocalCells, StateAccess
+from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
 from bicycle_sdk.windows.panes import Window
 
 __all__ = ["AggregateFunction", "WindowContext", "WindowFunction", "is_mergeable"]
@@ -60,11 +62,13 @@ def is_mergeable(function: AggregateFunction[Any, Any, Any]) -> bool:
     return type(function).merge is not AggregateFunction.merge
 
 
-class WindowContext(Context, Generic[K]):
-    """What a ``WindowFunction`` may ask: key, window, watermark, and small values of the window.
+class WindowContext(StateAccess, Context, Generic[K]):
+    """What a ``WindowFunction`` may ask: key, window, watermark, and state of two kinds.
 
     ``get_state`` and its companions keep one value per name, key and window: they are durable, stay
-    over repeated firings of the window, and are gone when the window is.
+    over repeated firings of the window, and are gone when the window is. ``get_value_state`` and
+    its kin hand out typed states of the key, which all its windows share; they stay until they are
+    cleared or their TTL is over. Standalone both live in this object.
     """
 
     _window = Window(0, 1)
@@ -72,7 +76,9 @@ class WindowContext(Context, Generic[K]):
     _key: Any = None
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
+        StateAccess.__init__(self)
+        Context.__init__(self, **options)
+        self.local_cells = LocalCells(self.state_time)
         self._values: dict[str, Any] = {}
         self._sides: list[tuple[str, Any]] = []
 
@@ -89,6 +95,19 @@ class WindowContext(Context, Generic[K]):
     def current_watermark(self) -> int:
         """Return the event time in ms up to which input is complete."""
         return self._watermark
+
+    def state_cells(self, descriptor: StateDescriptor) -> Any:
+        """Return where the entries of a state of the key lie. Called by the context itself."""
+        return self.local_cells.cells_of(descriptor)
+
+    def state_key(self) -> Hashable:
+        """Return the key under which its state is read and written. Called by handles."""
+        key: Hashable = self._key
+        return key
+
+    def state_time(self, domain: TimeDomain) -> int:
+        """Return the time in ms by which states of the key expire: the window's last by default."""
+        return self.processing_time if domain == "processing" else self._window.end - 1
 
     def get_state(self, name: str, default: Any = None) -> Any:
         """Return the saved value of this window, or ``default`` when there is none."""
@@ -136,7 +155,7 @@ class WindowFunction(FunctionObject, ABC, Generic[K, In, Out]):
 
         Called on a worker whenever the window fires, with its records in the order of event time,
         equal times in the order of arrival. It must not change ``elements`` or keep anything in
-        its attributes; ``ctx.save_state`` is for that. When it raises, ``on_error`` decides about
+        its attributes; the state of ``ctx`` is for that. When it raises, ``on_error`` decides about
         the window as it does about a record elsewhere.
         """
 

@@ -228,6 +228,7 @@ class _Builder:
             return CombineOperator(
                 spec, policy, context, plan, key_selector=selector, record_type=record_type
             )
+        assert isinstance(context, KeyedContext)
         return build_window(
             spec, policy, context, plan,
             key_selector=selector, record_type=record_type, storage=self._image.storage,

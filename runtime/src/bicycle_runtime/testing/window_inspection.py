@@ -11,7 +11,10 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.build import window_table
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.panes import Pane
+from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.state.composite import CompositeTable
+from bicycle_runtime.state.keyed import KeyedTable
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.windows import WindowTable
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -34,10 +37,15 @@ def windows_of(
     found: dict[Any, dict[int, Any]] = {}
     sealed = manifest.states.get(spec.uid)
     for part in () if sealed is None else sealed.ranges:
-        store: StateStore[WindowTable] = StateStore(
-            spec.uid, setup.storage, lambda: window_table(plan, folding, record_type)
+        store: StateStore[CompositeTable[WindowTable]] = StateStore(
+            spec.uid,
+            setup.storage,
+            lambda: CompositeTable(
+                window_table(plan, folding, record_type),
+                KeyedTable(GroupCache(1), lambda _domain: 0),
+            ),
         )
-        table = store.at(part)
+        table = store.at(part).main
         for place, groups in table.cells.places.items():
             for keys in groups.values():
                 for key, cell in keys.items():

@@ -65,7 +65,7 @@ class AlignedOperator(WindowOperator):
     def advance(self, advance: Advance) -> Batch:
         self.watermark = advance.watermark
         self._settle(self._slots.take())
-        self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
+        self.begin_firing()
         fired = self._fire()
         self._expire()
         self._updated.clear()

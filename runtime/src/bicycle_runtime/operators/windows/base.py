@@ -8,7 +8,7 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
-from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import (
     Advance,
     EpochTime,
@@ -22,6 +22,7 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.rows import Rows
+from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.windows import Cells, Records, WindowTable
@@ -37,15 +38,17 @@ class WindowOperator(Operator, Stateful, Timed):
     Args:
         spec: Which operator this is.
         policy: Settles records and windows whose function failed.
-        context: Task info and time.
+        context: Task info, time, and the states that a window function keeps per key.
         plan: The window.
         key_selector: Gives the key of a record.
         record_type: Declared type of the records, None when unknown.
         storage: Where the state lies.
     """
 
+    context: KeyedContext
+
     def __init__(
-        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, plan: WindowPlan,
+        self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, plan: WindowPlan,
         *, key_selector: Callable[[Any], Any], record_type: Any, storage: Storage,
     ) -> None:  # fmt: skip
         super().__init__(spec, policy, context)
@@ -55,9 +58,11 @@ class WindowOperator(Operator, Stateful, Timed):
         policy.key_of = self._key_in
         self.record_type = record_type
         self.folding = Folding(plan, record_type)
-        self.firing = Firing(plan, self.folding, policy, context.task_info)
-        self._store: StateStore[WindowTable] = StateStore(spec.uid, storage, self.new_table)
-        self.table = self.new_table()
+        self.firing = Firing(plan, self.folding, policy, context)
+        self._store: StateStore[CompositeTable[WindowTable]] = StateStore(
+            spec.uid, storage, self._new_table
+        )
+        self.table = self._new_table().main
         self._seen: tuple[WindowTable, int] | None = None
         self._state: RangeState | None = None
         self._late: list[tuple[LateRecord[Any], int]] = []
@@ -70,9 +75,12 @@ class WindowOperator(Operator, Stateful, Timed):
     def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
         """Return empty cells of the shape that the operator keeps."""
 
-    def new_table(self) -> WindowTable:
-        """Return an empty table."""
-        return WindowTable(self.new_cells(self.plan, self.folding), Records(self.record_type))
+    def _new_table(self) -> CompositeTable[WindowTable]:
+        """Return an empty table; the handles that a window function holds stay good."""
+        keyed = self.context.keyed
+        keyed.reset()
+        cells = self.new_cells(self.plan, self.folding)
+        return CompositeTable(WindowTable(cells, Records(self.record_type)), keyed)
 
     @abstractmethod
     def index(self) -> None:
@@ -83,20 +91,27 @@ class WindowOperator(Operator, Stateful, Timed):
         self._epoch = time.epoch
 
     def restore(self, state: RangeState) -> None:
-        self.table = self._store.at(state)
+        self.table = self._store.at(state).main
         self.table.records.epoch = self._epoch
         self._state = state
 
     def begin_time(self, advance: Advance) -> None:
         self.previous = self.watermark = advance.previous
         self.now_ms = advance.now_ms
-        self.firing.begin(now_ms=self.now_ms, watermark=self.previous, random=self.context.random)
+        self.begin_firing()
         if self._seen != (self.table, self.table.generation):
             self.index()
             self._seen = (self.table, self.table.generation)
 
+    def begin_firing(self) -> None:
+        """Let functions see the time that it is; states of keys go on from where they stood."""
+        # Windows fire in the order of their ends, so the time of each is behind this one.
+        self.context.watermark = self.previous
+        self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
+
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
         assert self._state is not None
+        self.context.watermark = self.watermark
         return self._store.commit(
             self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
         )
@@ -117,7 +132,7 @@ class WindowOperator(Operator, Stateful, Timed):
         ]
 
     def next_timer_ms(self) -> int | None:
-        return None
+        return self.context.keyed.next_due_ms()
 
     def close(self) -> None:
         self.firing.close()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.aligned import AlignedOperator
@@ -38,7 +38,7 @@ def _operator_of(plan: WindowPlan) -> type[WindowOperator]:
 
 
 def build_window(
-    spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, plan: WindowPlan,
+    spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, plan: WindowPlan,
     *, key_selector: Callable[[Any], Any], record_type: Any, storage: Storage,
 ) -> WindowOperator:  # fmt: skip
     """Return the operator of a window vertex.
@@ -46,7 +46,7 @@ def build_window(
     Args:
         spec: Which operator this is.
         policy: Settles records and windows whose function failed.
-        context: Task info and time.
+        context: Task info, time, and the states that a window function keeps per key.
         plan: The window.
         key_selector: Gives the key of a record.
         record_type: Declared type of the records, None when unknown.

@@ -7,19 +7,21 @@ order of arrival nor a restart shows in the order of results.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import repeat, starmap
 from typing import Any, NamedTuple
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling import eager, is_async, resolve
 from bicycle_runtime.operators.errors import WindowStateError
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import as_sequences, each
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.records.keys import encode_key
-from bicycle_sdk.contexts import TaskInfo
+from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.functions import full_name
+from bicycle_sdk.state import StateDescriptor, TimeDomain
 from bicycle_sdk.windows import Window, WindowContext, WindowPlan, WindowResult
 
 __all__ = ["Fired", "Firing", "Unkept", "in_order"]
@@ -41,6 +43,57 @@ class Unkept(dict[str, Any]):
         raise WindowStateError(name=name)
 
 
+class FiringContext(WindowContext[Any]):
+    """The context of window functions on a worker; states of keys lie in that of the operator.
+
+    Args:
+        operator: The operator's context; what its states expire by is kept up to date.
+    """
+
+    def __init__(self, operator: KeyedContext) -> None:
+        super().__init__(
+            task_info=operator.task_info,
+            processing_time=operator.processing_time,
+            metrics=operator.metrics,
+        )
+        self._operator = operator
+        self._is_firing = False
+
+    def begin(self, fired: Fired, watermark: int) -> None:
+        """Turn to a window that fires."""
+        self.enter(key=fired.key, window=fired.window, watermark=watermark, values=fired.values)
+        # Not the watermark, which is as far as epochs are long: states would expire by chance.
+        self._operator.timestamp = fired.window.end - 1
+        self._is_firing = True
+
+    def end(self) -> None:
+        """Have no window in hand."""
+        self._operator.timestamp = None
+        self._is_firing = False
+
+    def state_cells(self, descriptor: StateDescriptor) -> Any:
+        """Return where the entries of a state of the key lie."""
+        return self._operator.state_cells(descriptor)
+
+    def state_key(self) -> Hashable:
+        """Return the key of the window.
+
+        Raises:
+            StateDefinitionError: no window fires.
+        """
+        if not self._is_firing:
+            raise StateDefinitionError(
+                state="current key",
+                problem="no window is at hand",
+                hint="get handles in open(), and use them in process()",
+            )
+        return super().state_key()
+
+    def state_time(self, domain: TimeDomain) -> int:
+        """Return the time in ms by which states expire."""
+        return self._operator.state_time(domain)
+
+
 class Firing:
     """Turns firing windows into records, by aggregates or by the user's window function.
 
@@ -48,14 +101,14 @@ class Firing:
         plan: The window.
         folding: Its aggregates.
         policy: Settles windows whose function failed, as it does records elsewhere.
-        task_info: For the context of a window function.
+        context: That of the operator.
     """
 
     def __init__(
-        self, plan: WindowPlan, folding: Folding, policy: RecordPolicy, task_info: TaskInfo
+        self, plan: WindowPlan, folding: Folding, policy: RecordPolicy, context: KeyedContext
     ) -> None:
         self._plan, self._folding, self._policy = plan, folding, policy
-        self._context: WindowContext[Any] = WindowContext(task_info=task_info, processing_time=0)
+        self._context = FiringContext(context)
         self._keeps_records = plan.keeps_records
         self._sorts = plan.has_event_time
         self._watermark = 0
@@ -109,7 +162,10 @@ class Firing:
             pairs = [(r, f) for r, f in zip(found, fired, strict=True) if r is not DROPPED]
             return [r for r, _ in pairs], [f.window.end - 1 for _, f in pairs]
         call = self._call_later if self._awaits else self._call
-        found = each(call, fired, policy=self._policy, awaits=self._awaits)
+        try:
+            found = each(call, fired, policy=self._policy, awaits=self._awaits)
+        finally:
+            self._context.end()
         listed = as_sequences(found, function=full_name(self.function), policy=self._policy)
         records = [record for records in listed for record in records]
         times = [
@@ -130,7 +186,7 @@ class Firing:
         return WindowResult(fired.key, fired.window.start, fired.window.end, value)
 
     def _call(self, fired: Fired) -> Any:
-        result = self._called(fired)
+        result = resolve(self._called, fired)
         self._collect(fired)
         return result
 
@@ -141,9 +197,7 @@ class Firing:
 
     def _called(self, fired: Fired) -> Any:
         assert self._process is not None
-        self._context.enter(
-            key=fired.key, window=fired.window, watermark=self._watermark, values=fired.values
-        )
+        self._context.begin(fired, self._watermark)
         self._context.take_side_outputs()
         elements = _by_time(fired.content) if self._sorts else list(fired.content[1])
         return self._process(elements, self._context)

@@ -82,7 +82,7 @@ class SessionOperator(WindowOperator):
         for session in self._slots.take():
             self._join(session)
         self._decide_doubtful()
-        self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
+        self.begin_firing()
         fired = self.fired(list(self._due()))
         self._touched.clear()
         return fired

@@ -97,7 +97,7 @@ class TriggeredOperator(WindowOperator):
 
     def advance(self, advance: Advance) -> Batch:
         self.watermark = self._context.watermark = advance.watermark
-        self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
+        self.begin_firing()
         with user_hook(self.spec.uid, "the trigger or evictor of a window"):
             while (time := self._event_times.first()) is not None and time <= self.watermark:
                 for spot in self._event_times.take(time):
@@ -111,7 +111,9 @@ class TriggeredOperator(WindowOperator):
         return self._first_set(self._event_times, self._waits_for)
 
     def next_timer_ms(self) -> int | None:
-        return self._first_set(self._processing_times, lambda pane, time: time in pane.moments)
+        own = self._first_set(self._processing_times, lambda pane, time: time in pane.moments)
+        times = (own, super().next_timer_ms())
+        return min((time for time in times if time is not None), default=None)
 
     # --- records in --------------------------------------------------------------------------
 
