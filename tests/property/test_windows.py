@@ -238,6 +238,43 @@ def test_late_records_are_told_from_those_that_update_a_result(
         assert Counter(r for row in rows for r in row[3]) == Counter(accepted)
 
 
+@pytest.mark.parametrize("way", ["combined", "plain", "triggered"])
+@PATIENT
+@given(
+    kind=KINDS,
+    time=st.integers(-120, 200),
+    lateness=st.integers(0, 40),
+    distance=st.sampled_from([-1, 0, 1, 2]),
+)
+def test_a_window_closes_at_the_very_millisecond(way, kind, time, lateness, distance):
+    # The other key takes the watermark to where the last window of the time is that far from over.
+    record = ("a", time, 1)
+    if kind[0] == "session":
+        ends = [time + kind[1](record)]
+    else:
+        ends = [end for _, end in window_model.aligned_windows(*kind[1:], time)]
+    assume(ends)
+    watermark = max(ends) + lateness - distance
+
+    def make(keyed):
+        stream = set_to(windowed(keyed, kind), way).allowed_lateness(lateness).late_to("late")
+        results = stream.count()
+        results.collect("out")
+        results.side_output("late").collect("late")
+
+    with Harness(job_of(make, delay=15)) as harness:
+        harness.push([("b", watermark + 15, 1)])
+        harness.run_epoch()
+        harness.push([record])
+        harness.end()
+        harness.run()
+        counted = {row.end for row in harness.results("out") if row.key == "a"}
+        late = [row.value for row in harness.results("late")]
+
+    assert late == ([] if distance > 0 else [record])
+    assert counted == {end for end in ends if end + lateness > watermark}
+
+
 def closed_in_time(kind, epochs, accepted, *, lateness, result):
     """Return the last result of each window: of the records that came before it was over."""
     watermark, kept = None, {}
