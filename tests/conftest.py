@@ -16,11 +16,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--soak-epochs", type=int, default=300, help="How many epochs a soak test runs."
     )
+    group.addoption(
+        "--outage-seconds", type=int, default=60, help="How long a broker stands still."
+    )
+    group.addoption(
+        "--backlog-messages", type=int, default=300_000, help="How many messages wait for a job."
+    )
 
 
 @pytest.fixture(scope="session")
 def crash_round_count(request: pytest.FixtureRequest) -> int:
-    """How often a crash test visits each of its points: 1, or many in ``nox -s crash``."""
+    """How often a crash test visits each of its points: 1, or many in the sessions of nox."""
     return int(request.config.getoption("--crash-rounds"))
 
 
@@ -28,3 +34,15 @@ def crash_round_count(request: pytest.FixtureRequest) -> int:
 def soak_epoch_count(request: pytest.FixtureRequest) -> int:
     """How many epochs a soak test runs: a few hundred, or 20 000 in ``nox -s soak``."""
     return int(request.config.getoption("--soak-epochs"))
+
+
+@pytest.fixture(scope="session")
+def outage_seconds(request: pytest.FixtureRequest) -> int:
+    """How long a broker stands still in a test of outages."""
+    return int(request.config.getoption("--outage-seconds"))
+
+
+@pytest.fixture(scope="session")
+def backlog_messages(request: pytest.FixtureRequest) -> int:
+    """How many messages wait for a job: 300 000, or 5 million in ``nox -s backlog-kafka``."""
+    return int(request.config.getoption("--backlog-messages"))
