@@ -6,8 +6,9 @@ import pytest
 
 from bicycle_runtime.operators.errors import NoEventTimeError
 from bicycle_runtime.testing import script_source
-from bicycle_sdk import JoinFunction
+from bicycle_sdk import CoGroupFunction, JoinFunction
 from bicycle_sdk.failures import skip
+from bicycle_sdk.windows import Window, tumbling_windows
 
 
 def key_of(row):
@@ -97,3 +98,47 @@ def test_rows_without_event_time_are_an_error_that_says_so(runner):
         with pytest.raises(NoEventTimeError) as caught:
             harness.run_epoch()
         assert caught.value.facts["operator"] == "join"
+
+
+def test_rows_of_one_window_meet_when_it_closes_and_late_ones_are_told(runner):
+    def job(env):
+        left, right = sides(env)
+        rows = left.window_join(right, tumbling_windows(10), pair, how="left", late_to="late")
+        rows.uid("join").collect("out")
+        rows.side_output("late").collect("late")
+
+    with runner.harness(job, parallelism=2) as harness:
+        push(harness, [("a", 1), ("b", 2), ("a", 11)], [("a", 9), ("a", 10), ("c", 1)])
+        harness.run_epoch()
+        assert harness.results("out") == []
+        harness.advance_watermark(10)
+        found = [(("a", 1), ("a", 9)), (("b", 2), None)]
+        assert sorted(harness.results("out"), key=repr) == found
+        harness.rescale(1)
+        push(harness, [("a", 9)])
+        harness.run_epoch()
+        harness.advance_watermark(20)
+
+        assert harness.results("out")[2:] == [(("a", 11), ("a", 10))]
+        (late,) = harness.results("late")
+        assert (late.value, late.window) == (("a", 9), Window(0, 10))
+
+
+class Sizes(CoGroupFunction):
+    async def co_group(self, left, right):
+        await asyncio.sleep(0)
+        return [(len(left), len(right))]
+
+
+def test_a_join_a_window_and_a_co_group_in_one_job_each_see_the_watermark(runner):
+    def job(env):
+        left, right = sides(env)
+        joined = left.join(right).window(10).apply(Slow()).uid("join").key_by(lambda p: p[0][0])
+        counts = joined.tumbling_window(10).count().uid("count").key_by(lambda r: r.key)
+        counts.co_group(left, tumbling_windows(10), Sizes()).uid("group").collect("out")
+
+    with runner.harness(job, parallelism=2) as harness:
+        push(harness, [("a", 1), ("a", 2)], [("a", 3), ("a", 4), ("a", 5)])
+        harness.advance_watermark(10)
+
+        assert harness.results("out") == [(1, 2)]

@@ -5,6 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_sdk import ProcessFunction
+from bicycle_sdk.windows import session_windows, sliding_windows
 from tests.property.join_jobs import ACTIONS, disordered, run, sides
 
 MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -61,4 +62,80 @@ def test_an_interval_join_gives_the_pairs_of_brute_force(how, left, right, actio
             assert time == max(a[1], b[1])
         else:
             assert time == (max(a[1] + upper, a[1]) if a else max(b[1] - lower, b[1]))
+    assert states == []
+
+
+def windows_of(row, size, slide):
+    """Return the starts of the windows that hold a row, one candidate after the other."""
+    first = (row[1] - size) // slide * slide
+    return [s for s in range(first, row[1] + 1, slide) if s <= row[1] < s + size]
+
+
+def shared(rows, size, slide):
+    """Return rows by key and window."""
+    found = {}
+    for row in rows:
+        for start in windows_of(row, size, slide):
+            found.setdefault((row[0], start), []).append(row)
+    return found
+
+
+@pytest.mark.parametrize("how", ["inner", "full"])
+@MANY
+@given(
+    disordered("l"), disordered("r"), ACTIONS, BUDGETS,
+    st.sampled_from([(100, 100), (90, 30), (40, 70)]),
+)  # fmt: skip
+def test_a_window_join_gives_the_pairs_of_brute_force(how, left, right, actions, budget, lengths):
+    size, slide = lengths
+    lefts, rights = shared(left, size, slide), shared(right, size, slide)
+    expected = []
+    for place in lefts.keys() | rights.keys():
+        mine, theirs = lefts.get(place, []), rights.get(place, [])
+        pairs = outer([(a, b) for a in mine for b in theirs], mine, theirs, how)
+        expected += [(found, place[1] + size - 1) for found in pairs]
+    windows = sliding_windows(size, slide)
+    job = with_times(lambda a, b: a.window_join(b, windows, pair, how=how))
+
+    results, states = run(job, {"left": left, "right": right}, actions, budget)
+
+    assert sorted(results["out"], key=repr) == sorted(expected, key=repr)
+    assert states == []
+
+
+def sessions_of(rows, gap):
+    """Return runs of rows of one key whose times are at most a gap apart."""
+    found = []
+    for row in sorted(rows, key=lambda row: row[1]):
+        if found and row[1] - found[-1][-1][1] <= gap:
+            found[-1].append(row)
+        else:
+            found.append([row])
+    return found
+
+
+def of_side(label, rows):
+    return sorted(row for row in rows if row[2].startswith(label))
+
+
+def grouped(left, right):
+    return [(sorted(left), sorted(right))]
+
+
+@MANY
+@given(disordered("l"), disordered("r"), ACTIONS, BUDGETS, st.sampled_from([1, 30, 60]))
+def test_sessions_of_both_sides_are_those_of_brute_force(left, right, actions, budget, gap):
+    expected = [
+        (
+            (of_side("l", session), of_side("r", session)),
+            session[-1][1] + gap,
+        )
+        for key in "xy"
+        for session in sessions_of([row for row in left + right if row[0] == key], gap)
+    ]
+    job = with_times(lambda a, b: a.co_group(b, session_windows(gap), grouped))
+
+    results, states = run(job, {"left": left, "right": right}, actions, budget)
+
+    assert sorted(results["out"]) == sorted(expected)
     assert states == []

@@ -8,6 +8,7 @@ of ``graph.OperatorKind``, and everything else expands into them.
 from bicycle_sdk.streams.connected import ConnectedStreams, KeyedConnectedStreams
 from bicycle_sdk.streams.data_stream import DataStream, SinkStream, SplitStream
 from bicycle_sdk.streams.keyed import KeyedStream
+from bicycle_sdk.streams.keyed_joins import JoinedStreams
 from bicycle_sdk.streams.loops import IterativeStream
 from bicycle_sdk.streams.windowed import WindowedStream
 
@@ -15,6 +16,7 @@ __all__ = [
     "ConnectedStreams",
     "DataStream",
     "IterativeStream",
+    "JoinedStreams",
     "KeyedConnectedStreams",
     "KeyedStream",
     "SinkStream",

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
-from bicycle_sdk.connected import JoinFunction
+from bicycle_sdk.connected import CoGroupFunction, JoinFunction
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.joins.intervals import IntervalJoin
 from bicycle_sdk.joins.rows import JoinOptions, RowJoin, checked_function, checked_how
 from bicycle_sdk.joins.vertices import co_process_vertex
+from bicycle_sdk.joins.windows import WindowCoGroup, WindowJoin
 from bicycle_sdk.record_types import function_types
 from bicycle_sdk.streams.base import Stream
 from bicycle_sdk.streams.connected import KeyedConnectedStreams, check_same_keys, joined
 from bicycle_sdk.streams.data_stream import DataStream
-from bicycle_sdk.windows.assigners import Duration, duration_ms
+from bicycle_sdk.windows.assigners import (
+    AlignedWindows,
+    Duration,
+    SessionWindows,
+    WindowAssigner,
+    duration_ms,
+    tumbling_windows,
+)
 
 if TYPE_CHECKING:
     from bicycle_sdk.streams.keyed import KeyedStream
 
-__all__ = ["KeyedJoins"]
+__all__ = ["JoinedStreams", "KeyedJoins"]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -137,6 +145,92 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         join = IntervalJoin(options, lower_ms=first, upper_ms=last)
         return self._joined_with(other, join, "interval_join", settings=settings)
 
+    @overload
+    def window_join(
+        self,
+        other: KeyedStream[K, V],
+        windows: WindowAssigner,
+        function: _Joiner[T, V, R],
+        *,
+        how: Literal["inner"] = "inner",
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def window_join(
+        self,
+        other: KeyedStream[K, V],
+        windows: WindowAssigner,
+        function: _Joiner[T, V | None, R],
+        *,
+        how: Literal["left"],
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def window_join(
+        self,
+        other: KeyedStream[K, V],
+        windows: WindowAssigner,
+        function: _Joiner[T | None, V, R],
+        *,
+        how: Literal["right"],
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def window_join(
+        self,
+        other: KeyedStream[K, V],
+        windows: WindowAssigner,
+        function: _Joiner[T | None, V | None, R],
+        *,
+        how: Literal["full"],
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    def window_join(
+        self, other: KeyedStream[K, Any], windows: WindowAssigner, function: Any, *,
+        how: str = "inner", late_to: str | None = None,
+    ) -> DataStream[Any]:  # fmt: skip
+        """Join all rows of one key that fall into the same window, once the watermark closes it.
+
+        Args:
+            other: The right side.
+            windows: ``tumbling_windows``, ``sliding_windows`` or ``session_windows`` of
+                ``bicycle_sdk.windows``; sessions are of both sides together.
+            function: Makes a result of a left and a right row.
+            how: Which rows come out whose other side has none in the window: ``inner``, ``left``,
+                ``right``, ``full``.
+            late_to: Side output for rows whose windows were closed, as ``LateRecord``; they are
+                counted in any case.
+        """
+        options = self._join_options("window_join", other, function, how=how, late_to=late_to)
+        assigner = _joinable("window_join", windows)
+        settings = {"how": how, "windows": repr(assigner)}
+        return self._joined_with(
+            other, WindowJoin(options, assigner), "window_join", settings=settings
+        )
+
+    def co_group(
+        self, other: KeyedStream[K, V], windows: WindowAssigner,
+        function: Callable[[list[T], list[V]], Iterable[R] | Awaitable[Iterable[R]]]
+        | CoGroupFunction[T, V, R],
+        *, late_to: str | None = None,
+    ) -> DataStream[R]:  # fmt: skip
+        """Call a function with all rows that both sides have of one key in one window.
+
+        It is called for windows in which any side has a row; the other then gives ``[]``.
+        """
+        options = self._join_options(
+            "co_group", other, function, how="full", late_to=late_to, method="co_group"
+        )
+        assigner = _joinable("co_group", windows)
+        settings = {"windows": repr(assigner)}
+        return self._joined_with(
+            other, WindowCoGroup(options, assigner), "co_group", settings=settings
+        )
+
+    def join(self, other: KeyedStream[K, V]) -> JoinedStreams[K, T, V]:
+        """Begin an inner join by windows: ``join(other).window(size).apply(function)``."""
+        return JoinedStreams(self, other)
+
     def _join_options(
         self, call: str, other: Stream[Any], function: object, *, how: str, late_to: str | None,
         kinds: tuple[str, ...] = ("inner", "left", "right", "full"), method: str = "join",
@@ -164,6 +258,59 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
 
     def _key_type(self) -> Any:
         return function_types(self._vertex.payloads["function"], "get_key").gives
+
+
+class JoinedStreams(Generic[K, T, V]):
+    """Two keyed streams that are joined by windows; each call returns a copy.
+
+    Args:
+        left: One side.
+        right: The other.
+        windows: Which windows, once ``window`` has said so.
+    """
+
+    def __init__(
+        self, left: KeyedJoins[K, T], right: KeyedStream[K, V],
+        windows: WindowAssigner | None = None,
+    ) -> None:  # fmt: skip
+        check_same_keys("join", left, right)
+        self._left, self._right, self._windows = left, right, windows
+
+    def window(self, windows: WindowAssigner | Duration) -> JoinedStreams[K, T, V]:
+        """Join the rows of these windows; a length alone makes tumbling windows."""
+        is_length = isinstance(windows, int | timedelta)
+        chosen = tumbling_windows(windows) if is_length else windows  # type: ignore[arg-type]  # told apart
+        return JoinedStreams(self._left, self._right, chosen)  # type: ignore[arg-type]  # told apart
+
+    def apply(self, function: _Joiner[T, V, R]) -> DataStream[R]:
+        """Make a result of each pair of rows.
+
+        Raises:
+            StreamDefinitionError: ``window`` was not called.
+        """
+        if self._windows is None:
+            raise StreamDefinitionError(
+                call="join(…).apply",
+                problem="no window is chosen",
+                hint="call join(other).window(…).apply(…), or interval_join",
+            )
+        return self._left.window_join(self._right, self._windows, function)
+
+
+def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
+    """Return windows that both sides of a join can share.
+
+    Raises:
+        StreamDefinitionError: they have no bounds in time, or bounds that depend on the record.
+    """
+    has_gap = isinstance(windows, SessionWindows) and windows.gap_ms is not None
+    if not isinstance(windows, AlignedWindows) and not has_gap:
+        raise StreamDefinitionError(
+            call=call,
+            problem=f"{windows!r} can not be shared by two streams",
+            hint="use tumbling_windows, sliding_windows, or session_windows with one gap for all",
+        )
+    return windows  # type: ignore[return-value]  # one of the two
 
 
 def signed_ms(name: str, duration: Duration) -> int:

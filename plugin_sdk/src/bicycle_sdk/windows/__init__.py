@@ -21,6 +21,7 @@ from bicycle_sdk.windows.assigners import (
     SessionWindows,
     WindowAssigner,
     duration_ms,
+    session_windows,
     sliding_windows,
     tumbling_windows,
 )
@@ -75,6 +76,7 @@ __all__ = [
     "WindowPlan",
     "WindowResult",
     "duration_ms",
+    "session_windows",
     "sliding_windows",
     "tumbling_windows",
 ]

@@ -1,0 +1,131 @@
+"""Joins of rows that fall into the same window, and co-groups of them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any, ClassVar
+
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin
+from bicycle_sdk.windows.assigners import AlignedWindows, SessionWindows
+from bicycle_sdk.windows.panes import Window
+
+__all__ = ["WindowCoGroup", "WindowJoin"]
+
+_Rows = list[Any]
+
+
+class WindowJoin(RowJoin):
+    """All pairs of rows of one key in one window, when the watermark has closed it.
+
+    Each row is stored once, however many windows hold it. Results of tumbling and sliding windows
+    carry the time ``end - 1``. A session ends one gap after its last row; a row at that very time
+    still belongs to it, so its results carry the time of the end.
+
+    Args:
+        options: What every join is told.
+        windows: Tumbling, sliding or session windows.
+    """
+
+    def __init__(self, options: JoinOptions, windows: AlignedWindows | SessionWindows) -> None:
+        super().__init__(options)
+        self._windows = windows
+
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        """Let a left row wait for its windows."""
+        return self._wait(value, ctx, is_left=True)
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        """Let a right row wait for its windows."""
+        return self._wait(value, ctx, is_left=False)
+
+    def complete(self, timestamp_ms: int) -> list[Pair]:
+        """Return the pairs of windows that the watermark has closed."""
+        if isinstance(self._windows, SessionWindows):
+            return self._session(timestamp_ms - 1, self._windows)
+        return self._aligned(timestamp_ms, self._windows)
+
+    def paired(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
+        """Return the pairs of one window."""
+        if left and right:
+            return [(time_ms, one, other) for one, other in product(left, right)]
+        lone_left = left if self.options.keeps_left else []
+        lone_right = right if self.options.keeps_right else []
+        pairs: list[Pair] = [(time_ms, row, None) for row in lone_left]
+        return pairs + [(time_ms, None, row) for row in lone_right]
+
+    def _wait(self, value: Any, ctx: Any, *, is_left: bool) -> Any:
+        windows = self._windows
+        if isinstance(windows, SessionWindows):
+            window = windows.window_of(ctx.timestamp, value)
+            firing = [window.end + 1]
+            is_saved = self._touches_open(window, ctx.timestamp)
+        else:
+            found = windows.windows_of(ctx.timestamp)
+            if not found:
+                return self.results(())
+            window, is_saved = found[-1], False
+            firing = [window.end for window in found]
+        due = [time for time in firing if time > ctx.current_watermark()]
+        if not due and not is_saved:
+            return self.refuse_late(value, window, ctx)
+
+        def store() -> None:
+            (self.left if is_left else self.right).add(ctx.timestamp, value)
+            for time in due:
+                ctx.timer_service.register_event_time_timer(time)
+
+        return self.results((), store)
+
+    def _touches_open(self, window: Window, time_ms: int) -> bool:
+        """Tell whether a row belongs to a session that is still open."""
+        gap = window.end - time_ms
+        sides = (self.left, self.right)
+        return any(side.between(time_ms - gap, time_ms + gap) for side in sides)
+
+    def _aligned(self, end: int, windows: AlignedWindows) -> list[Pair]:
+        start = end - windows.size_ms
+        left, right = (
+            [row for _, row in side.between(start, end - 1)] for side in (self.left, self.right)
+        )
+        for side in (self.left, self.right):
+            side.drop(None, start + windows.slide_ms - 1)
+        return self.paired(left, right, end - 1)
+
+    def _session(self, end: int, windows: SessionWindows) -> list[Pair]:
+        """Return the pairs of a session; the rows up to its last are its own, others are gone."""
+        assert windows.gap_ms is not None
+        last = end - windows.gap_ms
+        if any(side.between(last + 1, end) for side in (self.left, self.right)):
+            return []  # It goes on: a later row has a timer of its own.
+        left, right = (
+            [row for _, row in side.between(None, last)] for side in (self.left, self.right)
+        )
+        for side in (self.left, self.right):
+            side.drop(None, last)
+        is_small = len(left) + len(right) < windows.min_records
+        return [] if is_small else self.paired(left, right, end)
+
+
+class WindowCoGroup(WindowJoin):
+    """Calls a function with all rows of both sides in a window."""
+
+    method: ClassVar[str] = "co_group"
+
+    def paired(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
+        """Return the rows of one window as one pair of lists."""
+        return [(time_ms, left, right)] if left or right else []
+
+    def results(self, pairs: Iterable[Pair], store: Callable[[], None] = lambda: None) -> Any:
+        """Return what the function gives for each window, record by record."""
+        found = super().results(pairs, store)
+        return _spread_later(found) if inspect.isawaitable(found) else _spread(found)
+
+
+def _spread(found: list[tuple[int, Iterable[Any]]]) -> list[tuple[int, Any]]:
+    return [(time, record) for time, records in found for record in records]
+
+
+async def _spread_later(found: Any) -> list[tuple[int, Any]]:
+    return _spread(await found)
