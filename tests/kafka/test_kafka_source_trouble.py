@@ -244,8 +244,9 @@ def test_a_deleted_topic_of_a_pattern_is_left_when_loss_is_accepted(
 # --- outages -------------------------------------------------------------------------------------
 
 
-def test_a_killed_broker_is_an_outage_that_ends_by_itself(
-    new_kafka_broker, reading, tmp_path, caplog
+@pytest.mark.parametrize("end", ["kill", "stop"])
+def test_a_broker_that_ends_is_an_outage_that_ends_by_itself(
+    new_kafka_broker, reading, caplog, end
 ):
     broker = new_kafka_broker()
     create_topic(AdminClient(broker.client_settings()), "t", partitions=2)
@@ -253,7 +254,7 @@ def test_a_killed_broker_is_an_outage_that_ends_by_itself(
     run = begun(reading(broker, topics=["t"], discovery_ms=100))
 
     with caplog.at_level(logging.INFO):
-        broker.kill()
+        getattr(broker, end)()
         eventually(lambda: not run.source.poll().has_input)
         for _ in range(20):
             run.services.clock.advance(1_000)

@@ -16,6 +16,7 @@ from bicycle_runtime.connectors.kafka.errors import (
 from bicycle_runtime.connectors.kafka.settings import (
     checked_properties,
     client_error,
+    is_outage,
     open_client,
 )
 
@@ -126,6 +127,20 @@ def test_a_property_that_the_client_calls_otherwise_is_named_as_the_client_does(
         open_client(Producer, given("linger.ms", "99999999"), {})
 
     assert caught.value.facts["name"] == "queue.buffering.max.ms"
+
+
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [
+        (KafkaError._TRANSPORT, True),
+        (KafkaError._DESTROY_BROKER, True),  # What a broker's clean stop looks like.
+        (KafkaError.LEADER_NOT_AVAILABLE, True),
+        (KafkaError._AUTHENTICATION, False),
+        (KafkaError._INVALID_ARG, False),
+    ],
+)
+def test_a_broker_that_goes_away_is_an_outage_and_a_refusal_is_none(code, passes):
+    assert is_outage(KafkaError(code)) is passes
 
 
 def test_an_error_of_the_client_shows_no_secret_and_not_its_cause(monkeypatch):

@@ -296,7 +296,7 @@ class Discovery:
             high=high,
             policy=policy,
             problem=problem,
-            record_count=max(low - position, 0) if policy == "earliest" else None,
+            record_count=max((low if policy == "earliest" else high) - position, 0),
         )
         self._doubts_s.pop(shard, None)
         if high < 0:

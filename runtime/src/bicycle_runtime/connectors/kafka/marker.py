@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.connectors.kafka.settings import ClientProperties, open_client
+from bicycle_runtime.connectors.kafka.settings import ClientProperties, is_outage, open_client
 
 __all__ = ["Marker", "MarkerReader", "marker_topic_name"]
 
@@ -147,6 +147,6 @@ class MarkerReader:
                 last = message.value() or last
             elif error.code() == KafkaError._PARTITION_EOF:
                 return last
-            elif not error.retriable():
+            elif not is_outage(error):
                 raise KafkaException(error)
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"reading markers of {start}"))

@@ -56,6 +56,10 @@ _OUTAGES = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._DESTROY_BROKER,  # A broker that stops in good order leaves the metadata.
+        KafkaError._NODE_UPDATE,
+        KafkaError._UNKNOWN_BROKER,
+        KafkaError._RETRY,
         KafkaError._RESOLVE,
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT_QUEUE,

@@ -15,13 +15,19 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+from confluent_kafka import KafkaException
+
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
 from bicycle_runtime.connectors.kafka.errors import KafkaUnreachableError
-from bicycle_runtime.connectors.kafka.marker import MarkerReader, marker_topic_name
-from bicycle_runtime.connectors.kafka.settings import checked_properties
+from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader, marker_topic_name
+from bicycle_runtime.connectors.kafka.settings import (
+    checked_properties,
+    client_error,
+    is_outage,
+)
 from bicycle_runtime.connectors.kafka.sink_checks import (
     check_history,
     check_replicas,
@@ -209,16 +215,24 @@ class KafkaSink(Sink):
         self._marker_partition_count = facts.partition_count
         if memo.get("prefix") != self._prefix or memo.get("marker_topic") != self._marker_topic:
             return
-        wait = self._waiting(options.publish_timeout_ms)
-        reader = MarkerReader(
-            self._client,
-            self._marker_topic,
-            services.clock,
-            partial(wait, "markers can not be read"),
-        )
-        markers = reader.last(list(range(facts.partition_count)))
+        markers = self._last_markers(facts.partition_count)
         if check_history(memo, markers, options=options, vertex=self.spec.vertex_id):
             self._identity = attempt_id(source=system_random())
+
+    def _last_markers(self, count: int) -> dict[int, Marker]:
+        """Return the last marker of each writer that has one; an outage is waited for."""
+        wait = self._waiting(self._options.publish_timeout_ms)
+        patience = partial(wait, "markers can not be read")
+        clock = self._services.clock
+        reader = MarkerReader(self._client, self._marker_topic, clock, patience)
+        while True:
+            try:
+                return reader.last(list(range(count)))
+            except KafkaException as error:
+                action = f"reading markers of {self._marker_topic}"
+                if not is_outage(error.args[0]):
+                    raise client_error(error, properties=self._client, action=action) from error
+                wait(self._client.redacted(error.args[0].str()))
 
     def _ensure_marker_partitions(self, memo: Mapping[str, Any], count: int) -> None:
         """See that each writer has a partition; there may be more of them after a rescale."""

@@ -1,7 +1,9 @@
 """What the sink must know of topics and brokers before it writes, and topics that it makes.
 
-All questions go through the admin client, with short timeouts. A question that this user may not
-ask is answered by "unknown": the brokers check everything again when messages arrive.
+All questions go through the admin client, with short timeouts: each to one broker, and none for
+offsets, since librdkafka ends the process when a broker goes away under such a request. A question
+that this user may not ask is answered by "unknown": the brokers check everything again when
+messages arrive.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
+    is_outage,
     is_refusal,
     open_client,
 )
@@ -41,10 +44,6 @@ _BROKER_DEFAULT = -1
 _NO_BOUND_MS = 1 << 62  # Kafka writes "no bound" as the greatest number of 64 bits.
 _PASSING = frozenset(
     {
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError.REQUEST_TIMED_OUT,
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError.NOT_CONTROLLER,
     }
@@ -258,4 +257,4 @@ class TopicAdmin:
 
 def _is_passing(error: KafkaError) -> bool:
     """Tell whether an error may be gone at the next try."""
-    return bool(error.retriable()) or error.code() in _PASSING
+    return is_outage(error) or error.code() in _PASSING
