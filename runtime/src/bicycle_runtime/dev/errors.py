@@ -8,6 +8,7 @@ __all__ = [
     "BrokerConflictError",
     "BrokerJavaError",
     "BrokerMissingError",
+    "BrokerSilentError",
     "BrokerStartError",
     "JarChecksumError",
     "JarFetchError",
@@ -93,5 +94,14 @@ class TopicError(BicycleError):
     code = "BIC-2209"
     message = "topic {topic!r}: {reason}"
     fix = (
-        "see `bicycle dev kafka topics` for what exists; names have letters, digits, '.', '_', '-'"
+        "see `bicycle dev kafka topics` for what exists; names have letters, digits, '.', '_', "
+        "'-'; settings are those that Kafka knows for topics"
     )
+
+
+class BrokerSilentError(BicycleError):
+    """A broker runs and gives no answer: it is halted, or busy with its start."""
+
+    code = "BIC-2210"
+    message = "the Kafka broker gives no answer: {reason}"
+    fix = "see its log, which `bicycle dev kafka status` names; or stop it and start it again"

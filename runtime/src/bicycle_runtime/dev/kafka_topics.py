@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 # Its types do not say that NewTopic is public, and it is.
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bicycle_runtime.dev.errors import TopicError
+from bicycle_runtime.dev.errors import BrokerSilentError, TopicError
 from bicycle_runtime.dev.waiting import wait_until
 
 __all__ = ["TopicInfo", "create_topic", "list_topics", "open_admin"]
@@ -44,12 +44,12 @@ def list_topics(admin: AdminClient, *, timeout_s: float = _TIMEOUT_S) -> list[To
         timeout_s: How long to wait for the broker's answer.
 
     Raises:
-        TopicError: the broker does not answer, or refuses.
+        BrokerSilentError: the broker does not answer.
     """
     try:
         found = admin.list_topics(timeout=timeout_s).topics
     except KafkaException as error:
-        raise _error("*", error) from error
+        raise BrokerSilentError(reason=_reason(error)) from error
     return [
         _info(name, found[name].partitions.values())
         for name in sorted(found)
@@ -84,7 +84,7 @@ def create_topic(
             reason = f"it was made, but its partitions have no leader after {_TIMEOUT_S:g} s"
             raise TopicError(topic=name, reason=reason)
     except (KafkaException, TimeoutError) as error:
-        raise _error(name, error) from error
+        raise TopicError(topic=name, reason=_reason(error)) from error
     return TopicInfo(name=name, partitions=partitions, replication=1)
 
 
@@ -100,7 +100,6 @@ def _info(name: str, partitions: Collection[Any]) -> TopicInfo:
     return TopicInfo(name=name, partitions=len(partitions), replication=replication)
 
 
-def _error(topic: str, error: KafkaException | TimeoutError) -> TopicError:
+def _reason(error: KafkaException | TimeoutError) -> str:
     told = error.args[0] if error.args else error
-    reason = told.str() if hasattr(told, "str") else str(told) or "the broker did not answer"
-    return TopicError(topic=topic, reason=reason)
+    return told.str() if hasattr(told, "str") else str(told) or "the broker did not answer"
