@@ -77,7 +77,10 @@ class Bench:
             ) as processes,
         ):  # fmt: skip
             name = f"{QUIX.name}, {guarantee}"
-            is_alive = lambda: all(process.poll() is None for process in processes)  # noqa: E731  # short
+
+            def is_alive() -> bool:
+                return all(process.poll() is None for process in processes)
+
             return self._probe(name, source, target, is_alive=is_alive)
 
     def contenders(self, *, with_quix: bool) -> dict[str, Callable[[], float]]:

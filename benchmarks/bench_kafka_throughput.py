@@ -48,7 +48,8 @@ BARE = "bare consume() loop"
 READERS = {"our source, bytes": "bytes", "our source, str": "string", "our source, JSON": "json"}
 USERS = 10_000
 QUICK_COUNT = 20_000
-EPOCH = Budget(record_count=200_000, byte_count=128 << 20, parallelism=1)
+# What an epoch of two seconds takes.
+EPOCH = Budget(record_count=500_000, byte_count=128 << 20, parallelism=1)
 _CALL_COUNT = 10_000
 
 
