@@ -141,6 +141,39 @@ def test_sessions_with_too_few_records_give_nothing(runner):
     assert rows(job) == [("a", 0, 40, 2)]
 
 
+@pytest.mark.parametrize("parts", [[6], [1, 1, 1, 1, 1, 1], [3, 3]])
+def test_a_session_that_lasts_too_long_is_cut_from_its_first_record_on(runner, parts):
+    #  0 ── 10 ── 20 ── | 30 ── 40 ┄ 50  |  70 ┄ 80      gap 10, at most 30
+    records = [("a", time * S, 1) for time in (0, 10, 20, 30, 40, 70)]
+    script = []
+    for size in parts:
+        script += [*records[:size], EPOCH]
+        records = records[size:]
+    script[-1:] = [CRASH, END]
+    job = runner(
+        lambda s: keyed(s, delay=0).session_window(10 * S, max_duration=30 * S).count(), script
+    )
+
+    assert rows(job) == [("a", 0, 30, 3), ("a", 30, 50, 2), ("a", 70, 80, 1)]
+
+
+def test_what_is_left_of_a_cut_session_finds_its_records_and_refuses_those_before_the_cut(runner):
+    #  0 waits 100 s and is cut at 30 | 20 is too late, its window has fired | 90 finds the rest
+    def build(s):
+        window = keyed(s, delay=0).session_window(lambda r: r[2] * S, max_duration=30 * S)
+        results = window.late_to("late").count()
+        late = results.side_output("late").map(lambda r: ("late", r.timestamp // S))
+        return results.map(lambda r: (r.start // S, r.end // S, r.value)).union(late)
+
+    script = [("a", 0, 100), ("b", 35 * S, 1), EPOCH, ("a", 20 * S, 40), EPOCH, ("a", 90 * S, 1),
+              EPOCH, CRASH, END]  # fmt: skip
+    job = runner(build, script)
+
+    assert sorted(map(str, job.published)) == sorted(
+        map(str, [(0, 30, 1), (35, 36, 1), ("late", 20), (90, 100, 1)])
+    )
+
+
 def test_the_gap_of_a_session_may_come_from_the_record(runner):
     #  a@0 waits 5 s, a@4 waits 100 s
     records = [("a", 0, 5), ("a", 4 * S, 100), ("a", 90 * S, 1), ("a", 110 * S, 1)]

@@ -102,6 +102,8 @@ COMPUTED = {
 def windowed(keyed, kind):
     if kind[0] == "session":
         return keyed.session_window(kind[1])
+    if kind[0] == "cut session":
+        return keyed.session_window(kind[1], max_duration=kind[2])
     _, size, slide, offset = kind
     if size == slide:
         return keyed.tumbling_window(size, offset=offset)
@@ -236,6 +238,46 @@ def test_late_records_are_told_from_those_that_update_a_result(
     elif what == "process" and not lateness:
         # A session fires once, and each record that counts is in one session.
         assert Counter(r for row in rows for r in row[3]) == Counter(accepted)
+
+
+@PATIENT
+@given(
+    gap=st.sampled_from([lambda record: 10, gap_of, lambda record: 90 if record[1] % 3 else 4]),
+    longest=st.integers(1, 60),
+    records=st.lists(
+        st.tuples(
+            st.tuples(st.sampled_from("ab"), st.integers(-120, 200), NUMBERS), st.integers(0, 29)
+        ),
+        min_size=5,
+        max_size=30,
+    ),
+    # Cuts are due, and rests are open, while records still come: most epochs are short.
+    history=st.one_of(histories(), st.just([(1, "on")] * 20), st.just([(2, "on"), (2, 2)] * 6)),
+    parallelism=st.integers(1, 4),
+    what=st.sampled_from(["count", "sum", "process"]),
+)
+def test_long_sessions_are_cut_at_the_same_times_in_any_order_within_the_disorder(
+    gap, longest, records, history, parallelism, what
+):
+    compute, result = COMPUTED[what]
+    kind = ("cut session", gap, longest)
+
+    def make(keyed):
+        results = compute(windowed(keyed, kind).late_to("late"))
+        results.collect("out")
+        results.side_output("late").collect("late")
+
+    # No record comes 30 ms or more behind a later one.
+    records = sorted(dict(records).items(), key=lambda item: item[0][1] + item[1])
+    records = [record for record, _ in records]
+    with Harness(job_of(make, delay=30), parallelism=parallelism) as harness:
+        run(harness, records, history)
+        found = sorted(map(tuple, harness.results("out")))
+        late = harness.results("late")
+
+    assert late == []
+    assert found == window_model.model(kind, records, result)
+    assert all(end - start <= longest for _, start, end, _ in found)
 
 
 @pytest.mark.parametrize("way", ["combined", "plain", "triggered"])

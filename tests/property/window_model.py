@@ -27,12 +27,25 @@ def sessions(times_and_gaps):
     return merged
 
 
+def cut(start, end, records, longest):
+    """Return the parts of one session, each from a record on and not longer than allowed."""
+    parts = {}
+    left = sorted(records, key=lambda r: r[1])
+    while left:
+        first = left[0][1]
+        stop = min(first + longest, end)
+        parts[first, stop] = [r for r in left if r[1] < stop]
+        left = [r for r in left if r[1] >= stop]
+    return parts
+
+
 def windows_of_key(kind, records):
     """Return ``{(start, end): records}`` of the records of one key."""
     found = defaultdict(list)
-    if kind[0] == "session":
+    if kind[0] in ("session", "cut session"):
         for start, end in sessions([(r[1], kind[1](r)) for r in records]):
-            found[start, end] = [r for r in records if start <= r[1] < end]
+            inside = [r for r in records if start <= r[1] < end]
+            found |= cut(start, end, inside, kind[2] if kind[0] == "cut session" else end - start)
     else:
         for record in records:
             for window in aligned_windows(*kind[1:], record[1]):

@@ -412,3 +412,35 @@ def test_a_window_function_gives_the_vertex_its_name():
     graph = built(lambda k: k.tumbling_window(5).process(Noted()))
 
     assert next(v.name for v in graph.vertices if v.id == "w") == "noted"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda window: window.allowed_lateness(5),
+        lambda window: window.trigger(EventTimeTrigger()),
+        lambda window: window.evictor(CountEvictor(2)),
+    ],
+    ids=["lateness", "trigger", "evictor"],
+)
+def test_sessions_of_limited_length_refuse_what_would_move_their_cuts(spoil):
+    with pytest.raises(StreamDefinitionError) as caught:
+        spoil(keyed().session_window(10, max_duration=30)).count()
+
+    assert "max_duration" in caught.value.facts["problem"]
+
+
+@pytest.mark.parametrize("length", [0, -1, 1.5])
+def test_the_length_of_sessions_is_at_least_a_millisecond(length):
+    with pytest.raises(StreamDefinitionError) as caught:
+        keyed().session_window(10, max_duration=length)
+
+    assert caught.value.facts["call"] == "max_duration"
+
+
+def test_the_graph_shows_the_length_of_sessions_and_that_nothing_is_folded_before():
+    graph = built(lambda k: k.session_window(10, max_duration=30).count())
+    [window] = [v for v in graph.vertices if v.kind is OperatorKind.WINDOW]
+
+    assert window.details["window_type"] == {"Session": {"gap_ms": 10, "max_duration_ms": 30}}
+    assert all(v.kind is not OperatorKind.WINDOW_COMBINE for v in graph.vertices)

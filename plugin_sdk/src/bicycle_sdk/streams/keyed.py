@@ -108,7 +108,11 @@ class KeyedStream(KeyedJoins[K, T]):
         return self._windowed(sliding_windows(size, slide, offset=offset))
 
     def session_window(
-        self, gap: Duration | Callable[[T], Duration], *, min_records: int = 1
+        self,
+        gap: Duration | Callable[[T], Duration],
+        *,
+        min_records: int = 1,
+        max_duration: Duration | None = None,
     ) -> WindowedStream[K, T]:
         """Windows of event time that end when a key has been quiet for a gap.
 
@@ -117,8 +121,11 @@ class KeyedStream(KeyedJoins[K, T]):
         Args:
             gap: Milliseconds, a timedelta, or a function that gives one for each record.
             min_records: Sessions with fewer records give no result.
+            max_duration: Sessions that are longer are cut: one ends so long after its first record,
+                and the next record of the session begins another one.
         """
-        return self._windowed(session_windows(gap, min_records=min_records))
+        windows = session_windows(gap, min_records=min_records, max_duration=max_duration)
+        return self._windowed(windows)
 
     def global_window(self) -> WindowedStream[K, T]:
         """One window for all records of a key; it fires when ``trigger(…)`` says so."""

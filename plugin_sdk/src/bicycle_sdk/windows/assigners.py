@@ -81,11 +81,13 @@ class SessionWindows:
         gap_ms: The gap; None when ``gap_of`` gives one for each record.
         gap_of: Returns the gap that a record opens, in ms or as a timedelta.
         min_records: Sessions with fewer records give no result.
+        max_duration_ms: Sessions that are longer are cut, see ``KeyedStream.session_window``.
     """
 
     gap_ms: int | None
     gap_of: Callable[[Any], Duration] | None = None
     min_records: int = 1
+    max_duration_ms: int | None = None
 
     def window_of(self, timestamp: int, value: Any) -> Window:
         """Return the window that a record opens."""
@@ -136,13 +138,18 @@ def sliding_windows(size: Duration, slide: Duration, *, offset: Duration = 0) ->
 
 
 def session_windows(
-    gap: Duration | Callable[[Any], Duration], *, min_records: int = 1
+    gap: Duration | Callable[[Any], Duration],
+    *,
+    min_records: int = 1,
+    max_duration: Duration | None = None,
 ) -> SessionWindows:
     """Return windows that end after a gap, which may depend on the record."""
-    count = whole_count("min_records", min_records)
-    if callable(gap):
-        return SessionWindows(gap_ms=None, gap_of=gap, min_records=count)
-    return SessionWindows(gap_ms=duration_ms("gap", gap), min_records=count)
+    return SessionWindows(
+        gap_ms=None if callable(gap) else duration_ms("gap", gap),
+        gap_of=gap if callable(gap) else None,
+        min_records=whole_count("min_records", min_records),
+        max_duration_ms=None if max_duration is None else duration_ms("max_duration", max_duration),
+    )
 
 
 def count_windows(size: int, slide: int | None = None) -> CountWindows:

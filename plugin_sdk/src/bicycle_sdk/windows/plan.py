@@ -53,6 +53,7 @@ class WindowPlan:
             or not self.is_associative
             or not all(map(is_mergeable, self.aggregates))
             or (isinstance(self.assigner, CountWindows) and self._overlaps_by_count())
+            or self._cuts_sessions
         )
 
     @property
@@ -95,6 +96,16 @@ class WindowPlan:
                 "the trigger has no on_merge, and sessions merge",
                 "define on_merge(states, window, ctx) in the trigger",
             ),
+            (
+                self._cuts_sessions and self.lateness_ms > 0,
+                "allowed_lateness does not go with max_duration: a late record would move all cuts",
+                "allow more disorder in the watermarks instead",
+            ),
+            (
+                self._cuts_sessions and (self.trigger is not None or self.evictor is not None),
+                "max_duration does not go with a trigger or an evictor",
+                "leave one of them out",
+            ),
         ):
             if is_wrong:
                 raise StreamDefinitionError(call="window", problem=problem, hint=hint)
@@ -113,6 +124,12 @@ class WindowPlan:
             found["evictor"] = self.evictor.describe()
         return found
 
+    @property
+    def _cuts_sessions(self) -> bool:
+        return (
+            isinstance(self.assigner, SessionWindows) and self.assigner.max_duration_ms is not None
+        )
+
     def _overlaps_by_count(self) -> bool:
         assert isinstance(self.assigner, CountWindows)
         return self.assigner.slide != self.assigner.size
@@ -124,8 +141,9 @@ def _type_of(assigner: WindowAssigner) -> dict[str, Any]:
             lengths = {"size_ms": size} if size == slide else {"size_ms": size, "slide_ms": slide}
             kind = "Tumbling" if size == slide else "Sliding"
             return {kind: lengths | ({"offset_ms": offset} if offset else {})}
-        case SessionWindows(gap_ms=gap, min_records=count):
-            return {"Session": {"gap_ms": gap} | ({"min_records": count} if count > 1 else {})}
+        case SessionWindows(gap_ms=gap, min_records=count, max_duration_ms=longest):
+            found = {"gap_ms": gap} | ({"min_records": count} if count > 1 else {})
+            return {"Session": found | ({} if longest is None else {"max_duration_ms": longest})}
         case CountWindows(size=size, slide=slide):
             return {"Count": {"count": size} | ({} if size == slide else {"slide": slide})}
         case _:

@@ -46,7 +46,8 @@ def windows_of(
             ),
         )
         table = store.at(part).main
-        for place, groups in table.cells.places.items():
+        cells = {} if plan.keeps_records else table.cells.places
+        for place, groups in cells.items():
             for keys in groups.values():
                 for key, cell in keys.items():
                     found.setdefault(key, {}).update(_contents(place, cell, folding))

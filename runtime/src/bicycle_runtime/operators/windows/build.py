@@ -11,6 +11,7 @@ from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.aligned import AlignedOperator
 from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.cut_sessions import CutSessionOperator
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.sessions import SessionOperator
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator
@@ -34,7 +35,9 @@ def window_table(plan: WindowPlan, folding: Folding, record_type: Any) -> Window
 def _operator_of(plan: WindowPlan) -> type[WindowOperator]:
     if plan.is_triggered:
         return TriggeredOperator
-    return SessionOperator if isinstance(plan.assigner, SessionWindows) else AlignedOperator
+    if not isinstance(plan.assigner, SessionWindows):
+        return AlignedOperator
+    return SessionOperator if plan.assigner.max_duration_ms is None else CutSessionOperator
 
 
 def build_window(

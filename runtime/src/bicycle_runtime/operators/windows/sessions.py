@@ -25,10 +25,10 @@ from bicycle_runtime.operators.windows.slots import Session, SessionSlots
 from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
-__all__ = ["SessionOperator"]
+__all__ = ["PLACE", "SessionOperator"]
 
-_PLACE = 0  # sessions belong to keys, not to stretches of time
-Open = list[tuple[int, int, Any]]  # start, end and accumulators of the sessions of one key
+PLACE = 0  # sessions belong to keys, not to stretches of time
+Open = list[tuple[int, int, Any]]  # start, end and content of the sessions of one key
 
 
 class SessionOperator(WindowOperator):
@@ -58,7 +58,7 @@ class SessionOperator(WindowOperator):
 
     def index(self) -> None:
         self._ends, self._heap = {}, []
-        for group, keys in self.table.cells.places.get(_PLACE, {}).items():
+        for group, keys in self.table.cells.places.get(PLACE, {}).items():
             for key, sessions in keys.items():
                 for _, end, _ in sessions:
                     self._remember(end, group, key)
@@ -113,6 +113,8 @@ class SessionOperator(WindowOperator):
 
     def _gather(self, rows: Rows) -> None:
         rows = session_ends(rows, self._assigner, self.policy)
+        if rows.keys:
+            rows = self._admitted(rows)
         if not rows.keys:
             return
         if self.is_closed(min(rows.places)):
@@ -123,6 +125,10 @@ class SessionOperator(WindowOperator):
         if rows.keys:
             self._slots.add(rows)
 
+    def _admitted(self, rows: Rows) -> Rows:
+        """Return the rows that no window which has fired would hold; all of them, as a rule."""
+        return rows
+
     def _decide_doubtful(self) -> None:
         """Join records whose interval is closed to sessions that are open, or count them as late.
 
@@ -130,7 +136,7 @@ class SessionOperator(WindowOperator):
         """
         for end, row in sorted(self._doubtful, key=lambda item: (-item[0], -item[1].times[0])):
             group, key, start = row.groups[0], row.keys[0], row.times[0]
-            sessions: Open = self.table.cells.find(_PLACE, group, key) or []
+            sessions: Open = self.table.cells.find(PLACE, group, key) or []
             if any(start <= other_end and other <= end for other, other_end, _ in sessions):
                 self._slots.add(row)
                 for session in self._slots.take():
@@ -140,12 +146,12 @@ class SessionOperator(WindowOperator):
         self._doubtful.clear()
 
     def _join(self, new: Session) -> None:
-        kept = self.table.cells.group(_PLACE, new.group)
+        kept = self.table.cells.group(PLACE, new.group)
         sessions: Open = kept.get(new.key, [])
         touching = [one for one in sessions if one[0] <= new.end and new.start <= one[1]]
         start, end, content = new.start, new.end, new.content
         if self.keeps_records:
-            self.table.records.add(_PLACE, new.group, new.key, content)
+            self.table.records.add(PLACE, new.group, new.key, content)
             content = None
         for one in touching:
             start, end = min(start, one[0]), max(end, one[1])
@@ -153,7 +159,7 @@ class SessionOperator(WindowOperator):
                 content = self.folding.merged(one[2], content)
         others = [one for one in sessions if one not in touching] if touching else sessions
         kept[new.key] = sorted([*others, (start, end, content)], key=lambda one: one[0])
-        self.table.cells.touch(_PLACE, new.group, (new.key,))
+        self.table.cells.touch(PLACE, new.group, (new.key,))
         self._touched.add((new.group, new.key, end))
         self._remember(end, new.group, new.key)
 
@@ -178,7 +184,7 @@ class SessionOperator(WindowOperator):
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
         """Fire the session of a key that ends at a moment, drop the one whose time is over."""
-        sessions: Open = self.table.cells.find(_PLACE, group, key) or []
+        sessions: Open = self.table.cells.find(PLACE, group, key) or []
         for session in sessions:
             start, end, content = session
             if end == moment and (end > self.previous or (group, key, end) in self._touched):
@@ -197,22 +203,22 @@ class SessionOperator(WindowOperator):
 
     def _is_waiting(self, moment: int, group: int, key: Any) -> bool:
         """Tell whether a session of the key fires or is dropped at a moment to come."""
-        sessions: Open = self.table.cells.find(_PLACE, group, key) or []
+        sessions: Open = self.table.cells.find(PLACE, group, key) or []
         return any(moment in (end, end + self.plan.lateness_ms) for _, end, _ in sessions)
 
     def _drop(self, group: int, key: Any, left: Open) -> None:
         if self.keeps_records:
-            times, values = self.table.records.row(_PLACE, group, key)
+            times, values = self.table.records.row(PLACE, group, key)
             kept = [i for i, t in enumerate(times) if any(s <= t < e for s, e, _ in left)]
             row = [times[i] for i in kept], [values[i] for i in kept]
-            self.table.records.replace(_PLACE, group, key, row)
+            self.table.records.replace(PLACE, group, key, row)
         if left:
-            self.table.cells.group(_PLACE, group)[key] = left
-            self.table.cells.touch(_PLACE, group, (key,))
+            self.table.cells.group(PLACE, group)[key] = left
+            self.table.cells.touch(PLACE, group, (key,))
         else:
-            self.table.cells.remove(_PLACE, group, key)
+            self.table.cells.remove(PLACE, group, key)
 
     def _row(self, group: int, key: Any, start: int, end: int) -> tuple[list[int], list[Any]]:
-        times, values = self.table.records.row(_PLACE, group, key)
+        times, values = self.table.records.row(PLACE, group, key)
         inside = [i for i, time in enumerate(times) if start <= time < end]
         return [times[i] for i in inside], [values[i] for i in inside]
