@@ -6,11 +6,14 @@ as values stand in ``bicycle_sdk.connectors``, what tests one function in ``bicy
 """
 
 from bicycle_sdk.connected import (
+    BroadcastContext,
+    BroadcastProcessFunction,
     CoGroupFunction,
     CoMapFunction,
     CoProcessFunction,
     JoinFunction,
     KeyedCoProcessFunction,
+    ReadOnlyBroadcastContext,
 )
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor, file_sink
 from bicycle_sdk.contexts import (
@@ -90,6 +93,8 @@ __all__ = [
     "AsyncIOBatchFunction",
     "AsyncIOFunction",
     "BicycleError",
+    "BroadcastContext",
+    "BroadcastProcessFunction",
     "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
@@ -123,6 +128,7 @@ __all__ = [
     "PluginDefinitionError",
     "ProcessContext",
     "ProcessFunction",
+    "ReadOnlyBroadcastContext",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",

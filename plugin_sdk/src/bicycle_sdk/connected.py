@@ -21,8 +21,11 @@ from bicycle_sdk.contexts import (
     RuntimeContext,
 )
 from bicycle_sdk.functions import FunctionObject
+from bicycle_sdk.state import MapState, MapStateDescriptor, ReadOnlyMapState
 
 __all__ = [
+    "BroadcastContext",
+    "BroadcastProcessFunction",
     "BuiltInFunction",
     "CoGroupFunction",
     "CoMapFunction",
@@ -30,6 +33,7 @@ __all__ = [
     "JoinFunction",
     "KeyedCoProcessFunction",
     "MappedPair",
+    "ReadOnlyBroadcastContext",
     "input_methods",
 ]
 
@@ -37,6 +41,7 @@ In1 = TypeVar("In1", contravariant=True)  # noqa: PLC0105 - job authors read the
 In2 = TypeVar("In2", contravariant=True)  # noqa: PLC0105 - job authors read the name.
 Out = TypeVar("Out", covariant=True)  # noqa: PLC0105 - job authors read the name.
 K = TypeVar("K")
+V = TypeVar("V")
 
 
 class _Opened(FunctionObject):
@@ -158,6 +163,68 @@ class CoGroupFunction(_Opened, ABC, Generic[In1, In2, Out]):
         Called on a worker, once per key and window in which any side has rows, with the rows in the
         order of event time; a side without rows gives ``[]``.
         """
+
+
+class _Everywhere:
+    """The scope of maps that have no key."""
+
+    def state_key(self) -> None:
+        return None
+
+
+class ReadOnlyBroadcastContext(KeyedProcessContext[Any]):
+    """What ``process_element`` may ask beside broadcast state; a key only behind ``key_by``."""
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor[K, V]) -> ReadOnlyMapState[K, V]:
+        """Return a map that all subtasks hold alike, to be read."""
+        cells: Any = self.local_cells.cells_of(descriptor)
+        return ReadOnlyMapState(descriptor, cells, _Everywhere())
+
+
+class BroadcastContext(ProcessContext):
+    """What ``process_broadcast_element`` may ask; there is no key."""
+
+    def get_broadcast_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
+        """Return a map that all subtasks hold alike, to be read and changed."""
+        cells: Any = self.local_cells.cells_of(descriptor)
+        return MapState(descriptor, cells, _Everywhere())
+
+
+class BroadcastProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
+    """Records of one stream beside maps that another, sent to every subtask, fills.
+
+    The maps come from ``ctx.get_broadcast_state(descriptor)``, at each call. Every subtask gets
+    every record of the second stream, in the same order, and must make the same changes of it: from
+    the record and the maps alone, not from chance or its own number. Within an epoch the second
+    stream comes first.
+    """
+
+    @abstractmethod
+    def process_element(
+        self, value: In1, ctx: ReadOnlyBroadcastContext
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from one record of the first stream.
+
+        Called on a worker, once per record and attempt; the maps can be read and not changed.
+        """
+
+    @abstractmethod
+    def process_broadcast_element(
+        self, value: In2, ctx: BroadcastContext
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Change the maps by one record of the second stream, and return what follows from it.
+
+        Called on every subtask, once per record and attempt: what it returns comes out once per
+        subtask. There is no key.
+        """
+
+    def on_timer(
+        self,
+        timestamp_ms: int,  # noqa: ARG002 - overriders use it
+        ctx: OnTimerContext[Any],  # noqa: ARG002 - overriders use it
+    ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
+        """Return the records that follow from a timer of a keyed first stream."""
+        return ()
 
 
 class BuiltInFunction(_Opened):

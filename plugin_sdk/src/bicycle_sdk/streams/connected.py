@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bicycle_sdk.connected import (
+    BroadcastProcessFunction,
     CoMapFunction,
     CoProcessFunction,
     KeyedCoProcessFunction,
     MappedPair,
+    input_methods,
 )
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import KeySelector, full_name
+from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.joins.vertices import check_record_type, co_process_vertex, common_output_type
 from bicycle_sdk.record_types import clash, function_types, type_name
 from bicycle_sdk.streams.base import Stream
@@ -48,6 +51,7 @@ class ConnectedStreams(Generic[T, V]):
     def __init__(self, first: Stream[Any], second: Stream[Any]) -> None:
         first._check_same_draft("connect", second)
         self._first, self._second = first, second
+        self._has_broadcast = second._partitioning is Partitioning.BROADCAST
 
     def map(self, function: CoMapFunction[T, V, R]) -> DataStream[R]:
         """Replace each record by what ``map1`` or ``map2`` returns."""
@@ -60,10 +64,14 @@ class ConnectedStreams(Generic[T, V]):
         )  # fmt: skip
         return joined([self._first, self._second], vertex)
 
-    def process(self, function: CoProcessFunction[T, V, R]) -> DataStream[R]:
-        """Call a function that sees event time and side outputs, and has state."""
-        self._require("process", function, CoProcessFunction)
-        return self._processed(function)
+    def process(
+        self, function: CoProcessFunction[T, V, R] | BroadcastProcessFunction[T, V, R]
+    ) -> DataStream[R]:
+        """Call a function that sees event time and side outputs, and has state.
+
+        With ``connect(other.broadcast())`` it is a ``BroadcastProcessFunction``.
+        """
+        return self._processed(function, CoProcessFunction)
 
     def key_by(
         self,
@@ -82,11 +90,15 @@ class ConnectedStreams(Generic[T, V]):
     def _is_keyed(self) -> bool:
         return False
 
-    def _processed(self, function: Any) -> DataStream[Any]:
-        methods = ("process_element1", "process_element2")
-        self._check_types("process", function, methods)
+    def _processed(self, function: Any, *kinds: type) -> DataStream[Any]:
+        self._require(
+            "process", function, *((BroadcastProcessFunction,) if self._has_broadcast else kinds)
+        )
+        names = [name for name, _ in input_methods(function, 2)]
+        self._check_types("process", function, names)
         vertex = co_process_vertex(
-            function, "co_process", is_keyed=self._is_keyed(),
+            function, "broadcast" if self._has_broadcast else "co_process",
+            is_keyed=self._is_keyed(), has_broadcast=self._has_broadcast,
             output_type=common_output_type(function),
         )  # fmt: skip
         return joined([self._first, self._second], vertex)
@@ -98,10 +110,10 @@ class ConnectedStreams(Generic[T, V]):
                 call=f"connect(…).{call}",
                 problem=f"{full_name(function)} is not an object of a {names}",
                 hint="derive the function from it and pass an object; KeyedCoProcessFunction "
-                "needs key_by(…) on both streams",
+                "needs key_by(…) on both streams, BroadcastProcessFunction connect(b.broadcast())",
             )
 
-    def _check_types(self, call: str, function: object, methods: tuple[str, str]) -> None:
+    def _check_types(self, call: str, function: object, methods: Sequence[str]) -> None:
         for stream, method in zip((self._first, self._second), methods, strict=True):
             check_record_type(f"connect(…).{call}", function, method, stream._record_type())
 
@@ -111,14 +123,19 @@ class KeyedConnectedStreams(ConnectedStreams[T, V], Generic[K, T, V]):
 
     def __init__(self, first: Stream[Any], second: Stream[Any]) -> None:
         super().__init__(first, second)
-        check_same_keys("connect", first, second)
+        check_same_keys("connect", *((first,) if self._has_broadcast else (first, second)))
 
     def process(
-        self, function: CoProcessFunction[T, V, R] | KeyedCoProcessFunction[K, T, V, R]
+        self,
+        function: CoProcessFunction[T, V, R]
+        | KeyedCoProcessFunction[K, T, V, R]
+        | BroadcastProcessFunction[T, V, R],
     ) -> DataStream[R]:
-        """Call a function that sees event time, and has state and timers per key."""
-        self._require("process", function, CoProcessFunction, KeyedCoProcessFunction)
-        return self._processed(function)
+        """Call a function that sees event time, and has state and timers per key.
+
+        With ``connect(other.broadcast())`` it is a ``BroadcastProcessFunction``.
+        """
+        return self._processed(function, CoProcessFunction, KeyedCoProcessFunction)
 
     def _is_keyed(self) -> bool:
         return True

@@ -44,8 +44,14 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     _default_partitioning = Partitioning.HASH
 
     # The keys of both must agree, which the call of a stream without keys can not ask for.
-    def connect(self, other: KeyedStream[K, V]) -> KeyedConnectedStreams[K, T, V]:  # type: ignore[override]
+    @overload
+    def connect(self, other: KeyedStream[K, V]) -> KeyedConnectedStreams[K, T, V]: ...
+    @overload
+    def connect(self, other: DataStream[V]) -> KeyedConnectedStreams[K, T, V]: ...
+    def connect(self, other: DataStream[V]) -> KeyedConnectedStreams[K, T, V]:
         """Let this stream and another, keyed alike, share one function, its state and timers.
+
+        ``other.broadcast()`` needs no key: all subtasks get its records.
 
         Raises:
             StreamDefinitionError: the other has no key, or keys of another type.

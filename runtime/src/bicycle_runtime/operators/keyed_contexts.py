@@ -14,11 +14,12 @@ from typing import Any
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.records.keys import GroupCache
-from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.keyed import BROADCAST, BroadcastTable, KeyedTable
 from bicycle_runtime.state.timers import TimerTable
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
-from bicycle_sdk.state import StateDescriptor, TimeDomain
+from bicycle_sdk.state import MapState, MapStateDescriptor, StateDescriptor, TimeDomain
+from bicycle_sdk.state.handles import ReadOnlyMapState
 from bicycle_sdk.state.timers import Timer, TimerQueue, TimerService
 
 __all__ = ["KeyedContext"]
@@ -39,6 +40,8 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self._side_time_ms: int | None = None
         self.keyed = KeyedTable(self._groups, self.state_time)
         self.timers = TimerTable(self._groups)
+        self.broadcast: BroadcastTable | None = None
+        self.can_broadcast = False
         self.has_timers = False
         self._service = self._new_service()
 
@@ -144,6 +147,24 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
             what = f"the state {descriptor.name!r}"
             raise UnkeyedStateError(operator=self.task_info.operator_name, what=what)
         return self.keyed.cells_of(descriptor)
+
+    def get_broadcast_state(
+        self, descriptor: MapStateDescriptor[Any, Any]
+    ) -> ReadOnlyMapState[Any, Any]:
+        """Return a map that all subtasks hold alike; only records sent to all may change it.
+
+        Raises:
+            StateDefinitionError: no stream goes to all subtasks of this operator.
+        """
+        if self.broadcast is None:
+            raise StateDefinitionError(
+                state=descriptor.name,
+                problem="the operator has no broadcast stream",
+                hint="connect(other.broadcast()) and a BroadcastProcessFunction",
+            )
+        cells: Any = self.broadcast.cells_of(descriptor)
+        kind = MapState if self.can_broadcast else ReadOnlyMapState
+        return kind(descriptor, cells, BROADCAST)
 
     def state_time(self, domain: TimeDomain) -> int:
         """Return the time in ms by which states expire."""

@@ -4,7 +4,7 @@ Numbered steps of ``run_task``:
 
 1. Sort the parcels: mine, those for deeper levels, reports on their way to the driver.
 2. Read source slices and feedback files, and feed them to their chains.
-3. Feed the record blobs, in the order of edge, sender, sequence.
+3. Feed the record blobs, those sent to all first, in the order of edge, sender, sequence.
 4. Let event time go on, in the order of the operators: what one fires, the next have seen.
 5. Write state deltas and staged output under names that no other attempt uses.
 6. Tell the next level which attempt this is and how far event time has come.
@@ -51,6 +51,7 @@ from bicycle_runtime.records.errors import RecordDecodingError
 from bicycle_runtime.state.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import Partitioning
 
 # hot path: small batches stay in the processor's cache: 860 ns a record instead of 1,060 at 65,536.
 _RECORDS_PER_BATCH = 4_096
@@ -132,6 +133,12 @@ class _Task:
         )
         self._times: ShardTimes = {}  # what this epoch says of shards, here and in levels before
         self._generators = image.plan.generators()
+        self._edges_behind_broadcasts = {
+            route.edge
+            for chain in image.plan.chains
+            for route in chain.routes
+            if route.partitioning is not Partitioning.BROADCAST
+        }
         self._next_level = program.level + 1
         levels = image.plan.level_parallelism
         self._next_width = levels[self._next_level] if self._next_level < len(levels) else 1
@@ -174,7 +181,10 @@ class _Task:
                 mine.append((read_header(body), body))
             else:
                 carried.append((envelope.task % self._next_width, parcel))
-        mine.sort(key=lambda item: (item[0].edge, item[0].sender, item[0].sequence))
+        late = self._edges_behind_broadcasts
+        mine.sort(
+            key=lambda item: (item[0].edge in late, item[0].edge, item[0].sender, item[0].sequence)
+        )
         return mine, carried
 
     def _marks(self) -> Iterator[Parcel]:

@@ -19,6 +19,9 @@ from bicycle_runtime.operators.operator import Advance, EpochTime
 from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.process import StatefulOperator
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.state.composite import CompositeTable
+from bicycle_runtime.state.keyed import BroadcastTable
+from bicycle_runtime.state.tables import FunctionTable
 from bicycle_sdk.connected import BuiltInFunction, input_methods
 
 __all__ = ["CoProcessOperator"]
@@ -40,6 +43,8 @@ class CoProcessOperator(StatefulOperator):
         self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
         *, selectors: Sequence[Callable[[Any], Any] | None], storage: Storage,
     ) -> None:  # fmt: skip
+        if spec.vertex.details.get("has_broadcast"):
+            context.broadcast = BroadcastTable(context.state_time)
         methods = input_methods(function, len(selectors))
         super().__init__(spec, policy, context, function, method=methods[0][0], storage=storage)
         self._selectors = selectors
@@ -67,6 +72,7 @@ class CoProcessOperator(StatefulOperator):
         return _stamped(output) if built_in.stamps else output
 
     def advance(self, advance: Advance) -> Batch:
+        self.context.can_broadcast = False
         output = super().advance(advance)
         is_stamped = self._built_in is not None and self._built_in.stamps
         return _stamped(output) if is_stamped else output
@@ -80,11 +86,19 @@ class CoProcessOperator(StatefulOperator):
     def _method_of(self, group: int) -> Callable[..., Any]:  # noqa: ARG002  # no state per group
         return self._calls[self._ordinal]
 
+    def _new_table(self) -> CompositeTable[FunctionTable]:
+        table, broadcast = super()._new_table(), self.context.broadcast
+        if broadcast is None:
+            return table
+        broadcast.reset()
+        return CompositeTable(table.main, self.context.keyed, self.context.timers, broadcast)
+
     def _turn_to(self, ordinal: int) -> None:
         selector = self._selectors[ordinal]
         self.context.select_keys_by(selector)
         self.policy.key_of = selector
         self.awaits = self._awaiting[ordinal]
+        self.context.can_broadcast = ordinal > 0
         if ordinal != self._ordinal:
             self._ordinal = ordinal
             self._methods.clear()
