@@ -66,7 +66,6 @@ _DETAILS: Mapping[OperatorKind, Mapping[str, tuple[type, bool]]] = {
         "function_kind": (str, False),
         "is_keyed": (bool, False),
     },
-    OperatorKind.ASYNC_IO: {
     OperatorKind.CO_PROCESS: {
         "is_rich": (bool, True),
         "function_kind": (str, False),
@@ -74,6 +73,7 @@ _DETAILS: Mapping[OperatorKind, Mapping[str, tuple[type, bool]]] = {
         "has_broadcast": (bool, False),
         "settings": (dict, False),
     },
+    OperatorKind.ASYNC_IO: {
         "ordered": (bool, True),
         "timeout_ms": (int, True),
         "capacity": (int, True),
