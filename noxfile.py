@@ -94,6 +94,18 @@ def crash(session: nox.Session) -> None:
     _pytest(session, "-m", "crash", "--crash-rounds=10", "--timeout=3600")
 
 
+@nox.session(name="crash-kafka")
+def crash_kafka(session: nox.Session) -> None:
+    """Every crash point of jobs with Kafka a hundred times: hours on Spark."""
+    _pytest(session, "tests/kafka", "-m", "crash", "--crash-rounds=100")
+
+
+@nox.session(name="backlog-kafka")
+def backlog_kafka(session: nox.Session) -> None:
+    """A job that finds five million messages."""
+    _pytest(session, "tests/kafka/test_backlog.py", "--backlog-messages=5000000")
+
+
 @nox.session
 def soak(session: nox.Session) -> None:
     """Twenty thousand small epochs: memory, threads and files must stay flat."""

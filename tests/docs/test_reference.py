@@ -185,6 +185,7 @@ def test_make_targets_and_sessions_named_in_a_page_exist(page):
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     noxfile = (ROOT / "noxfile.py").read_text("utf-8")
     sessions = set(re.findall(r"@nox\.session\ndef (\w+)", noxfile))
+    sessions |= set(re.findall(r'@nox\.session\(name="([a-z-]+)"\)\ndef ', noxfile))
 
     assert set(re.findall(r"`make ([a-z-]+)`", text)) <= targets
     assert set(re.findall(r"`nox -s ([a-z-]+)`", text)) <= sessions
