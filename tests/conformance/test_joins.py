@@ -142,3 +142,49 @@ def test_a_join_a_window_and_a_co_group_in_one_job_each_see_the_watermark(runner
         harness.advance_watermark(10)
 
         assert harness.results("out") == [(1, 2)]
+
+
+def test_a_row_meets_the_rate_that_held_at_its_time_however_late_it_came(runner):
+    def job(env):
+        left, right = sides(env)
+        rows = left.as_of_join(right, pair, how="left", deleted_when=lambda r: r[1] == 30)
+        rows.uid("join").collect("out")
+
+    with runner.harness(job, parallelism=2) as harness:
+        push(harness, [("a", 15), ("a", 5), ("a", 35)], [("a", 20), ("a", 30)])
+        harness.run_epoch()
+        push(harness, [], [("a", 10)])
+        harness.fail_at("before_seal")
+        harness.advance_watermark(16)
+        harness.rescale(1)
+        harness.advance_watermark(40)
+
+        assert harness.results("out") == [
+            (("a", 5), None),
+            (("a", 15), ("a", 10)),
+            (("a", 35), None),
+        ]
+        assert list(harness.state("join", "a")["right"].values()) == [("a", 30)]
+
+
+@pytest.mark.parametrize("function", [pair, Slow()], ids=["plain", "async"])
+def test_a_table_gives_what_it_has_when_a_row_arrives(runner, function):
+    def job(env):
+        left, right = sides(env)
+        rows = left.table_join(right, function, how="left", deleted_when=lambda r: r[1] is None)
+        rows.uid("join").collect("out")
+
+    with runner.harness(job) as harness:
+        for source, row in (
+            ("left", ("a", 1)), ("right", ("a", 2)), ("left", ("a", 3)),
+            ("right", ("a", None)), ("left", ("a", 4)),
+        ):  # fmt: skip
+            harness.push([row], source=source)
+            harness.run_epoch()
+            harness.crash()
+
+        assert harness.results("out") == [
+            (("a", 1), None),
+            (("a", 3), ("a", 2)),
+            (("a", 4), None),
+        ]

@@ -139,3 +139,25 @@ def test_sessions_of_both_sides_are_those_of_brute_force(left, right, actions, b
 
     assert sorted(results["out"]) == sorted(expected)
     assert states == []
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@MANY
+@given(disordered("l"), disordered("r"), ACTIONS, BUDGETS, st.sampled_from([None, 0, 40]))
+def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, budget, tolerance):
+    expected = []
+    for row in left:
+        known = [
+            (other[1], place, other)
+            for place, other in enumerate(right)
+            if other[0] == row[0]
+            and other[1] <= row[1]
+            and (tolerance is None or row[1] - other[1] <= tolerance)
+        ]
+        if known or how == "left":
+            expected.append(((row, max(known)[2] if known else None), row[1]))
+    job = with_times(lambda a, b: a.as_of_join(b, pair, how=how, tolerance=tolerance))
+
+    results, _ = run(job, {"left": left, "right": right}, actions, budget)
+
+    assert sorted(results["out"], key=repr) == sorted(expected, key=repr)

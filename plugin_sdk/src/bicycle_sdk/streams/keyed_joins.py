@@ -11,6 +11,7 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.joins.intervals import IntervalJoin
 from bicycle_sdk.joins.rows import JoinOptions, RowJoin, checked_function, checked_how
+from bicycle_sdk.joins.tables import AsOfJoin, TableJoin
 from bicycle_sdk.joins.vertices import co_process_vertex
 from bicycle_sdk.joins.windows import WindowCoGroup, WindowJoin
 from bicycle_sdk.record_types import function_types
@@ -232,6 +233,93 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         return self._joined_with(
             other, WindowCoGroup(options, assigner), "co_group", settings=settings
         )
+
+    @overload
+    def as_of_join(
+        self,
+        other: KeyedStream[K, V],
+        function: _Joiner[T, V, R],
+        *,
+        tolerance: Duration | None = None,
+        how: Literal["inner"] = "inner",
+        deleted_when: Callable[[V], bool] | None = None,
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def as_of_join(
+        self,
+        other: KeyedStream[K, V],
+        function: _Joiner[T, V | None, R],
+        *,
+        tolerance: Duration | None = None,
+        how: Literal["left"],
+        deleted_when: Callable[[V], bool] | None = None,
+        late_to: str | None = None,
+    ) -> DataStream[R]: ...
+    def as_of_join(
+        self, other: KeyedStream[K, Any], function: Any, *,
+        tolerance: Duration | None = None, how: str = "inner",
+        deleted_when: Callable[[Any], bool] | None = None, late_to: str | None = None,
+    ) -> DataStream[Any]:  # fmt: skip
+        """Join each row with the last row of the other side whose time is not later.
+
+        A row comes out when the watermark has passed it, with its own time. So results do not
+        depend on what arrived first.
+
+        Args:
+            other: The right side: prices, rates, versions.
+            function: Makes a result of a left and a right row.
+            tolerance: How much earlier the right row may be; None is without a limit.
+            how: ``left`` lets rows without a match come out, too.
+            deleted_when: Tells that a right row stands for none from its time on.
+            late_to: Side output for rows of both sides behind the watermark, as ``LateRecord``;
+                they are counted in any case.
+        """
+        options = self._join_options(
+            "as_of_join", other, function, how=how, late_to=late_to, kinds=("inner", "left")
+        )
+        limit = None if tolerance is None else duration_ms("tolerance", tolerance, low=0)
+        settings = {"how": how} | ({} if limit is None else {"tolerance_ms": limit})
+        join = AsOfJoin(options, tolerance_ms=limit, is_deleted=deleted_when)
+        return self._joined_with(other, join, "as_of_join", settings=settings)
+
+    @overload
+    def table_join(
+        self,
+        other: KeyedStream[K, V],
+        function: _Joiner[T, V, R],
+        *,
+        how: Literal["inner"] = "inner",
+        deleted_when: Callable[[V], bool] | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def table_join(
+        self,
+        other: KeyedStream[K, V],
+        function: _Joiner[T, V | None, R],
+        *,
+        how: Literal["left"],
+        deleted_when: Callable[[V], bool] | None = None,
+    ) -> DataStream[R]: ...
+    def table_join(
+        self, other: KeyedStream[K, Any], function: Any, *,
+        how: str = "inner", deleted_when: Callable[[Any], bool] | None = None,
+    ) -> DataStream[Any]:  # fmt: skip
+        """Join each row at once with the row of its key that arrived last on the other side.
+
+        It needs no event time, and so depends on what arrived first; ``as_of_join`` does not.
+
+        Args:
+            other: The right side, a table: each row takes the place of the one before.
+            function: Makes a result of a left and a right row.
+            how: ``left`` lets rows without a match come out, too.
+            deleted_when: Tells that a right row deletes the one that is there.
+        """
+        options = self._join_options(
+            "table_join", other, function, how=how, late_to=None, kinds=("inner", "left")
+        )
+        join = TableJoin(options, is_deleted=deleted_when)
+        return self._joined_with(other, join, "table_join", settings={"how": how})
 
     def join(self, other: KeyedStream[K, V]) -> JoinedStreams[K, T, V]:
         """Begin an inner join by windows: ``join(other).window(size).apply(function)``."""

@@ -1,0 +1,128 @@
+"""Joins with the newest row of the other side: as of the left row's time, or of its arrival."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import GenericAlias
+from typing import Any, ClassVar
+
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin
+from bicycle_sdk.state import ValueStateDescriptor
+from bicycle_sdk.windows.panes import Window
+
+__all__ = ["AsOfJoin", "TableJoin"]
+
+
+class AsOfJoin(RowJoin):
+    """Each left row with the last right row of its key that is not later.
+
+    A left row waits until the watermark has passed it, so that no right row can come between. Of
+    the right rows one is kept that all later left rows may need, and those that are newer. Of right
+    rows with the same time the last that arrived counts.
+
+    Args:
+        options: What every join is told.
+        tolerance_ms: How much earlier the right row may be; None is without a limit.
+        is_deleted: Tells that a right row stands for none.
+    """
+
+    def __init__(
+        self, options: JoinOptions, *, tolerance_ms: int | None,
+        is_deleted: Callable[[Any], bool] | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(options)
+        self._tolerance = tolerance_ms
+        self._is_deleted = is_deleted
+
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        """Let a left row wait for its time."""
+        return self._wait(value, ctx, is_left=True)
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        """Let a right row wait for its time."""
+        return self._wait(value, ctx, is_left=False)
+
+    def complete(self, timestamp_ms: int) -> list[Pair]:
+        """Return the left rows of the time that the watermark has passed, each with its match."""
+        certain = timestamp_ms - 1
+        if self.right.between(certain, certain):
+            self.right.drop(None, certain - 1)
+        if self._tolerance is not None:
+            self.right.drop(None, certain - self._tolerance - 1)
+        waiting = self.left.between(certain, certain)
+        self.left.drop(certain, certain)
+        if not waiting:
+            return []
+        known = self.right.between(None, certain)
+        is_match = bool(known) and not (self._is_deleted and self._is_deleted(known[-1][1]))
+        if not is_match and not self.options.keeps_left:
+            return []
+        match = known[-1][1] if is_match else None
+        return [(certain, row, match) for _, row in waiting]
+
+    def _wait(self, value: Any, ctx: Any, *, is_left: bool) -> Any:
+        time = ctx.timestamp
+        if time < ctx.current_watermark():
+            return self.refuse_late(value, Window(time, time + 1), ctx)
+        service = ctx.timer_service
+
+        def store() -> None:
+            (self.left if is_left else self.right).add(time, value)
+            service.register_event_time_timer(time + 1)
+            if not is_left and self._tolerance is not None:
+                service.register_event_time_timer(time + self._tolerance + 2)
+
+        return self.results((), store)
+
+
+class TableJoin(RowJoin):
+    """Each left row at once, with what the other side has for its key by then.
+
+    Args:
+        options: What every join is told.
+        is_deleted: Tells that a right row deletes what is there.
+    """
+
+    stamps: ClassVar[bool] = False
+    needs_times: ClassVar[bool] = False
+
+    def __init__(
+        self, options: JoinOptions, *, is_deleted: Callable[[Any], bool] | None = None
+    ) -> None:
+        super().__init__(options)
+        self._is_deleted = is_deleted
+        # A tuple of one tells a row that is None from no row.
+        right = options.right_type
+        self.table = ValueStateDescriptor[Any](
+            "table", None if right is None else GenericAlias(tuple, (right, ...))
+        )
+
+    def open(self, ctx: Any) -> Any:
+        """Get the table."""
+        self._table = ctx.get_value_state(self.table)
+        return super().open(ctx)
+
+    def process_element1(self, value: Any, _ctx: Any) -> Any:
+        """Join a left row with what is known."""
+        known = self._table.value()
+        pairs: list[Pair] = []
+        if known or self.options.keeps_left:
+            pairs = [(0, value, known[0] if known else None)]
+        found = self.results(pairs)
+        return _values_later(found) if self.awaits else [result for _, result in found]
+
+    def process_element2(self, value: Any, _ctx: Any) -> Any:
+        """Put a row in the place of the one before."""
+        if self._is_deleted is not None and self._is_deleted(value):
+            self._table.clear()
+        else:
+            self._table.update((value,))
+        return self.results(())
+
+    def complete(self, timestamp_ms: int) -> list[Pair]:  # noqa: ARG002  # it sets no timer
+        """Nothing waits."""
+        return []
+
+
+async def _values_later(found: Any) -> list[Any]:
+    return [result for _, result in await found]
