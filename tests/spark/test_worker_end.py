@@ -15,8 +15,10 @@ pytestmark = pytest.mark.spark
 OPENING = whole(
     "opening",
     """
+    import asyncio
     import os
     from dataclasses import dataclass
+    from datetime import timedelta
     from pathlib import Path
 
     from bicycle_sdk import AsyncFunction, Context, StreamEnvironment, bicycle_plugin, file_sink
@@ -27,17 +29,25 @@ OPENING = whole(
         input: str
         output: str
         diary: str
+        waits: str = "no"
 
 
     class Opener(AsyncFunction[str, str]):
-        def __init__(self, diary: str) -> None:
-            self.diary = Path(diary)
+        def __init__(self, diary: str, *, waits: bool) -> None:
+            self.diary, self.waits = Path(diary), waits
 
         async def open(self, ctx: Context) -> None:
             self.place = f"{os.getpid()}-{ctx.task_info.subtask_index}"
             (self.diary / f"{self.place}.opened").touch()
 
         async def process(self, value: str, ctx: Context) -> list[str]:
+            if self.waits:
+                (self.diary / f"{self.place}.waiting").touch()
+                try:
+                    await asyncio.sleep(3_600)
+                except asyncio.CancelledError:
+                    (self.diary / f"{self.place}.cancelled").touch()
+                    raise
             return [value]
 
         async def close(self) -> None:
@@ -47,7 +57,9 @@ OPENING = whole(
     @bicycle_plugin(name="opening", version="1.0")
     def job(env: StreamEnvironment, params: Params) -> None:
         lines = env.read_text(params.input).uid("lines").rebalance()
-        opened = lines.process(Opener(params.diary)).uid("opener")
+        opener = Opener(params.diary, waits=params.waits == "yes")
+        limit = timedelta(hours=2)
+        opened = lines.process_unordered(opener, timeout=limit, capacity=10).uid("opener")
         opened.sink_to(file_sink(params.output)).uid("out")
     """,
 )
@@ -62,6 +74,20 @@ def diary(site: JobSite) -> Path:
     install(site.plugins, OPENING)
     (site.input / "in.txt").write_text("line\n" * 500)
     return folder
+
+
+def test_calls_in_flight_are_cancelled_when_a_stop_can_not_wait_for_them(
+    site: JobSite, diary: Path
+):
+    site.params["waits"] = "yes"
+    life = site.start("--parallelism", "2", "--stop-timeout-ms", "1000")
+    until(lambda: len(_names(diary, "waiting")) == 2, "calls in flight in both tasks")
+    life.process.send_signal(signal.SIGTERM)
+    life.wait()
+    site.wait_for_no_process()
+
+    assert _names(diary, "cancelled") == _names(diary, "waiting")
+    assert _names(diary, "closed") == _names(diary, "opened")
 
 
 def _names(diary: Path, suffix: str) -> set[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from bicycle_runtime.base.processes import (
     descendants,
+    hang_up,
     is_alive,
     kill_all,
     start_ticks,
@@ -25,6 +26,14 @@ child = subprocess.Popen(
 )
 print(child.pid, flush=True)
 sys.stdin.read()
+"""
+
+REPLACING = f"""
+import subprocess, sys
+while True:
+    child = subprocess.Popen([sys.executable, "-c", {WAITING!r}], stdin=subprocess.PIPE)
+    print(child.pid, flush=True)
+    child.wait()
 """
 
 # The first thread ends as a thread does when a process is killed; another one stays.
@@ -47,6 +56,21 @@ def running(code):
     finally:
         process.kill()
         process.communicate()
+
+
+def test_hanging_up_lets_the_last_of_a_family_end_and_nobody_takes_its_place(tmp_path):
+    process = subprocess.Popen([sys.executable, "-c", REPLACING], stdout=subprocess.PIPE)
+    try:
+        child = int(process.stdout.readline())
+        hang_up(process.pid, timeout_s=60)
+
+        assert not is_alive(child, 0)
+        assert descendants(process.pid) in ([], [child])  # as a zombie, since nobody waits for it
+        assert is_alive(process.pid, 0)
+    finally:
+        kill_all(process.pid)
+        process.wait()
+        process.stdout.close()
 
 
 def test_a_process_is_alive_under_its_own_start_time_only():

@@ -11,9 +11,10 @@ import os
 import select
 import signal
 import threading
+import time
 from pathlib import Path
 
-__all__ = ["descendants", "is_alive", "kill_all", "start_ticks", "wait_for_end"]
+__all__ = ["descendants", "hang_up", "is_alive", "kill_all", "start_ticks", "wait_for_end"]
 
 _POLL_S = 0.05
 _PASS_COUNT_MAX = 20
@@ -52,6 +53,26 @@ def descendants(pid: int) -> list[int]:
         found += following
         waiting += following
     return found
+
+
+def hang_up(pid: int, *, timeout_s: float) -> None:
+    """Stop a process, tell the last that it started by SIGHUP to end, and wait until they have.
+
+    What was told may end in order: cancel, close. The process itself stays stopped, so that it
+    starts nothing in their place; it is to be killed next.
+
+    Args:
+        pid: The process.
+        timeout_s: The longest wait for all of them together.
+    """
+    _signal(pid, signal.SIGSTOP)
+    family = {member: start_ticks(member) for member in descendants(pid)}
+    last = [member for member in family if not descendants(member)]
+    for member in last:
+        _signal(member, signal.SIGHUP)
+    deadline = time.monotonic() + timeout_s
+    for member in last:
+        wait_for_end(member, family[member], timeout_s=max(deadline - time.monotonic(), 0))
 
 
 def kill_all(pid: int) -> list[int]:

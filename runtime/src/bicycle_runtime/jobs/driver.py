@@ -22,7 +22,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.processes import kill_all, start_ticks
+from bicycle_runtime.base.processes import hang_up, kill_all, start_ticks
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
@@ -52,6 +52,7 @@ from bicycle_sdk.errors import BicycleError
 __all__ = ["DriverServices", "job_locks", "run_job"]
 
 _LOG = logging.getLogger(__name__)
+_HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -304,6 +305,8 @@ class _Driver:
         self._log("stop_requested")
 
     def _abort_epoch(self) -> None:
+        if self._executor.java_pid is not None:
+            hang_up(self._executor.java_pid, timeout_s=_HANG_UP_S)
         self._kill_java()
         if self._running is not None:
             self._running.interrupt()

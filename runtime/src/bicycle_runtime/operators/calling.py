@@ -29,6 +29,7 @@ __all__ = [
     "Outcome",
     "Settle",
     "call_all",
+    "cancel_calls",
     "eager",
     "is_async",
     "refuse_stop",
@@ -114,6 +115,23 @@ def run_watched(coroutine: Coroutine[Any, Any, Result], done: Sized = ()) -> Res
     """
     with LOOP_WATCH.watching(_worker_loop(), done):
         return run(coroutine)
+
+
+def cancel_calls() -> bool:
+    """Cancel all that runs in the worker's event loop; False when nothing does.
+
+    Meant for a signal handler: the loop goes on behind it, and what ran it raises CancelledError.
+    """
+    if _loop is None or not _loop.is_running():
+        return False
+    for task in asyncio.all_tasks(_loop):
+        task.cancel()
+    _loop.call_soon_threadsafe(_wake)
+    return True
+
+
+def _wake() -> None:
+    """Let a loop that waits for the network look at its tasks again."""
 
 
 def is_async(function: Any) -> bool:
