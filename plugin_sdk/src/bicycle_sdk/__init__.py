@@ -48,6 +48,7 @@ from bicycle_sdk.functions import (
     RichAsyncFunction,
 )
 from bicycle_sdk.graph import JobGraph, RestartStrategy
+from bicycle_sdk.joins.lookups import LookupCache
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.plugin import bicycle_plugin
 from bicycle_sdk.secrets import Secret
@@ -120,6 +121,7 @@ __all__ = [
     "LateRecord",
     "ListState",
     "ListStateDescriptor",
+    "LookupCache",
     "MapFunction",
     "MapState",
     "MapStateDescriptor",

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable, Hashable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.failures import Retry
+from bicycle_sdk.function_vertices import async_io_vertex, concurrency
+from bicycle_sdk.functions import full_name
+from bicycle_sdk.joins.lookups import LookupCache, LookupJoin, LookupOptions
+from bicycle_sdk.joins.rows import checked_how
+from bicycle_sdk.record_types import function_types
 from bicycle_sdk.streams.connected import ConnectedStreams
 from bicycle_sdk.streams.transforms import Transforms
 
@@ -15,6 +23,9 @@ __all__ = ["Connecting"]
 
 T = TypeVar("T")
 V = TypeVar("V")
+R = TypeVar("R")
+A = TypeVar("A", bound=Hashable)
+_LOOKUP_LIMIT = timedelta(seconds=30)
 
 
 class Connecting(Transforms[T]):
@@ -33,3 +44,65 @@ class Connecting(Transforms[T]):
                 hint="call key_by(…) on both, or connect(…).key_by(…, …)",
             )
         return ConnectedStreams(self, other)
+
+    @overload
+    def lookup_join(
+        self,
+        key: Callable[[T], A],
+        lookup: Callable[[A], Awaitable[V | None]],
+        function: Callable[[T, V], R | Awaitable[R]],
+        *,
+        how: Literal["inner"] = "inner",
+        timeout: timedelta = ...,
+        capacity: int = ...,
+        cache: LookupCache | None = ...,
+        retry: Retry | None = ...,
+    ) -> DataStream[R]: ...
+    @overload
+    def lookup_join(
+        self,
+        key: Callable[[T], A],
+        lookup: Callable[[A], Awaitable[V | None]],
+        function: Callable[[T, V | None], R | Awaitable[R]],
+        *,
+        how: Literal["left"],
+        timeout: timedelta = ...,
+        capacity: int = ...,
+        cache: LookupCache | None = ...,
+        retry: Retry | None = ...,
+    ) -> DataStream[R]: ...
+    def lookup_join(
+        self, key: Callable[[T], Any], lookup: Any, function: Callable[..., Any],
+        *, how: str = "inner", timeout: timedelta = _LOOKUP_LIMIT, capacity: int = 100,
+        cache: LookupCache | None = None, retry: Retry | None = None,
+    ) -> DataStream[Any]:  # fmt: skip
+        """Complete each row by what another system answers; the order of rows is kept.
+
+        Args:
+            key: Finds in a row what is asked for.
+            lookup: Asks: an async function, or an object with ``__call__``, ``open`` and ``close``.
+                It returns None for nothing.
+            function: Makes a result of a row and its answer.
+            how: ``left`` lets rows without an answer come out, with None.
+            timeout: Limit of one answer, all attempts together; then the row has failed.
+            capacity: Questions in flight per subtask.
+            cache: How many answers are kept, and how long; None is ``LookupCache()``.
+            retry: ``retry(n, backoff=…)`` asks again after an exception; None does not.
+        """
+        for part in (key, lookup, function):
+            if not callable(part):
+                raise StreamDefinitionError(
+                    call="lookup_join",
+                    problem=f"{full_name(part)} is not callable",
+                    hint="pass functions for key, lookup and result",
+                )
+        kind = checked_how("lookup_join", how, "inner", "left")
+        options = LookupOptions(
+            key=key, lookup=lookup, join=function, keeps_left=kind == "left",
+            cache=LookupCache() if cache is None else cache,
+        )  # fmt: skip
+        config = concurrency(ordered=True, timeout=timeout, capacity=capacity)
+        vertex = async_io_vertex(LookupJoin(options), config=config, retry=retry)
+        vertex.name, vertex.plugin_function = "lookup_join", full_name(lookup)
+        vertex.output_type = function_types(function, "join").gives
+        return self._then(vertex)

@@ -1,0 +1,148 @@
+"""The lookup join: rows are completed by what another system answers, and answers are kept a while.
+
+The cache is of one subtask and no state: after a crash it is empty, and answers are asked for anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_sdk.contexts import Context, wall_clock_ms
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.functions import AsyncIOFunction
+from bicycle_sdk.windows.assigners import Duration, duration_ms
+
+__all__ = ["Answers", "LookupCache", "LookupJoin", "LookupOptions"]
+
+_SIZE_MAX = 10_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupCache:
+    """How many answers each subtask keeps, the last used ones, and how long each is good."""
+
+    size: int = 10_000
+    ttl: Duration = 300_000
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.size <= _SIZE_MAX:
+            raise StreamDefinitionError(
+                call="LookupCache",
+                problem=f"size={self.size}, expected 0..{_SIZE_MAX}",
+                hint="give a number of answers within the bounds; 0 keeps none",
+            )
+        duration_ms("ttl", self.ttl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupOptions:
+    """What a lookup join is told.
+
+    ``key`` finds in a row what is asked for, ``lookup`` asks and gives None for nothing, ``join``
+    makes the result. ``keeps_left`` lets rows come out for which nothing is found.
+    """
+
+    key: Callable[[Any], Hashable]
+    lookup: Callable[[Any], Any]
+    join: Callable[[Any, Any], Any]
+    keeps_left: bool
+    cache: LookupCache
+
+
+class Answers:
+    """Answers by key: the ``size`` that were used last, each for ``ttl_ms``.
+
+    Args:
+        size: Most answers; 0 keeps none.
+        ttl_ms: How long one is good.
+        clock: Tells the time in ms.
+    """
+
+    def __init__(self, size: int, ttl_ms: int, clock: Callable[[], int] = wall_clock_ms) -> None:
+        self._size, self._ttl_ms, self._clock = size, ttl_ms, clock
+        self._kept: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def find(self, key: Hashable) -> tuple[bool, Any]:
+        """Return whether an answer is there that is still good, and the answer."""
+        until_ms, answer = self._kept.get(key, (None, None))
+        if until_ms is None:
+            return False, None
+        if until_ms <= self._clock():
+            del self._kept[key]
+            return False, None
+        self._kept.move_to_end(key)
+        return True, answer
+
+    def keep(self, key: Hashable, answer: Any) -> None:
+        """Keep an answer, and let the one go that was not used for the longest time."""
+        if self._size:
+            self._kept[key] = (self._clock() + self._ttl_ms, answer)
+            self._kept.move_to_end(key)
+            if len(self._kept) > self._size:
+                self._kept.popitem(last=False)
+
+
+class LookupJoin(AsyncIOFunction[Any, Any]):
+    """Asks for what belongs to a row; rows of one key that come together ask once."""
+
+    def __init__(self, options: LookupOptions) -> None:
+        self.options = options
+
+    def open(self, ctx: Context) -> Any:
+        """Begin with no answers, and open what asks."""
+        cache = self.options.cache
+        self._answers = Answers(cache.size, duration_ms("ttl", cache.ttl))
+        self._asking: dict[Hashable, tuple[asyncio.Lock, int]] = {}
+        opening = getattr(self.options.lookup, "open", None)
+        return None if opening is None else opening(ctx)
+
+    def close(self) -> Any:
+        """Close what asks."""
+        closing = getattr(self.options.lookup, "close", None)
+        return None if closing is None else closing()
+
+    async def async_invoke(self, value: Any) -> list[Any]:
+        """Return the row with its answer."""
+        key = self.options.key(value)
+        is_known, answer = self._answers.find(key)
+        if not is_known:
+            answer = await self._asked(key)
+        if answer is None and not self.options.keeps_left:
+            return []
+        result = self.options.join(value, answer)
+        return [await result if inspect.isawaitable(result) else result]
+
+    def timeout(self, value: Any) -> list[Any]:
+        """Refuse to lose a row: a time limit that ran out is a failure, which ``on_error`` settles.
+
+        Raises:
+            TimeoutError: always.
+        """
+        raise TimeoutError(f"no answer in time for {self.options.key(value)!r}")
+
+    async def _asked(self, key: Hashable) -> Any:
+        """Ask, or wait for the one who asks for the same; nothing is kept of a failure."""
+        lock, waiting = self._asking.get(key, (asyncio.Lock(), 0))
+        self._asking[key] = (lock, waiting + 1)
+        try:
+            async with lock:
+                is_known, answer = self._answers.find(key)
+                if not is_known:
+                    found = self.options.lookup(key)
+                    answer = await found if inspect.isawaitable(found) else found
+                    self._answers.keep(key, answer)
+                return answer
+        finally:
+            lock, waiting = self._asking[key]
+            if waiting == 1:
+                del self._asking[key]
+            else:
+                self._asking[key] = (lock, waiting - 1)
