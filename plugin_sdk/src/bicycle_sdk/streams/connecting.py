@@ -6,14 +6,17 @@ from collections.abc import Awaitable, Callable, Hashable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
+from bicycle_sdk.aggregations import everything
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.function_vertices import async_io_vertex, concurrency
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.joins.lookups import LookupCache, LookupJoin, LookupOptions
+from bicycle_sdk.joins.merging import TimeMerge
 from bicycle_sdk.joins.rows import checked_how
+from bicycle_sdk.joins.vertices import co_process_vertex
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.streams.connected import ConnectedStreams
+from bicycle_sdk.streams.connected import ConnectedStreams, joined
 from bicycle_sdk.streams.transforms import Transforms
 
 if TYPE_CHECKING:
@@ -106,3 +109,26 @@ class Connecting(Transforms[T]):
         vertex.name, vertex.plugin_function = "lookup_join", full_name(lookup)
         vertex.output_type = function_types(function, "join").gives
         return self._then(vertex)
+
+    def merge_by_time(self, *others: DataStream[T], late_to: str | None = None) -> DataStream[T]:
+        """One stream in the order of event time; equal times in the order of the streams given.
+
+        A record waits until the watermark has passed it. All run in one subtask, since an order
+        over all records has no other place; what follows keeps the order as long as it stays there.
+
+        Args:
+            others: The other streams.
+            late_to: Side output for records behind the watermark, as ``LateRecord``; they are
+                counted in any case.
+        """
+        streams: list[Any] = [self, *others]
+        types = [stream._record_type() for stream in streams]
+        record_type = types[0] if all(found == types[0] for found in types) else None
+        vertex = co_process_vertex(
+            TimeMerge(record_type, late_to), "merge_by_time", is_keyed=True, output_type=record_type
+        )
+        for stream in others:
+            self._check_same_draft("merge_by_time", stream)
+        merged = joined([stream.key_by(everything) for stream in streams], vertex)
+        merged._vertex.parallelism = 1
+        return merged

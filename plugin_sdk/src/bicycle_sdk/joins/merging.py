@@ -1,0 +1,59 @@
+"""Several streams as one, in the order of event time."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from bicycle_sdk.connected import BuiltInFunction
+from bicycle_sdk.state import MapStateDescriptor
+from bicycle_sdk.windows.panes import LateRecord, Window
+
+__all__ = ["TimeMerge"]
+
+
+class TimeMerge(BuiltInFunction):
+    """Lets records out in the order of time; of equal times, in the order of the streams.
+
+    A record waits until the watermark has passed it: then every stream has brought what is older.
+
+    Args:
+        record_type: Type of the records, None when unknown.
+        late_tag: Side output for records behind the watermark.
+    """
+
+    name = "merge_by_time"
+    stamps: ClassVar[bool] = True
+    needs_times: ClassVar[bool] = True
+
+    def __init__(self, record_type: Any, late_tag: str | None) -> None:
+        self._late_tag = late_tag
+        self.waiting = MapStateDescriptor[Any, Any](
+            "waiting", tuple[int, int, int], record_type
+        )  # time, stream, which of those of one time and stream
+
+    def open(self, ctx: Any) -> None:
+        """Get what waits."""
+        self._waiting = ctx.get_map_state(self.waiting)
+
+    def process_input(self, ordinal: int, value: Any, ctx: Any) -> list[Any]:
+        """Let a record of one stream wait for its time."""
+        time, watermark = ctx.timestamp, ctx.current_watermark()
+        if time < watermark:
+            self.late += 1
+            if self._late_tag is not None:
+                window = Window(time, time + 1)
+                late = LateRecord(value, time, window, watermark, watermark - time)
+                ctx.side_output(self._late_tag, late)
+            return []
+        number = sum(1 for _ in self._waiting.prefix((time, ordinal)))
+        self._waiting.put((time, ordinal, number), value)
+        ctx.timer_service.register_event_time_timer(time + 1)
+        return []
+
+    def on_timer(self, timestamp_ms: int, _ctx: Any) -> list[tuple[int, Any]]:
+        """Return the records of the time that the watermark has passed."""
+        time = timestamp_ms - 1
+        found = list(self._waiting.prefix((time,)))
+        for spot, _ in found:
+            self._waiting.remove(spot)
+        return [(time, value) for _, value in found]
