@@ -1,0 +1,40 @@
+"""The page about joins is a program that works, and names every join there is."""
+
+import importlib
+import re
+import sys
+
+import pytest
+
+from bicycle_sdk import KeyedStream, StreamEnvironment
+from tests.docs.scripts import DOCS
+
+PAGE = (DOCS / "joins.md").read_text("utf-8")
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (tmp_path / "joins_page.py").write_text("\n".join(blocks), "utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("joins_page")
+    del sys.modules["joins_page"]
+
+
+def test_the_job_of_the_page_builds(module):
+    env = StreamEnvironment()
+    module.orders_after_clicks(env)
+
+    kinds = [vertex.details.get("function_kind") for vertex in env.build_graph("joins").vertices]
+    assert "interval_join" in kinds
+
+
+def test_the_test_of_the_page_passes(module):
+    module.test_a_factor_counts_for_the_amounts_behind_it()
+
+
+def test_the_table_names_every_join():
+    named = set(re.findall(r"^\| `(\w+)` \| ", PAGE, re.MULTILINE))
+    calls = {name for name in dir(KeyedStream) if name.endswith("_join") or name == "co_group"}
+
+    assert {name for name in calls if not name.startswith("_")} == named
