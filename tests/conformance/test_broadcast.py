@@ -1,10 +1,12 @@
 """State that all subtasks hold alike, on the harness and on Spark."""
 
+import asyncio
+
 import pytest
 
 from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.testing import script_source
-from bicycle_sdk import BroadcastProcessFunction, MapStateDescriptor
+from bicycle_sdk import BroadcastProcessFunction, JoinFunction, MapStateDescriptor
 
 
 class Priced(BroadcastProcessFunction[tuple, tuple, tuple]):
@@ -77,3 +79,41 @@ def test_records_that_only_one_subtask_sees_can_not_change_the_maps(runner):
         with pytest.raises(FunctionFailedError) as caught:
             harness.run()
         assert caught.value.facts["exception"] == "AttributeError"
+
+
+class Named(JoinFunction):
+    async def join(self, left, right):
+        await asyncio.sleep(0)
+        return named(left, right)
+
+
+def named(left, right):
+    return (left, right and right[1])
+
+
+@pytest.mark.parametrize("function", [named, Named()], ids=["plain", "async"])
+def test_a_small_side_is_joined_by_every_subtask(runner, function):
+    def job(env):
+        codes = env.add_source(script_source()).uid("orders").rebalance()
+        names = env.add_source(script_source()).uid("prices")
+        rows = codes.broadcast_join(
+            names, str.lower, first, function, how="left", deleted_when=lambda row: not row[1]
+        )
+        rows.uid("join").collect("out")
+
+    with runner.harness(job, parallelism=3) as harness:
+        harness.push([("de", "Germany"), ("pe", "Peru")], source="prices")
+        harness.push(["DE", "PE", "XX"], source="orders")
+        harness.run()
+        harness.push([("de", None)], source="prices")
+        harness.rescale(2)
+        harness.push(["DE", "PE"], source="orders")
+        harness.run()
+
+        found = harness.results("out")
+        assert sorted(found[:3]) == [("DE", "Germany"), ("PE", "Peru"), ("XX", None)]
+        assert sorted(found[3:]) == [("DE", None), ("PE", "Peru")]
+
+
+def first(row):
+    return row[0]

@@ -42,13 +42,15 @@ def streams():
         lambda n, t: n.interval_join(t.key_by(length), 0, 1, pair, how="outer"),
         lambda n, t: n.window_join(t.key_by(length), count_windows(3), pair),
         lambda n, t: n.window_join(t.key_by(length), session_windows(number), pair),
+        lambda n, t: n.window_join(t.key_by(length), session_windows(5, max_duration=9), pair),
         lambda n, t: n.co_group(t.key_by(length), tumbling_windows(3), "pair"),
         lambda n, t: n.join(t.key_by(length)).apply(pair),
     ],
     ids=[
         "no key", "keys of other types", "bounds the wrong way round", "bounds that hold nothing",
         "half a millisecond", "no function", "an unknown kind",
-        "windows by count", "a gap of its own for each record", "no function to group", "no window",
+        "windows by count", "a gap of its own for each record", "sessions with a limit",
+        "no function to group", "no window",
     ],
 )  # fmt: skip
 def test_a_join_that_can_not_be_is_refused_by_the_call_itself(streams, wrong):

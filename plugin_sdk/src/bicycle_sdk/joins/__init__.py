@@ -4,3 +4,7 @@ A join is a function with several inputs and nothing more: rows wait in map stat
 and a timer lets each go once the watermark proves that no match can come. So joins get crashes,
 rescales and late records right where all functions do. ``streams`` connects what is made here.
 """
+
+from bicycle_sdk.joins.lookups import LookupCache
+
+__all__ = ["LookupCache"]

@@ -5,17 +5,19 @@ The cache is of one subtask and no state: after a crash it is empty, and answers
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_sdk.contexts import Context, wall_clock_ms
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import AsyncIOFunction
 from bicycle_sdk.windows.assigners import Duration, duration_ms
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = ["Answers", "LookupCache", "LookupJoin", "LookupOptions"]
 
@@ -130,6 +132,9 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
 
     async def _asked(self, key: Hashable) -> Any:
         """Ask, or wait for the one who asks for the same; nothing is kept of a failure."""
+        # Slow library on the start path of every plugin; a worker has it already.
+        import asyncio
+
         lock, waiting = self._asking.get(key, (asyncio.Lock(), 0))
         self._asking[key] = (lock, waiting + 1)
         try:

@@ -7,13 +7,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from bicycle_sdk.aggregations import everything
+from bicycle_sdk.connected import JoinFunction
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.function_vertices import async_io_vertex, concurrency
 from bicycle_sdk.functions import full_name
+from bicycle_sdk.joins.broadcasts import BroadcastJoin
 from bicycle_sdk.joins.lookups import LookupCache, LookupJoin, LookupOptions
 from bicycle_sdk.joins.merging import TimeMerge
-from bicycle_sdk.joins.rows import checked_how
+from bicycle_sdk.joins.rows import JoinOptions, checked_function, checked_how
 from bicycle_sdk.joins.vertices import co_process_vertex
 from bicycle_sdk.record_types import function_types
 from bicycle_sdk.streams.connected import ConnectedStreams, joined
@@ -28,6 +30,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 R = TypeVar("R")
 A = TypeVar("A", bound=Hashable)
+_Joiner = Callable[[T, V], R | Awaitable[R]] | JoinFunction[T, V, R]
 _LOOKUP_LIMIT = timedelta(seconds=30)
 
 
@@ -132,3 +135,56 @@ class Connecting(Transforms[T]):
         merged = joined([stream.key_by(everything) for stream in streams], vertex)
         merged._vertex.parallelism = 1
         return merged
+
+    @overload
+    def broadcast_join(
+        self,
+        other: DataStream[V],
+        key: Callable[[T], A],
+        other_key: Callable[[V], A],
+        function: _Joiner[T, V, R],
+        *,
+        how: Literal["inner"] = "inner",
+        deleted_when: Callable[[V], bool] | None = None,
+    ) -> DataStream[R]: ...
+    @overload
+    def broadcast_join(
+        self,
+        other: DataStream[V],
+        key: Callable[[T], A],
+        other_key: Callable[[V], A],
+        function: _Joiner[T, V | None, R],
+        *,
+        how: Literal["left"],
+        deleted_when: Callable[[V], bool] | None = None,
+    ) -> DataStream[R]: ...
+    def broadcast_join(
+        self, other: DataStream[Any], key: Callable[[T], Any], other_key: Callable[[Any], Any],
+        function: Any, *, how: str = "inner",
+        deleted_when: Callable[[Any], bool] | None = None,
+    ) -> DataStream[Any]:  # fmt: skip
+        """Join each row at once with the row of a small stream, which every subtask holds whole.
+
+        This stream needs no shuffle. Of rows of the small one with the same key the last counts;
+        within an epoch they come before the rows of this stream.
+
+        Args:
+            other: The small stream.
+            key: Finds in a row what it joins by.
+            other_key: Finds it in a row of the small stream.
+            function: Makes a result of a left and a right row.
+            how: ``left`` lets rows without a match come out, too.
+            deleted_when: Tells that a right row deletes the one with its key.
+        """
+        checked_function("broadcast_join", function, "join")
+        kind = checked_how("broadcast_join", how, "inner", "left")
+        options = JoinOptions(
+            function=function, how=kind, left_type=self._record_type(),
+            right_type=other._record_type(),
+        )  # fmt: skip
+        vertex = co_process_vertex(
+            BroadcastJoin(options, key, other_key, is_deleted=deleted_when), "broadcast_join",
+            shown=function, is_keyed=self._is_keyed(), has_broadcast=True, settings={"how": kind},
+            output_type=function_types(function, "join").gives,
+        )  # fmt: skip
+        return joined([self, other.broadcast()], vertex)

@@ -139,8 +139,8 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
             late_to: Side output for rows behind the watermark, as ``LateRecord``; they are counted
                 in any case.
         """
-        first = signed_ms("lower", lower) + (not lower_inclusive)
-        last = signed_ms("upper", upper) - (not upper_inclusive)
+        first = _signed_ms("lower", lower) + (not lower_inclusive)
+        last = _signed_ms("upper", upper) - (not upper_inclusive)
         if first > last:
             raise StreamDefinitionError(
                 call="interval_join",
@@ -397,17 +397,21 @@ def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
     Raises:
         StreamDefinitionError: they have no bounds in time, or bounds that depend on the record.
     """
-    has_gap = isinstance(windows, SessionWindows) and windows.gap_ms is not None
+    has_gap = (
+        isinstance(windows, SessionWindows)
+        and windows.gap_ms is not None
+        and windows.max_duration_ms is None
+    )
     if not isinstance(windows, AlignedWindows) and not has_gap:
         raise StreamDefinitionError(
             call=call,
             problem=f"{windows!r} can not be shared by two streams",
-            hint="use tumbling_windows, sliding_windows, or session_windows with one gap for all",
+            hint="use tumbling_windows, sliding_windows, or session_windows with only a gap",
         )
     return windows  # type: ignore[return-value]  # one of the two
 
 
-def signed_ms(name: str, duration: Duration) -> int:
+def _signed_ms(name: str, duration: Duration) -> int:
     """Return a length in whole milliseconds; it may be negative."""
     is_negative = duration < timedelta(0) if isinstance(duration, timedelta) else duration < 0
     distance = duration_ms(name, -duration if is_negative else duration, low=0)

@@ -1,0 +1,68 @@
+"""The broadcast join: the small side is held whole by every subtask of the large one."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from bicycle_sdk.connected import BuiltInFunction
+from bicycle_sdk.functions import as_callable
+from bicycle_sdk.joins.rows import JoinOptions
+from bicycle_sdk.state import MapStateDescriptor
+
+__all__ = ["BroadcastJoin"]
+
+
+class BroadcastJoin(BuiltInFunction):
+    """Each left row at once, with the last right row that had its key.
+
+    Args:
+        options: What every join is told.
+        left_key: Finds in a left row what it joins by.
+        right_key: Finds it in a right row.
+        is_deleted: Tells that a right row deletes what is there.
+    """
+
+    def __init__(
+        self, options: JoinOptions, left_key: Callable[[Any], Any],
+        right_key: Callable[[Any], Any], *, is_deleted: Callable[[Any], bool] | None,
+    ) -> None:  # fmt: skip
+        self.options = options
+        self.name = getattr(options.function, "name", "")
+        self._left_key, self._right_key, self._is_deleted = left_key, right_key, is_deleted
+        self._call = as_callable(options.function, "join")
+        self.awaits = inspect.iscoroutinefunction(self._call)
+        self.table = MapStateDescriptor[Any, Any]("table", None, options.right_type)
+
+    def open(self, ctx: Any) -> Any:
+        """Open the user's function."""
+        opening = getattr(self.options.function, "open", None)
+        return None if opening is None else opening(ctx)
+
+    def close(self) -> Any:
+        """Close the user's function."""
+        closing = getattr(self.options.function, "close", None)
+        return None if closing is None else closing()
+
+    def process_element(self, value: Any, ctx: Any) -> Any:
+        """Join a left row with what is known."""
+        table, key = ctx.get_broadcast_state(self.table), self._left_key(value)
+        is_known = key in table
+        if not is_known and not self.options.keeps_left:
+            return _listed() if self.awaits else ()
+        result = self._call(value, table.get(key) if is_known else None)
+        return _listed(result) if inspect.isawaitable(result) else (result,)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
+        """Put a row in the place of the one with its key."""
+        table, key = ctx.get_broadcast_state(self.table), self._right_key(value)
+        if self._is_deleted is not None and self._is_deleted(value):
+            table.remove(key)
+        else:
+            table.put(key, value)
+        return _listed() if self.awaits else ()
+
+
+async def _listed(*results: Any) -> list[Any]:
+    return [await result for result in results]
