@@ -188,3 +188,26 @@ def test_a_table_gives_what_it_has_when_a_row_arrives(runner, function):
             (("a", 3), ("a", 2)),
             (("a", 4), None),
         ]
+
+
+def test_in_a_diamond_each_record_goes_once_down_each_path(runner):
+    def job(env):
+        rows = env.add_source(script_source()).uid("rows")
+        upper, lower = rows.map(lambda row: ("up", *row)), rows.filter(lambda row: row[1] < 20)
+        sides = upper.key_by(lambda row: row[1]), lower.key_by(key_of)
+        sides[0].interval_join(sides[1], 0, 0, pair).uid("join").collect("out")
+        upper.union(lower.map(lambda row: ("low", *row))).collect("all")
+
+    rows = [("a", 5), ("b", 6), ("a", 30)]
+    with runner.harness(job, parallelism=2) as harness:
+        harness.push(rows, timestamp=[5, 6, 30])
+        harness.end()
+        harness.run()
+
+        assert sorted(harness.results("out")) == [
+            (("up", "a", 5), ("a", 5)),
+            (("up", "b", 6), ("b", 6)),
+        ]
+        assert sorted(harness.results("all")) == sorted(
+            [("up", *row) for row in rows] + [("low", *row) for row in rows[:2]]
+        )

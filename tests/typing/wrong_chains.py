@@ -82,3 +82,7 @@ env.add_source(texts).map(Double())  # wrong
 numbers.sink_to(KafkaSinkBuilder[str]("localhost:9092", "lines"))  # wrong
 KafkaSinkBuilder[str]("localhost:9092", "lines").key(is_long).delivery_guarantee("once")  # wrong
 KafkaSinkBuilder[int]("localhost:9092", "lines").key(is_long)  # wrong
+
+words.key_by(len).interval_join(numbers, 0, 1, max)  # wrong
+words.key_by(len).join(words.key_by(len)).apply(Double())  # wrong
+words.merge_by_time(numbers)  # wrong
