@@ -21,6 +21,7 @@ from bicycle_runtime.connectors.kafka.settings import ClientProperties, is_outag
 __all__ = ["Marker", "MarkerReader", "marker_topic_name"]
 
 _CALL_S = 1.0
+_PAUSE_S = 0.01
 _READ_S_MAX = 20.0
 _FIRST_REACH = 8
 _TOPIC_LENGTH_MAX = 240  # Kafka allows 249.
@@ -91,26 +92,42 @@ class MarkerReader:
         self._clock = clock
         self._wait = wait
 
-    def last(self, writers: list[int]) -> dict[int, Marker]:
+    def last(self, writers: list[int], *, behind: int = -1) -> dict[int, Marker]:
         """Return the last marker of each writer that has one.
 
         Args:
             writers: Their indexes, which are partitions of the topic.
+            behind: Offset of a record that is known to be there (see ``end``); it is waited for
+                until the brokers show it. Without it, a broker that has just restarted may hide
+                the last records.
 
         Raises:
-            KafkaException: the brokers do not answer.
+            KafkaException: the brokers do not answer, or do not show that record.
         """
         consumer = open_client(Consumer, self._client, _CONSUMER)
         try:
-            found = {writer: self._last_of(consumer, writer) for writer in writers}
+            found = {writer: self._last_of(consumer, writer, behind) for writer in writers}
         finally:
             consumer.close()
         return {writer: marker for writer, marker in found.items() if marker is not None}
 
-    def _last_of(self, consumer: Consumer, partition: int) -> Marker | None:
+    def end(self, writer: int) -> int:
+        """Return the offset behind all records of a writer's partition, committed or not.
+
+        Raises:
+            KafkaException: the brokers do not answer.
+        """
+        uncommitted = {**_CONSUMER, "isolation.level": "read_uncommitted"}
+        consumer = open_client(Consumer, self._client, uncommitted)
+        try:
+            return self._bounds(consumer, TopicPartition(self._topic, writer), behind=-1)[1]
+        finally:
+            consumer.close()
+
+    def _last_of(self, consumer: Consumer, partition: int, behind: int) -> Marker | None:
         """Read backwards from the last stable offset, further each time, until a record shows."""
         place = TopicPartition(self._topic, partition)
-        low, end = self._bounds(consumer, place)
+        low, end = self._bounds(consumer, place, behind)
         reach = _FIRST_REACH
         while low < end:
             start = max(low, end - reach)
@@ -122,16 +139,20 @@ class MarkerReader:
             reach *= 2
         return None
 
-    def _bounds(self, consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    def _bounds(self, consumer: Consumer, place: TopicPartition, behind: int) -> tuple[int, int]:
         deadline = self._clock.monotonic() + _READ_S_MAX
         while True:
             try:
-                bounds: tuple[int, int] = consumer.get_watermark_offsets(place, timeout=_CALL_S)
-                return bounds
+                low, end = consumer.get_watermark_offsets(place, timeout=_CALL_S)
+                if end > behind:
+                    return low, end
+                error = KafkaError(KafkaError._TIMED_OUT, f"{place} ends before offset {behind}")
+                raise KafkaException(error)
             except KafkaException:
                 if self._clock.monotonic() > deadline:
                     raise
                 self._wait()
+                consumer.poll(_PAUSE_S)  # Nothing is assigned: it only waits.
 
     def _last_record(self, consumer: Consumer, start: TopicPartition) -> bytes | None:
         """Return the value of the last committed record from ``start`` on."""

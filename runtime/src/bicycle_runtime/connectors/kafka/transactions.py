@@ -54,6 +54,7 @@ _FIRST_PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
 # Right after a restart a broker may not know a topic yet.
 _TOPIC_PATIENCE_S = 60.0
 _TAKEOVERS_MAX = 3
+_PROBE_KEY = b"probe"
 _FENCES = frozenset(
     {
         KafkaError._FENCED,
@@ -240,11 +241,31 @@ class TransactionalWriter:
         producer = open_client(Producer, self._settings.client, {**self._settings.producer, **own})
         self._producer = producer
         self._until_done(producer.init_transactions, limit_s=_INIT_S_MAX)
-        found = self._reader.last([self._index]).get(self._index)
+        found = self._reader.last([self._index], behind=self._probe(producer)).get(self._index)
         if self._was_opened and found not in (self._marker, publication.marker):
             raise self._other_publisher(publication, found)
         self._marker, self._was_opened = found, True
         return producer
+
+    def _probe(self, producer: Producer) -> int:
+        """Write an empty record behind the markers; return an offset that is behind them, too.
+
+        A broker that was killed begins with the end of the log that it noted last, and for a while
+        hides what lies behind; a marker that is missed would be an epoch that is published twice.
+        Once it has acknowledged a record it shows all before it.
+        """
+        self._failures = DeliveryFailures()
+        producer.begin_transaction()
+        self._is_in_transaction = True
+        producer.produce(
+            self._settings.marker_topic, None, _PROBE_KEY, partition=self._index,
+            on_delivery=self._failures,
+        )  # fmt: skip
+        self._flush(producer)
+        last = self._reader.end(self._index) - 1
+        self._until_done(producer.commit_transaction, limit_s=self._timeout_s)
+        self._is_in_transaction = False
+        return last
 
     def _is_published(self, publication: Publication) -> bool:
         marker = self._marker
