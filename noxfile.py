@@ -97,7 +97,13 @@ def crash(session: nox.Session) -> None:
 @nox.session(name="crash-kafka")
 def crash_kafka(session: nox.Session) -> None:
     """Every crash point of jobs with Kafka a hundred times: hours on Spark."""
-    _pytest(session, "tests/kafka", "-m", "crash", "--crash-rounds=100")
+    _pytest(session, "tests/kafka", "-m", "crash and not zombies", "--crash-rounds=100")
+
+
+@nox.session
+def zombies(session: nox.Session) -> None:
+    """Drivers that are frozen within a transaction and wake up when others do their work."""
+    _pytest(session, "tests/kafka/test_zombies.py", "-m", "zombies")
 
 
 @nox.session(name="backlog-kafka")
