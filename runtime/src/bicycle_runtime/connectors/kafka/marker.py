@@ -66,7 +66,7 @@ def marker_topic_name(prefix: str) -> str:
         >>> marker_topic_name("bicycle-orders-counts")
         'bicycle-orders-counts-marker'
         >>> marker_topic_name("orders/eu")
-        'orders-eu-b4d20dd7-marker'
+        'orders-eu-df09ed59-marker'
     """
     plain = re.sub(r"[^a-zA-Z0-9._-]", "-", prefix)[: _TOPIC_LENGTH_MAX - 20]
     if plain != prefix:  # Two prefixes must never share a topic.
