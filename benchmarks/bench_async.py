@@ -14,25 +14,18 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
-import cloudpickle
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
+from one_operator import operator_of
 from workloads import scratch
 
-from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.stages import plan_stages
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.operator import Operator
-from bicycle_runtime.operators.program import build_program
-from bicycle_runtime.operators.spec import JobImage, PluginInfo
 from bicycle_sdk import (
     AsyncFunction,
     AsyncIOBatchFunction,
     AsyncIOFunction,
     DataStream,
-    StreamEnvironment,
-    file_sink,
 )
 
 BATCH_RECORDS = 4_096
@@ -87,7 +80,9 @@ def main() -> None:
     options = arguments(__doc__, repeats=5, add=_add_options)
     batches = 1 if options.quick else options.batches
     with scratch("async-io") as place:
-        contenders = {form: partial(_rate, _operator(form, place), batches) for form in FORMS}
+        contenders = {
+            form: partial(_rate, operator_of(FORMS[form], place), batches) for form in FORMS
+        }
         found = in_turns(contenders, rounds=options.repeats)
     targets = [
         Target(
@@ -107,24 +102,6 @@ def main() -> None:
         targets=targets,
     )
     report.tell(options)
-
-
-def _operator(form: str, place: Path) -> Operator:
-    env = StreamEnvironment.builder().parallelism(1).build()
-    FORMS[form](env.read_text(".")).uid("call").sink_to(file_sink("."))
-    graph = env.build_graph("calls")
-    image = JobImage(
-        job_id="calls",
-        run_id="1",
-        plugin=PluginInfo(name="calls", version="1"),
-        plan=plan_stages(graph),
-        payloads={name: cloudpickle.dumps(value) for name, value in env.payloads.items()},
-        storage=LocalStorage(place, is_synced=False),
-        readers={},
-        writers=dict.fromkeys((vertex.id for vertex in graph.vertices), None),
-    )
-    operators = build_program(image, 0, 0).operators()
-    return next(operator for operator in operators if operator.spec.uid == "call")
 
 
 def _rate(operator: Operator, batches: int) -> float:

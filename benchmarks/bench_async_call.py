@@ -12,20 +12,15 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 
-import cloudpickle
 from benchmark_jobs import AwaitableSplitter, PlainSplitter
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
+from one_operator import operator_of
 from workloads import scratch
 
-from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.stages import plan_stages
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.operator import Operator
-from bicycle_runtime.operators.program import build_program
-from bicycle_runtime.operators.spec import JobImage, PluginInfo
-from bicycle_sdk import AsyncFunction, DataStream, StreamEnvironment, file_sink
+from bicycle_sdk import AsyncFunction, DataStream
 
 BATCH_RECORDS = 4_096
 FORMS: dict[str, Callable[[DataStream, AsyncFunction], DataStream]] = {
@@ -44,10 +39,10 @@ def main() -> None:
     options = arguments(__doc__, repeats=15, add=_add_options)
     batches = 5 if options.quick else options.batches
     rows, targets = [], []
-    for form in FORMS:
+    for form, made in FORMS.items():
         with scratch("async") as place:
             contenders = {
-                name: partial(_cost, _operator(form, function, place), batches)
+                name: partial(_cost, operator_of(partial(made, function=function), place), batches)
                 for name, function in (("async", AwaitableSplitter()), ("plain", PlainSplitter()))
             }
             found = in_turns(contenders, rounds=options.repeats)
@@ -68,24 +63,6 @@ def main() -> None:
         targets=targets,
     )
     report.tell(options)
-
-
-def _operator(form: str, function: AsyncFunction, place: Path) -> Operator:
-    env = StreamEnvironment.builder().parallelism(1).build()
-    FORMS[form](env.read_text("."), function).uid("call").sink_to(file_sink("."))
-    graph = env.build_graph("calls")
-    image = JobImage(
-        job_id="calls",
-        run_id="1",
-        plugin=PluginInfo(name="calls", version="1"),
-        plan=plan_stages(graph),
-        payloads={name: cloudpickle.dumps(value) for name, value in env.payloads.items()},
-        storage=LocalStorage(place, is_synced=False),
-        readers={},
-        writers=dict.fromkeys((vertex.id for vertex in graph.vertices), None),
-    )
-    operators = build_program(image, 0, 0).operators()
-    return next(operator for operator in operators if operator.spec.uid == "call")
 
 
 def _cost(operator: Operator, batches: int) -> float:

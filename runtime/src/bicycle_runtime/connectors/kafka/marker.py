@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -104,11 +105,8 @@ class MarkerReader:
         Raises:
             KafkaException: the brokers do not answer, or do not show that record.
         """
-        consumer = open_client(Consumer, self._client, _CONSUMER)
-        try:
+        with closing(open_client(Consumer, self._client, _CONSUMER)) as consumer:
             found = {writer: self._last_of(consumer, writer, behind) for writer in writers}
-        finally:
-            consumer.close()
         return {writer: marker for writer, marker in found.items() if marker is not None}
 
     def end(self, writer: int) -> int:
@@ -118,11 +116,8 @@ class MarkerReader:
             KafkaException: the brokers do not answer.
         """
         uncommitted = {**_CONSUMER, "isolation.level": "read_uncommitted"}
-        consumer = open_client(Consumer, self._client, uncommitted)
-        try:
+        with closing(open_client(Consumer, self._client, uncommitted)) as consumer:
             return self._bounds(consumer, TopicPartition(self._topic, writer), behind=-1)[1]
-        finally:
-            consumer.close()
 
     def _last_of(self, consumer: Consumer, partition: int, behind: int) -> Marker | None:
         """Read backwards from the last stable offset, further each time, until a record shows."""
@@ -142,17 +137,18 @@ class MarkerReader:
     def _bounds(self, consumer: Consumer, place: TopicPartition, behind: int) -> tuple[int, int]:
         deadline = self._clock.monotonic() + _READ_S_MAX
         while True:
+            reason = f"{place} ends before offset {behind}"
+            problem = KafkaException(KafkaError(KafkaError._TIMED_OUT, reason))
             try:
                 low, end = consumer.get_watermark_offsets(place, timeout=_CALL_S)
                 if end > behind:
                     return low, end
-                error = KafkaError(KafkaError._TIMED_OUT, f"{place} ends before offset {behind}")
-                raise KafkaException(error)
-            except KafkaException:
-                if self._clock.monotonic() > deadline:
-                    raise
-                self._wait()
-                consumer.poll(_PAUSE_S)  # Nothing is assigned: it only waits.
+            except KafkaException as error:
+                problem = error
+            if self._clock.monotonic() > deadline:
+                raise problem
+            self._wait()
+            consumer.poll(_PAUSE_S)  # Nothing is assigned: it only waits.
 
     def _last_record(self, consumer: Consumer, start: TopicPartition) -> bytes | None:
         """Return the value of the last committed record from ``start`` on."""

@@ -1,0 +1,36 @@
+"""The operator of a job by itself, built from a graph as on a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import cloudpickle
+
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.stages import plan_stages
+from bicycle_runtime.operators.operator import Operator
+from bicycle_runtime.operators.program import build_program
+from bicycle_runtime.operators.spec import JobImage, PluginInfo
+from bicycle_sdk import DataStream, StreamEnvironment, file_sink
+
+__all__ = ["operator_of"]
+
+
+def operator_of(form: Callable[[DataStream], DataStream], place: Path) -> Operator:
+    """Return the operator that a form adds to a stream of text lines."""
+    env = StreamEnvironment.builder().parallelism(1).build()
+    form(env.read_text(".")).uid("call").sink_to(file_sink("."))
+    graph = env.build_graph("calls")
+    image = JobImage(
+        job_id="calls",
+        run_id="1",
+        plugin=PluginInfo(name="calls", version="1"),
+        plan=plan_stages(graph),
+        payloads={name: cloudpickle.dumps(value) for name, value in env.payloads.items()},
+        storage=LocalStorage(place, is_synced=False),
+        readers={},
+        writers=dict.fromkeys((vertex.id for vertex in graph.vertices), None),
+    )
+    operators = build_program(image, 0, 0).operators()
+    return next(operator for operator in operators if operator.spec.uid == "call")
