@@ -97,13 +97,7 @@ def crash(session: nox.Session) -> None:
 @nox.session(name="crash-kafka")
 def crash_kafka(session: nox.Session) -> None:
     """Every crash point of jobs with Kafka a hundred times: hours on Spark."""
-    _pytest(session, "tests/kafka", "-m", "crash and not unsettled", "--crash-rounds=100")
-
-
-@nox.session
-def unsettled(session: nox.Session) -> None:
-    """Frozen drivers, and a broker killed right after a commit: what is not settled yet."""
-    _pytest(session, "tests/kafka", "-m", "unsettled")
+    _pytest(session, "tests/kafka", "-m", "crash", "--crash-rounds=100")
 
 
 @nox.session(name="backlog-kafka")

@@ -110,12 +110,11 @@ class CountWatcher:
         return self.counts.total()
 
     def look(self, wait_s: float = 0.1) -> None:
-        """Check what has come, until nothing comes for this time."""
-        while messages := self._consumer.consume(5_000, timeout=wait_s):
-            for message in messages:
-                # Brokers may be away: the client tells, and goes on by itself.
-                if message.error() is None:
-                    self._take(message.key().decode(), message.partition(), message.value())
+        """Check what has come, or what comes within this time."""
+        for message in self._consumer.consume(5_000, timeout=wait_s):
+            # Brokers may be away: the client tells, and goes on by itself.
+            if message.error() is None:
+                self._take(message.key().decode(), message.partition(), message.value())
 
     def wait_for_more(self, count: int = 1) -> None:
         """Wait until so many more counts are there."""

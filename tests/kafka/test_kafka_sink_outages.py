@@ -115,7 +115,6 @@ def test_a_broker_that_stands_still_for_longer_than_a_transaction_delays_the_epo
     assert sorted(values_in(broker.bootstrap, run.topic)) == expected(3)
 
 
-@pytest.mark.unsettled  # About one run in four a restarted broker never ends the transaction.
 def test_a_broker_that_is_killed_right_after_the_commit_delays_the_next_epoch_only(run, broker):
     run.run(EPOCHS[0])
     run.seal(EPOCHS[1])

@@ -15,7 +15,7 @@ import pytest
 from bicycle_runtime.base.faults import TRANSACTION_POINTS
 from tests.spark.jobsite import Life, until
 
-pytestmark = [pytest.mark.crash, pytest.mark.unsettled]
+pytestmark = pytest.mark.crash
 
 PUBLISHING_POINTS = ("after_seal", "before_publish", *TRANSACTION_POINTS, "half_published")
 # It meets the marker or the manifest of the other, or misses files that the other has removed.

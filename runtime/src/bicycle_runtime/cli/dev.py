@@ -94,7 +94,7 @@ def start_command(
     """Start the broker, wait until it answers, and print bootstrap=HOST:PORT.
 
     What is in the directory is used again. A broker that runs there already is left as it is, and
-    the exit code is 0 as well. The first start on a machine fetches the broker: 44 MB.
+    the exit code is 0 as well. The first start on a machine fetches the broker: 45 MB.
     """
     broker = _broker(folder, declared, extra=extra)
     if foreground:

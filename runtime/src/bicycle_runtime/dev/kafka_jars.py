@@ -23,7 +23,7 @@ from bicycle_runtime.dev.waiting import locked
 
 __all__ = ["KAFKA_VERSION", "kafka_jars", "listed_jars"]
 
-KAFKA_VERSION = "4.3.1"
+KAFKA_VERSION = "4.2.1"
 _LOCK_TIMEOUT_S = 900  # Longer than one fetch may take, so that one failure is told, not two.
 _MIB = 1 << 20
 

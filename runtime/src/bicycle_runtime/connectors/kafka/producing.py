@@ -22,6 +22,7 @@ __all__ = ["DeliveryFailures", "client_errors", "produce_messages"]
 _WAITING_COUNT_MAX = 50_000
 _POLL_S = 0.005
 _UNSET = -1
+_LOST_EXCEPTION = "returned NULL without setting an exception"
 
 
 class DeliveryFailures:
@@ -43,7 +44,8 @@ def client_errors() -> Iterator[None]:
     """Let a fatal error of the client be what it is.
 
     The client raises it inside ``poll`` or ``flush``; when delivery reports are served by the same
-    call, Python finds an exception set where there must be none, and says ``SystemError``.
+    call, Python finds an exception set where there must be none, or none where there must be one,
+    and says ``SystemError``. None of our callbacks raises, so it can be nothing else.
 
     Raises:
         KafkaException: the fatal error.
@@ -53,6 +55,8 @@ def client_errors() -> Iterator[None]:
     except SystemError as error:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
+        if _LOST_EXCEPTION in str(error):
+            raise KafkaException(KafkaError(KafkaError._FATAL, str(error))) from error
         raise
 
 
