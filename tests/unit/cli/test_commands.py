@@ -12,7 +12,7 @@ from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.cli.run import run_command, submit_command
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions
-from bicycle_runtime.jobs.status import JobState, OperatorStatus
+from bicycle_runtime.jobs.status import JobState, OperatorStatus, ShardLag
 from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
 
 SOURCES = [Path(__file__).parents[3] / folder for folder in ("plugin_sdk/src", "runtime/src")]
@@ -121,6 +121,17 @@ def test_a_status_shows_how_far_event_time_has_come_and_what_was_late(shell):
     assert "slowest input clicks: b.csv" in text
     assert "at the end" in text
     assert "2 late records" in text
+
+
+def test_a_status_shows_the_partitions_that_are_behind(shell):
+    lags = {"t/0": ShardLag(records=1_200, waiting_ms=2_100), "t/1": ShardLag(records=0)}
+    shell.put_job("job", lag_records=1_200, lag_ms=2_100, lags={"in": lags})
+
+    text = shell.run("status", "job").stdout
+    assert "lag        1,200 records, 2.1 s" in text
+    assert "lag        t/0: 1,200 records, 2.1 s" in text
+    assert "t/1" not in text
+    assert shell.answer("status", "job")["lags"]["in"]["t/1"]["records"] == 0
 
 
 def test_stop_and_cancel_tell_the_last_state_of_a_job_that_has_ended(shell):

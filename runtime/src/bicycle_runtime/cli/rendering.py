@@ -17,6 +17,7 @@ __all__ = [
     "count_text",
     "duration_text",
     "error_text",
+    "lag_text",
     "show_table",
     "watermark_text",
 ]
@@ -85,6 +86,20 @@ def duration_text(duration_ms: float) -> str:
         return f"{minutes} min {rest // _SECOND_MS} s"
     hours, rest = divmod(int(duration_ms), _HOUR_MS)
     return f"{hours} h {rest // _MINUTE_MS} min"
+
+
+def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int | None) -> str:
+    """Return what is unread, and for how long the first of it has been; empty if not known.
+
+    Example:
+        >>> lag_text(1200, None, 2_100), lag_text(0, None, 0), lag_text(None, 512, None)
+        ('1,200 records, 2.1 s', '0 records', '512 B')
+    """
+    if record_count is not None:
+        text = f"{count_text(record_count)} records"
+    else:
+        text = "" if byte_count is None else byte_text(byte_count)
+    return f"{text}, {duration_text(waiting_ms)}" if text and waiting_ms else text
 
 
 def watermark_text(watermark_ms: int | None) -> str:
