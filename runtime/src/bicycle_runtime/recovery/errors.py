@@ -5,16 +5,24 @@ from __future__ import annotations
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
+    "CheckpointDamagedError",
     "CheckpointFormatError",
+    "CheckpointValueError",
     "EpochTakenError",
     "ManifestError",
+    "NoCheckpointReadableError",
     "NoEpochReadableError",
     "StateLostError",
 ]
 
 
 class CheckpointFormatError(BicycleError):
-    """The bytes of a checkpoint state are cut or wrong; ``detail`` says what was missing."""
+    """The bytes of a checkpoint state are cut or wrong; ``detail`` says what was missing.
+
+    ``problem`` is a word for programs: ``header_cut``, ``number_cut``, ``name_cut``, ``state_cut``
+    (``missing_count`` bytes are missing of what begins at ``offset``), ``name_encoding``,
+    ``name_twice``, ``bytes_left``; of files also ``trailer_cut``, ``checksum``, ``version``.
+    """
 
     code = "BIC-1501"
     message = "Deserialization error: {detail}"
@@ -56,3 +64,30 @@ class StateLostError(BicycleError):
         "nothing was started and the checkpoint is unchanged"
     )
     fix = "give the operators the uids they had, or start under another job name"
+
+
+class CheckpointValueError(BicycleError):
+    """A value does not fit into a checkpoint."""
+
+    code = "BIC-1510"
+    message = "a checkpoint can not hold the {field} {found}; expected {expected}"
+    fix = "mend the value; nothing was saved"
+
+
+class CheckpointDamagedError(BicycleError):
+    """A saved checkpoint is cut, changed, of another version or not what its name says."""
+
+    code = "BIC-1511"
+    message = "checkpoint {path!r} of stream {stream!r} is not readable: {reason}"
+    fix = "nothing to do: the checkpoint before it is used"
+
+
+class NoCheckpointReadableError(BicycleError):
+    """Checkpoints of a stream exist, but none of them is whole."""
+
+    code = "BIC-1512"
+    message = (
+        "none of the {count} checkpoints of stream {stream!r} in {url} is readable; "
+        "first reason: {reason}"
+    )
+    fix = "restore the directory from a copy, or call delete_before to start the stream empty"
