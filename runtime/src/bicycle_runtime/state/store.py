@@ -18,7 +18,7 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.refs import RangeState, StateRef, fold_start, merge_start
 from bicycle_runtime.state.tables import StateTable
 
-__all__ = ["StateStore"]
+__all__ = ["StateStore", "read_sections"]
 
 Table = TypeVar("Table", bound=StateTable)
 
@@ -109,15 +109,22 @@ class StateStore(Generic[Table]):
         self._table = table
 
     def _sections(self, ref: StateRef, groups: range) -> Sequence[Section]:
-        try:
-            data = self._storage.read(ref.path)
-        except ObjectMissingError:
-            raise StateFileError(
-                path=ref.path, operator=self._operator, reason="it is missing"
-            ) from None
-        if len(data) != ref.byte_count or crc32(data) != ref.crc32:
-            reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
-            raise StateFileError(path=ref.path, operator=self._operator, reason=reason)
-        return decode_sections(
-            data, path=ref.path, operator=self._operator, groups=ref.groups_in(groups)
-        )
+        return read_sections(self._storage, ref, operator=self._operator, groups=groups)
+
+
+def read_sections(
+    storage: Storage, ref: StateRef, *, operator: str, groups: range
+) -> Sequence[Section]:
+    """Return what a sealed file says about some key groups, as far as it counts for them.
+
+    Raises:
+        StateFileError: it is missing or damaged.
+    """
+    try:
+        data = storage.read(ref.path)
+    except ObjectMissingError:
+        raise StateFileError(path=ref.path, operator=operator, reason="it is missing") from None
+    if len(data) != ref.byte_count or crc32(data) != ref.crc32:
+        reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
+        raise StateFileError(path=ref.path, operator=operator, reason=reason)
+    return decode_sections(data, path=ref.path, operator=operator, groups=ref.groups_in(groups))
