@@ -18,6 +18,7 @@ __all__ = [
     "duration_text",
     "error_text",
     "lag_text",
+    "show_overview",
     "show_table",
     "watermark_text",
 ]
@@ -117,6 +118,18 @@ def watermark_text(watermark_ms: int | None) -> str:
     from datetime import UTC, datetime
 
     return f"{datetime.fromtimestamp(watermark_ms / 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def show_overview(context: click.Context, *, as_json: bool) -> None:
+    """Show what a group has when it is called without a command."""
+    group = context.command
+    if context.invoked_subcommand is not None or not isinstance(group, click.Group):
+        return
+    if as_json:
+        commands = {name: child.get_short_help_str(200) for name, child in group.commands.items()}
+        answer_json({"commands": commands})
+    else:
+        click.echo(context.get_help())
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -7,8 +7,11 @@ from bicycle_sdk.errors import BicycleError
 __all__ = [
     "CheckpointDamagedError",
     "CheckpointFormatError",
+    "CheckpointMissingError",
     "CheckpointValueError",
+    "EpochGoneError",
     "EpochTakenError",
+    "EpochUnknownError",
     "ManifestError",
     "NoCheckpointReadableError",
     "NoEpochReadableError",
@@ -91,3 +94,30 @@ class NoCheckpointReadableError(BicycleError):
         "first reason: {reason}"
     )
     fix = "restore the directory from a copy, or call delete_before to start the stream empty"
+
+
+class CheckpointMissingError(BicycleError):
+    """Somebody looks for a checkpoint where none is."""
+
+    code = "BIC-1520"
+    message = "there is no sealed epoch of a job in {url}{found}"
+    fix = "{hint}"
+
+
+class EpochUnknownError(BicycleError):
+    """An epoch is asked for that the checkpoint directory does not retain; ``known`` are those."""
+
+    code = "BIC-1521"
+    message = "epoch {epoch} is not in {url}; epochs there: {known_text}"
+    fix = "ask for one of these; a job retains as many as --retained-epochs says"
+
+
+class EpochGoneError(BicycleError):
+    """The job that runs collected an epoch while somebody read it."""
+
+    code = "BIC-1522"
+    message = (
+        "epoch {epoch} in {url} is gone: the job collected it while it was read; "
+        "epochs there now: {known_text}"
+    )
+    fix = "ask again for a newer epoch, or let the job retain more with --retained-epochs"
