@@ -1,9 +1,14 @@
 """Entries of retained epochs, beside a job that goes on."""
 
+import os
+
 import pytest
 
+from bicycle_runtime.jobs.errors import ExportRefusedError, StateLoadingError
+from bicycle_runtime.jobs.sealed_export import export_entries
 from bicycle_runtime.jobs.sealed_queries import Selection, diff_operator, select
 from bicycle_runtime.jobs.sealed_states import open_epoch
+from bicycle_runtime.jobs.sealed_values import ValueReader
 from bicycle_runtime.recovery.errors import EpochGoneError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import RichAsyncFunction
@@ -144,3 +149,84 @@ def test_an_operator_that_is_new_has_added_all_that_it_keeps():
         diff = diff_operator(other, sealed, "counts", selection=Selection(), limit=1)
         assert diff.counts == {"added": 2, "removed": 0, "changed": 0}
         assert len(diff.changes) == 1
+
+
+def test_an_export_of_an_epoch_that_goes_leaves_no_file(tmp_path):
+    target = tmp_path / "state.jsonl"
+    with Harness(counting) as harness:
+        run_epochs(harness, 1)
+        sealed = open_epoch(harness.storage)
+        run_epochs(harness, MERGING_EPOCHS)
+
+        with pytest.raises(EpochGoneError):
+            export_entries(target, select(sealed, Selection()), ValueReader())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_can_not_be_written_is_told(tmp_path):
+    target = tmp_path / "state.jsonl"
+    target.mkdir()
+    with Harness(counting) as harness:
+        run_epochs(harness, 1)
+
+        entries = select(open_epoch(harness.storage), Selection())
+        with pytest.raises(ExportRefusedError) as caught:
+            export_entries(target, entries, ValueReader())
+    assert caught.value.facts["path"] == str(target)
+    assert list(tmp_path.iterdir()) == [target]
+
+
+class Leaving:
+    """Ends the process that loads it."""
+
+    def __reduce__(self):
+        return os._exit, (7,)
+
+
+class Failing:
+    """Can not be loaded."""
+
+    def __reduce__(self):
+        return int, ("no number",)
+
+
+class Keeping(RichAsyncFunction):
+    """Keeps an object that is made by a class of the user."""
+
+    def __init__(self, new_object):
+        self.kept = {}
+        self.new_object = new_object
+
+    def process(self, value, ctx):
+        self.kept[value] = self.new_object()
+        return []
+
+
+def rows_of_kept(new_object, plugin):
+    def job(env):
+        words = env.add_source(script_source(str))
+        words.key_by(str).process(Keeping(new_object)).uid("keeping").collect("out")
+
+    with Harness(job) as harness:
+        harness.push(["x"])
+        harness.run_epoch()
+        found = select(
+            open_epoch(harness.storage), Selection(operator="keeping", state="kept", key="x")
+        )
+        return ValueReader(plugin).rows(list(found))
+
+
+def test_a_value_that_ends_the_process_that_loads_it_ends_no_command():
+    with pytest.raises(StateLoadingError) as caught:
+        rows_of_kept(Leaving, "shop")
+    assert caught.value.facts["plugin"] == "shop"
+    assert "exit code 7" in caught.value.facts["detail"]
+    [row] = rows_of_kept(Leaving, None)
+    assert row["value"]["$opaque"].endswith("._exit")
+
+
+def test_a_value_that_can_not_be_loaded_says_why_in_its_place():
+    [row] = rows_of_kept(Failing, "shop")
+
+    assert row["value"]["$opaque"] == "builtins.int"
+    assert row["value"]["error"].startswith("ValueError: ")
