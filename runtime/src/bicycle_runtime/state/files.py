@@ -35,18 +35,23 @@ class SealedFiles:
         Raises:
             StateFileError: the file is missing or damaged.
         """
-        try:
-            data = self.storage.read(ref.path)
-        except ObjectMissingError:
-            raise StateFileError(
-                path=ref.path, operator=self.operator, reason="it is missing"
-            ) from None
+        data = self._read(ref.path)
         if len(data) != ref.byte_count or crc32(data) != ref.crc32:
             reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
             raise StateFileError(path=ref.path, operator=self.operator, reason=reason)
         return decode_sections(
             data, path=ref.path, operator=self.operator, groups=ref.groups_in(groups)
         )
+
+    def read_delta(self, path: str, groups: range) -> Sequence[Section]:
+        """Return the sections of a delta that only its path is known of.
+
+        Raises:
+            StateFileError: it is missing or damaged, or no delta.
+        """
+        if not path.endswith(".delta"):
+            raise StateFileError(path=path, operator=self.operator, reason="it is no delta")
+        return decode_sections(self._read(path), path=path, operator=self.operator, groups=groups)
 
     def write_delta(
         self, state: RangeState, changes: Sequence[Section], name: str, *, epoch: int, start: int
@@ -76,6 +81,14 @@ class SealedFiles:
         return self._write(
             state, everything, f"{name}.base", tier=tier, first_epoch=first, epoch=epoch
         )
+
+    def _read(self, path: str) -> bytes:
+        try:
+            return self.storage.read(path)
+        except ObjectMissingError:
+            raise StateFileError(
+                path=path, operator=self.operator, reason="it is missing"
+            ) from None
 
     def _write(
         self, state: RangeState, sections: Sequence[Section], name: str,

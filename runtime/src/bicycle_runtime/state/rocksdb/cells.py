@@ -21,6 +21,8 @@ from bicycle_sdk.state.expiry import Expiry
 
 __all__ = ["PagedMapCells", "PagedValueCells", "paged_dict"]
 
+_Entry = tuple[bytes, Any, bytes | None]  # Bytes of a map key, the map key, what is sealed for it.
+
 
 def paged_dict(shelf: Shelf, *, is_frozen: bool) -> PagedDict:
     """Return a paged dict for values that can, or can not, be changed in place."""
@@ -103,7 +105,7 @@ class PagedMapCells(MapCells):
         """Return 0: the entries are counted where they lie."""
         return 0
 
-    def age(self, share: float) -> None:  # noqa: ARG002  # nothing here is aged
+    def age(self, share: float) -> None:  # nothing here is aged
         """Keep what the epoch has touched."""
 
     # --- as cells ----------------------------------------------------------------------------
@@ -150,7 +152,7 @@ class PagedMapCells(MapCells):
 
     def clear(self, key: Hashable) -> None:
         """Remove a key's map."""
-        for part in list(self._parts(key)):
+        for _, part, _ in list(self._entries(key)):
             self.delete(key, part)
 
     def items(self, key: Hashable) -> list[tuple[Any, Any]]:
@@ -159,23 +161,26 @@ class PagedMapCells(MapCells):
 
     def is_empty(self, key: Hashable) -> bool:
         """Tell whether a key's map has no entry."""
-        return not any(self._is_live((key, part)) for part in self._parts(key))
+        return not any(
+            self.paged.found((key, part), data) is not MISSING and self._is_live((key, part))
+            for _, part, data in self._entries(key)
+        )
 
     def scan(
         self, key: Hashable, start: Any = NO_BOUND, end: Any = NO_BOUND, *, prefix: Any = NO_BOUND
     ) -> Iterator[tuple[Any, Any]]:
         """Yield the entries of a key's map in key order, as they are when they are reached."""
         first = prefix if start is NO_BOUND else start
-        parts: Iterable[Any] = self._parts(
+        entries: Iterable[_Entry] = self._entries(
             key,
             None if first is NO_BOUND else self._order(first),
             None if end is NO_BOUND else self._order(end),
         )
         if prefix is not NO_BOUND:
-            parts = takewhile(lambda part: has_prefix(part, prefix), parts)
-        for part in parts:
+            entries = takewhile(lambda entry: has_prefix(entry[1], prefix), entries)
+        for _, part, data in entries:
             cell = (key, part)
-            value = self.paged.peek(cell)
+            value = self.paged.found(cell, data)
             if value is not MISSING and self._use(cell):
                 yield part, value
 
@@ -196,8 +201,9 @@ class PagedMapCells(MapCells):
         """Return the live entries of a key without using them; ``MISSING`` when there are none."""
         found = {
             part: value
-            for part in self._parts(key)
-            if (value := self.paged.peek((key, part))) is not MISSING and self._is_live((key, part))
+            for _, part, data in self._entries(key)
+            if (value := self.paged.found((key, part), data)) is not MISSING
+            and self._is_live((key, part))
         }
         return found or NO_BOUND
 
@@ -234,31 +240,32 @@ class PagedMapCells(MapCells):
     def _start_of(self, key: Hashable) -> bytes:
         return section_start(self._group_of(key), self._name) + key_start(key)
 
-    def _parts(
+    def _entries(
         self, key: Hashable, low: bytes | None = None, high: bytes | None = None
-    ) -> Iterator[Any]:
-        """Yield the map keys that a key has, in order; ``low <= bytes of the map key < high``."""
-        ordered = sorted(
-            ((self._order(part), part) for part in self._fresh.get(key, ())),
-            key=lambda entry: entry[0],
-        )
-        fresh = [
+    ) -> Iterator[_Entry]:
+        """Yield the map keys that a key has or had, in order, with what is sealed for them.
+
+        Args:
+            key: Whose map.
+            low: Bytes of the first map key; None for no bound.
+            high: Bytes of the map key behind the last; None for no bound.
+        """
+        touched = [(self._order(part), part, None) for part in self._fresh.get(key, ())]
+        fresh: list[_Entry] = [
             entry
-            for entry in ordered
+            for entry in sorted(touched, key=lambda entry: entry[0])
             if (low is None or low <= entry[0]) and (high is None or entry[0] < high)
         ]
-        yield from (part for _, part in _joined(fresh, self._sealed_parts(key, low, high)))
+        yield from _joined(fresh, self._sealed(key, low, high))
 
-    def _sealed_parts(
-        self, key: Hashable, low: bytes | None, high: bytes | None
-    ) -> Iterator[tuple[bytes, Any]]:
+    def _sealed(self, key: Hashable, low: bytes | None, high: bytes | None) -> Iterator[_Entry]:
         start = self._start_of(key)
         section = len(start) - len(key_start(key))
         first = start if low is None else start + low
         end = behind(start) if high is None else start + high
         for place, data in self._pages.scan(first, end):
             _, part = key_in(place[section:], data)
-            yield place[len(start) : -1], part
+            yield place[len(start) : -1], part, data
 
     def _end(self, key: Hashable) -> int:
         known = self._ends.get(key)
@@ -273,16 +280,14 @@ class PagedMapCells(MapCells):
         return max(positions, default=-1) + 1
 
 
-def _joined(
-    fresh: list[tuple[bytes, Any]], sealed: Iterator[tuple[bytes, Any]]
-) -> Iterator[tuple[bytes, Any]]:
+def _joined(fresh: list[_Entry], sealed: Iterator[_Entry]) -> Iterator[_Entry]:
     """Yield the entries of two ordered sequences in order, those in both once."""
     position = 0
-    for ordered, part in sealed:
-        while position < len(fresh) and fresh[position][0] < ordered:
+    for entry in sealed:
+        while position < len(fresh) and fresh[position][0] < entry[0]:
             yield fresh[position]
             position += 1
-        if position < len(fresh) and fresh[position][0] == ordered:
+        if position < len(fresh) and fresh[position][0] == entry[0]:
             position += 1
-        yield ordered, part
+        yield entry
     yield from fresh[position:]

@@ -129,25 +129,25 @@ class PagedDict(dict[Any, Any]):
         return (key for key, _ in self._entries())
 
     def __reversed__(self) -> Iterator[Any]:
-        return reversed(list(self))
+        return iter([key for key, _ in self._entries()][::-1])
 
     def __eq__(self, other: object) -> bool:
         return self.copy() == (other.copy() if isinstance(other, PagedDict) else other)
 
-    __hash__ = None  # type: ignore[assignment]  # as for every dict
+    __hash__ = None
 
     def __repr__(self) -> str:
         return repr(self.copy())
 
-    def __or__(self, other: Any) -> dict[Any, Any]:  # type: ignore[override]  # dict overloads it
+    def __or__(self, other: Any) -> dict[Any, Any]:
         joined: dict[Any, Any] = self.copy() | other
         return joined
 
-    def __ror__(self, other: Any) -> dict[Any, Any]:  # type: ignore[override]  # dict overloads it
+    def __ror__(self, other: Any) -> dict[Any, Any]:
         joined: dict[Any, Any] = other | self.copy()
         return joined
 
-    def __ior__(self, other: Any) -> PagedDict:  # type: ignore[misc]  # dict's overloads say Self
+    def __ior__(self, other: Any) -> PagedDict:
         self.update(other)
         return self
 
@@ -220,10 +220,22 @@ class PagedDict(dict[Any, Any]):
         value = dict.get(self, key, MISSING)
         return self._fault(key) if value is MISSING else value
 
+    def found(self, key: Any, data: bytes | None) -> Any:
+        """Return the value of a key whose sealed entry was just read; MISSING when it is gone.
+
+        Args:
+            key: The key.
+            data: What is sealed for it, if anything.
+        """
+        value = dict.get(self, key, MISSING)
+        if value is MISSING and data is not None and key not in self.touched:
+            value = self._given(key, self._shelf.value(data), is_use=False)
+        return value
+
     def live(self) -> Iterator[tuple[Any, Any]]:
         """Yield all entries; values that can be changed in place count as changed then."""
         for key, value in self._entries():
-            yield key, self._given(key, self._value_of(value))
+            yield key, self._given(key, self._value_of(value), is_use=True)
 
     def settle(self) -> None:
         """Regard what the epoch changed as part of the space."""
@@ -240,6 +252,9 @@ class PagedDict(dict[Any, Any]):
 
     def age(self, share: float) -> None:
         """Let go of what is warm, and make warm the newest part of what is hot and not touched."""
+        if not dict.__len__(self):
+            self._warm = {}
+            return
         warm = dict(dict.items(self))  # To copy a dict asks ``__iter__``, which reads the disk.
         dict.clear(self)
         if self.touched:
@@ -265,8 +280,10 @@ class PagedDict(dict[Any, Any]):
     def _fault(self, key: Any) -> Any:
         if key in self.touched or self.is_emptied:
             return MISSING
-        value = self._warm.pop(key, MISSING)
-        if value is MISSING:
+        warm = self._warm
+        if key in warm:
+            value = warm.pop(key)
+        else:
             value = self._shelf.read(key)
             if value is MISSING:
                 return MISSING
@@ -292,7 +309,7 @@ class PagedDict(dict[Any, Any]):
     def _value_of(self, value: Any) -> Any:
         return self._shelf.value(value.data) if type(value) is _Sealed else value
 
-    def _given(self, key: Any, value: Any) -> Any:  # noqa: ARG002  # for ``TouchPagedDict``
+    def _given(self, key: Any, value: Any, *, is_use: bool) -> Any:  # noqa: ARG002  # for ``TouchPagedDict``
         return value
 
 
@@ -314,9 +331,10 @@ class TouchPagedDict(PagedDict):
         self.touched[key] = None
         return value
 
-    def _given(self, key: Any, value: Any) -> Any:
+    def _given(self, key: Any, value: Any, *, is_use: bool) -> Any:
         dict.__setitem__(self, key, value)
-        self.touched[key] = None
+        if is_use:
+            self.touched[key] = None
         return value
 
 

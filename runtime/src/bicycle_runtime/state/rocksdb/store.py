@@ -17,12 +17,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Generic, TypeVar
 
-import msgspec
-
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.changes import EVERYWHERE, Section, merge_sections
-from bicycle_runtime.state.errors import LocalStateError
+from bicycle_runtime.state.errors import LocalStateError, StateFileError
 from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.refs import RangeState, StateRef, fold_start, merge_start
 from bicycle_runtime.state.rocksdb.pages import Pages
@@ -34,7 +32,6 @@ __all__ = ["PagedStore"]
 
 Table = TypeVar("Table", bound=StateTable)
 
-_NONE = msgspec.Raw(b"\x90")  # An empty array.
 _LOGGER = logging.getLogger(__name__)
 _MERGE_BYTES_MAX = 64 << 20  # More than this is not merged in memory; the next base takes it.
 _BASE_FILE_BYTES = 32 << 20  # A base lies in files of about this size.
@@ -117,15 +114,17 @@ class PagedStore(Generic[Table]):
             return state
         name = f"{epoch:012}-{attempt}"
         if fold_start(state.files, is_interval_over=is_interval_over):
-            *parts, ref = self._write_base(state, changes, name, epoch)
-            committed = state.committed(ref, parts)
+            # A base of what was sealed before, and a delta: who lags by one reads that alone.
+            kept = self._write_base(state, name, epoch - 1)
+            ref = self._files.write_delta(state, changes, name, epoch=epoch, start=len(state.files))
         else:
             start = self._merge_start(state)
             groups = self._groups_of(state)
             older = [self._files.read(old, groups) for old in state.files[start:]]
             written = merge_sections([*older, changes]) if older else changes
             ref = self._files.write_delta(state, written, name, epoch=epoch, start=start)
-            committed = state.committed(ref, state.files[:start])
+            kept = list(state.files[:start])
+        committed = state.committed(ref, kept)
         self._label = ref.path
         self._pending = (changes, ref.path)
         return committed
@@ -224,19 +223,36 @@ class PagedStore(Generic[Table]):
         assert self._space is not None
         label = self._space.label
         since = state.epoch_of(label) if label else None
-        if since is not None and any(r.is_base and r.last_epoch > since for r in state.files):
-            since = None  # A base is complete: what it does not name must be gone.
+        newer = [] if since is None else [ref for ref in state.files if ref.last_epoch > since]
         if label == state.label:
             newer = []
-        elif since is not None:
-            newer = [ref for ref in state.files if ref.last_epoch > since]
-        else:
+        elif since is None:
             self._start_over(state)
             return
+        elif any(ref.is_base for ref in newer):
+            # A base is complete: what it does not name must be gone. The deltas in it say so too.
+            if not self._replay(state, since, is_table_current=is_table_current):
+                self._start_over(state)
+                return
+            newer = []
         if newer:
             self._apply(newer, state, self._table if is_table_current else None)
         if not is_table_current:
             self._load_residents()
+
+    def _replay(self, state: RangeState, since: int, *, is_table_current: bool) -> bool:
+        """Put in the deltas that were folded into a base meanwhile, if all are still there."""
+        assert self._space is not None
+        groups = self._groups_of(state)
+        paths = [path for epoch, path in state.recent if epoch > since]
+        try:
+            files = [self._files.read_delta(path, groups) for path in paths]
+        except StateFileError:
+            return False
+        for sections in files if is_table_current else ():
+            self._table.apply(sections)
+        self._space.apply(files, state.label)
+        return True
 
     def _start_over(self, state: RangeState) -> None:
         """Build the space and the table anew from sealed files."""
@@ -289,33 +305,22 @@ class PagedStore(Generic[Table]):
         merged_bytes = sum(ref.byte_count for ref in state.files[start:])
         return start if merged_bytes <= _MERGE_BYTES_MAX else len(state.files)
 
-    def _write_base(
-        self, state: RangeState, changes: Sequence[Section], name: str, epoch: int
-    ) -> list[StateRef]:
-        """Write all state into files of bounded size, a few key groups at a time."""
+    def _write_base(self, state: RangeState, name: str, epoch: int) -> list[StateRef]:
+        """Write all that is sealed into files of bounded size, a few key groups at a time."""
+        assert self._space is not None
         refs: list[StateRef] = []
         gathered: list[Section] = []
         size = 0
         groups = (EVERYWHERE, *self._pages.groups)
         for group in groups:
-            sections = self._whole_group(group, [c for c in changes if c.group == group])
+            sections = [self._space.section(group, name) for name in self._space.names(group)]
             size += sum(len(bytes(s.keys)) + len(bytes(s.values)) for s in sections)
             gathered += sections
-            if size > _BASE_FILE_BYTES or group == groups[-1]:
+            if size > _BASE_FILE_BYTES or (group == groups[-1] and gathered):
                 part = f"{name}.{len(refs):04}"
                 refs.append(self._files.write_base(state, gathered, part, epoch=epoch))
                 gathered, size = [], 0
         return refs
-
-    def _whole_group(self, group: int, changes: list[Section]) -> list[Section]:
-        assert self._space is not None
-        sealed = [self._space.section(group, name) for name in self._space.names(group)]
-        merged = merge_sections([sealed, changes])
-        return [
-            msgspec.structs.replace(section, is_full=True, deleted=_NONE)
-            for section in merged
-            if bytes(section.keys) != bytes(_NONE)
-        ]
 
     @staticmethod
     def _groups_of(state: RangeState) -> range:
