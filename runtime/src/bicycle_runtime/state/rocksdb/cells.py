@@ -101,7 +101,7 @@ class PagedMapCells(MapCells):
         self._fresh.clear()
         self._ends.clear()
 
-    def hot_count(self) -> int:
+    def clean_count(self) -> int:
         """Return 0: the entries are counted where they lie."""
         return 0
 

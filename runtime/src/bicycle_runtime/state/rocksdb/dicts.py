@@ -58,6 +58,10 @@ class Shelf:
         data = self.pages.read(start + key_bytes(key))
         return MISSING if data is None else self._codec.decode_one(value_in(data))
 
+    def is_empty(self) -> bool:
+        """Tell whether nothing is sealed."""
+        return next(self.entries(), None) is None
+
     def entries(self) -> Iterator[tuple[Any, bytes]]:
         """Yield all sealed keys with their encoded values."""
         groups = self.pages.groups if self._group_of is not None else (self._group,)
@@ -78,13 +82,14 @@ class PagedDict(dict[Any, Any]):
         shelf: Where the sealed entries lie.
     """
 
-    __slots__ = ("_shelf", "_warm", "is_emptied", "is_lasting", "touched")
+    __slots__ = ("_is_whole", "_shelf", "_warm", "is_emptied", "is_lasting", "touched")
 
     def __init__(self, shelf: Shelf) -> None:
         super().__init__()
         self._shelf = shelf
         self.is_lasting = shelf.is_for_handles
         self._warm: dict[Any, Any] = {}
+        self._is_whole: bool | None = None
         self.is_emptied = False  # Whether this epoch has shadowed all that is sealed.
         self.touched: dict[Any, None] = {}
         shelf.pages.join(self)
@@ -242,9 +247,9 @@ class PagedDict(dict[Any, Any]):
         self.touched.clear()
         self.is_emptied = False
 
-    def hot_count(self) -> int:
-        """Return how many entries are hot."""
-        return dict.__len__(self)
+    def clean_count(self) -> int:
+        """Return how many entries are hot and not touched."""
+        return max(0, dict.__len__(self) - len(self.touched))
 
     def warm_count(self) -> int:
         """Return how many entries are warm."""
@@ -252,6 +257,8 @@ class PagedDict(dict[Any, Any]):
 
     def age(self, share: float) -> None:
         """Let go of what is warm, and make warm the newest part of what is hot and not touched."""
+        if self._warm:
+            self._is_whole = False
         if not dict.__len__(self):
             self._warm = {}
             return
@@ -261,12 +268,14 @@ class PagedDict(dict[Any, Any]):
             missing = MISSING
             kept = {key: warm.pop(key, missing) for key in self.touched}
             dict.update(self, {k: value for k, value in kept.items() if value is not missing})
-        if share < 1:
+        if share < 1 and warm:
+            self._is_whole = False
             warm = dict(islice(reversed(warm.items()), int(len(warm) * share)))
         self._warm = warm
 
     def drop(self, keys: Iterable[Any]) -> None:
         """Forget what is in memory of some keys: others have sealed something about them."""
+        self._is_whole = False
         for key in keys:
             dict.pop(self, key, None)
             self._warm.pop(key, None)
@@ -275,6 +284,7 @@ class PagedDict(dict[Any, Any]):
         """Forget all that is in memory, also what the epoch changed."""
         dict.clear(self)
         self._warm.clear()
+        self._is_whole = None
         self.settle()
 
     def _fault(self, key: Any) -> Any:
@@ -283,12 +293,21 @@ class PagedDict(dict[Any, Any]):
         warm = self._warm
         if key in warm:
             value = warm.pop(key)
+        elif self._has_all():
+            return MISSING
         else:
             value = self._shelf.read(key)
             if value is MISSING:
                 return MISSING
         dict.__setitem__(self, key, value)
         return value
+
+    def _has_all(self) -> bool:
+        """Tell whether all entries are in memory, as while a state is small or new."""
+        if self._is_whole is None:
+            # Nothing was sealed before; what is sealed from now on passes through here.
+            self._is_whole = self._shelf.is_empty()
+        return self._is_whole
 
     def _entries(self) -> Iterator[tuple[Any, Any]]:
         """Yield keys with values, or with a ``_Sealed`` for what is not in memory."""

@@ -27,8 +27,8 @@ class Page(Protocol):
     def settle(self) -> None:
         """Regard what the epoch changed as part of the space."""
 
-    def hot_count(self) -> int:
-        """Return how many entries are hot, touched ones included."""
+    def clean_count(self) -> int:
+        """Return how many entries are hot and not touched."""
 
     def age(self, share: float) -> None:
         """Let go of what is warm, and make warm the newest part of what is hot and not touched.
@@ -53,10 +53,10 @@ class Pages:
         self.timed: dict[str, bool] = {}
         self.marks: set[str] = set()
         self._space: RocksSpace | None = None
+        self.get: Callable[[bytes], bytes | None] = _nowhere
         self._heal: Callable[[BaseException], RocksSpace] | None = None
         self._members: list[Page] = []
         self._stale: list[bytes] = []
-        self._kept_count = 0
 
     def stand_on(
         self, space: RocksSpace, groups: range, heal: Callable[[BaseException], RocksSpace]
@@ -69,6 +69,7 @@ class Pages:
             heal: Builds the space anew when it can not be read, and returns it.
         """
         self._space, self._heal, self.groups = space, heal, groups
+        self.get = space.get
         self.marks = space.marks()
         self._stale.clear()
 
@@ -80,14 +81,14 @@ class Pages:
     def let_go(self) -> None:
         """Read from no space any more."""
         self._space = self._heal = None
+        self.get = _nowhere
 
     # --- reading -----------------------------------------------------------------------------
 
     def read(self, place: bytes) -> bytes | None:
         """Return what is sealed at a place."""
-        assert self._space is not None
         try:
-            return self._space.get(place)
+            return self.get(place)
         except Exception as error:
             if not is_from_rocksdb(error):
                 raise
@@ -128,6 +129,7 @@ class Pages:
     def _healed(self, error: BaseException) -> RocksSpace:
         assert self._heal is not None
         self._space = self._heal(error)
+        self.get = self._space.get
         return self._space
 
     # --- memory ------------------------------------------------------------------------------
@@ -139,17 +141,15 @@ class Pages:
     def forget(self) -> None:
         """Forget the pages of a table that is thrown away."""
         self._members = [page for page in self._members if page.is_lasting]
-        self._kept_count = 0
 
     def trim(self) -> None:
         """Keep the bound on entries in memory. Called between batches."""
         limit = self.settings.cache_entries // 2
-        count = sum(page.hot_count() for page in self._members) - self._kept_count
+        count = sum(page.clean_count() for page in self._members)
         if count <= limit:
             return
         for page in self._members:
             page.age(limit / count)
-        self._kept_count = sum(page.hot_count() for page in self._members)
 
     def settle(self) -> None:
         """Regard what the epoch changed as part of the space. Called when it is."""
@@ -161,8 +161,11 @@ class Pages:
             self._stale.clear()
         for page in self._members:
             page.settle()
-        self._kept_count = 0
 
     def drop_stale(self, place: bytes) -> None:
         """Take note of a place of the index by time that nothing stands for."""
         self._stale.append(place)
+
+
+def _nowhere(place: bytes) -> bytes | None:
+    raise AssertionError(f"nothing is open to read {place!r} from")
