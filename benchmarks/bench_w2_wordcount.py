@@ -16,13 +16,24 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
-from measuring import Report, Table, Target, arguments, in_turns, millions, percentile, ratios
+from measuring import (
+    Report,
+    Table,
+    Target,
+    arguments,
+    in_turns,
+    pace_table,
+    percentile,
+    ratios,
+    steady_rate,
+)
 from peers import (
     BYTEWAX,
     SPARK_STATE,
     Peer,
     PeerMissingError,
     PeerRun,
+    SparkRun,
     run_bytewax,
     run_plain,
     run_spark_state,
@@ -76,17 +87,13 @@ class Bench:
         if len(self.spark_rates) >= SPARK_STATE_RUNS_MAX:
             return max(self.spark_rates)
         with scratch("w2") as place:
-            startup_s, batches = run_spark_state(self.spark_words.folder(), place / "output")
+            run = run_spark_state(self.spark_words.folder(), place / "output")
             check_counts(place / "output", self.spark_words)
-        busy_s = sum(seconds for _, seconds in batches)
-        run = PeerRun(startup_s=startup_s, busy_s=busy_s)
         self._rate(SPARK_STATE.name, run, self.spark_words.count)
-        steady = batches[len(batches) // 3 :]
-        lines = sum(count for count, _ in steady)
-        self.spark_rates.append(lines * WORDS_PER_LINE / sum(seconds for _, seconds in steady))
+        self.spark_rates.append(steady_rate(run.batches) * WORDS_PER_LINE)
         return self.spark_rates[-1]
 
-    def _rate(self, name: str, run: PeerRun, count: int) -> float:
+    def _rate(self, name: str, run: PeerRun | SparkRun, count: int) -> float:
         self.startup_s.setdefault(name, []).append(run.startup_s)
         self.whole.setdefault(name, []).append(count / run.busy_s)
         return count / run.busy_s
@@ -101,17 +108,9 @@ class Bench:
         return found
 
     def table(self, rates: dict[str, list[float]]) -> Table:
-        rows = [
-            [
-                name,
-                *millions(found),
-                *millions(self.whole[name]),
-                _seconds(self.startup_s.get(name)),
-            ]
-            for name, found in rates.items()
-        ]
-        columns = ["M words/s", "steady: median", "best", "whole run: median", "best", "start-up s"]
-        return Table(title=self.words.text, columns=columns, rows=rows)
+        return pace_table(
+            self.words.text, "words", rates, whole=self.whole, startup_s=self.startup_s
+        )
 
     def epoch_table(self) -> Table:
         epochs = [stats for run in self.runs for stats in run.full_epochs()]
@@ -216,10 +215,6 @@ def _spread(values: list[float]) -> list[str]:
     return [
         f"{statistics.median(values):.0f}", f"{percentile(values, 0.95):.0f}", f"{max(values):.0f}"
     ]  # fmt: skip
-
-
-def _seconds(values: list[float] | None) -> str:
-    return f"{statistics.median(values):.2f}" if values else "see bench_startup"
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -18,6 +18,7 @@ __all__ = [
     "Order",
     "PlainSplitter",
     "Reading",
+    "WindowParams",
     "events_as_dicts",
     "events_typed",
     "readings_by_window",
@@ -110,13 +111,19 @@ def value_of(reading: Reading) -> int:
     return reading.value
 
 
+@dataclass(frozen=True, kw_only=True)
+class WindowParams(FolderParams):
+    """The same, and how long a window is."""
+
+    window_ms: int = 10_000
+
+
 @bicycle_plugin(name="readings_by_window", version="1")
-def readings_by_window(env: StreamEnvironment, params: FolderParams) -> None:
-    """Count, sum and average by sensor and 10 s, up to 5 s out of order."""
+def readings_by_window(env: StreamEnvironment, params: WindowParams) -> None:
+    """Count, sum and average by sensor and window, up to 5 s out of order."""
     readings = env.read_jsonl(params.input, type=Reading).uid("readings")
-    windows = (
-        readings.assign_timestamps(time_of).uid("times").key_by(sensor_of).tumbling_window(10_000)
-    )
+    timed = readings.assign_timestamps(time_of).uid("times")
+    windows = timed.key_by(sensor_of).tumbling_window(params.window_ms)
     results = windows.aggregate(Count(), Sum(value_of), Average(value_of)).uid("windows")
     results.sink_to(file_sink(params.output)).uid("out")
 

@@ -18,6 +18,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import accumulate
 from pathlib import Path
 
 from bicycle_runtime.base.java import find_java, java_version
@@ -32,9 +33,11 @@ __all__ = [
     "arguments",
     "in_turns",
     "millions",
+    "pace_table",
     "percentile",
     "ratios",
     "run_program",
+    "steady_rate",
 ]
 
 ROOT = Path(__file__).parents[1]
@@ -268,6 +271,21 @@ def ratios(numerators: Sequence[float], denominators: Sequence[float]) -> tuple[
     return statistics.median(a / b for a, b in pairs), max(numerators) / max(denominators)
 
 
+def steady_rate(batches: Sequence[tuple[int, float]]) -> float:
+    """Return the rate behind the first third of all records; of all, when too few are left then.
+
+    Args:
+        batches: Records and seconds of each, in order; one without records counts by its time.
+    """
+    total = sum(count for count, _ in batches)
+    done = accumulate(count for count, _ in batches)
+    first = next(index for index, count in enumerate(done, start=1) if count * 3 >= total)
+    steady = batches[first:]
+    if sum(count for count, _ in steady) * 3 < total:
+        steady = batches
+    return sum(count for count, _ in steady) / sum(seconds for _, seconds in steady)
+
+
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the value below which ``share`` (0 to 1) of the values lie."""
     ordered = sorted(values)
@@ -277,6 +295,32 @@ def percentile(values: Sequence[float], share: float) -> float:
 def millions(rates: Sequence[float]) -> list[str]:
     """Return median and best of rates as cells in millions per second."""
     return [f"{statistics.median(rates) / 1e6:.3f}", f"{max(rates) / 1e6:.3f}"]
+
+
+def pace_table(
+    title: str,
+    unit: str,
+    steady: Mapping[str, Sequence[float]],
+    *,
+    whole: Mapping[str, Sequence[float]],
+    startup_s: Mapping[str, Sequence[float]],
+) -> Table:
+    """Return the table of contenders by their paces.
+
+    Args:
+        title: What the input is.
+        unit: What is counted.
+        steady: Records per second in steady state, by contender.
+        whole: The same of whole runs.
+        startup_s: Seconds of start-up; who is not there starts in ``bench_startup.py``.
+    """
+    rows = []
+    for name, rates in steady.items():
+        waits = startup_s.get(name)
+        startup = f"{statistics.median(waits):.2f}" if waits else "see bench_startup"
+        rows.append([name, *millions(rates), *millions(whole[name]), startup])
+    columns = [f"M {unit}/s", "steady: median", "best", "whole run: median", "best", "start-up s"]
+    return Table(title=title, columns=columns, rows=rows)
 
 
 def run_program(command: Sequence[str | Path], **environment: str) -> str:

@@ -24,9 +24,11 @@ __all__ = [
     "Peer",
     "PeerMissingError",
     "PeerRun",
+    "SparkRun",
     "run_bytewax",
     "run_plain",
     "run_spark_state",
+    "run_spark_windows",
 ]
 
 _HERE = Path(__file__).parent
@@ -43,6 +45,19 @@ class PeerRun:
 
     startup_s: float
     busy_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRun:
+    """One run of Spark: seconds from its start to the first batch; records and seconds of each."""
+
+    startup_s: float
+    batches: list[tuple[int, float]]
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds of all batches."""
+        return sum(seconds for _, seconds in self.batches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,22 +147,38 @@ def run_bytewax(
     return _span(times, began)
 
 
-def run_spark_state(source: Path, output: Path) -> tuple[float, list[tuple[int, float]]]:
+def run_spark_state(source: Path, output: Path) -> SparkRun:
     """Run PySpark's ``transformWithState``: one micro-batch per input file.
-
-    Returns:
-        Seconds from start to the first batch, and input rows and seconds of each batch.
 
     Raises:
         PeerMissingError: what it needs can not be installed here.
     """
     python = SPARK_STATE.python()
+    return _run_spark(
+        [python, _PROGRAMS / "spark_words.py", source, output, output.parent / "state"],
+        PYSPARK_PYTHON=str(python),
+    )
+
+
+def run_spark_windows(warm_up: Path, source: Path, output: Path) -> SparkRun:
+    """Run Spark's own windows in Java, one micro-batch per input file, over two inputs in turn.
+
+    Args:
+        warm_up: Folder with the input that is not measured.
+        source: Folder with the input.
+        output: Folder for the output.
+    """
+    program, state = _PROGRAMS / "spark_windows.py", output.parent / "state"
+    return _run_spark([sys.executable, program, warm_up, source, output, state])
+
+
+def _run_spark(command: list[str | Path], **environment: str) -> SparkRun:
     began = time.monotonic()
-    program = _PROGRAMS / "spark_words.py"
-    told = run_program([python, program, source, output, output.parent / "state"],
-                       PYSPARK_PYTHON=str(python), PYTHONPATH="")  # fmt: skip
-    answer = json.loads(told.splitlines()[-1])
-    return answer["first_batch_began"] - began, [tuple(batch) for batch in answer["batches"]]
+    told = json.loads(run_program(command, PYTHONPATH="", **environment).splitlines()[-1])
+    return SparkRun(
+        startup_s=told["first_batch_began"] - began,
+        batches=[(count, seconds) for count, seconds in told["batches"]],
+    )
 
 
 def _span(times: Path, began: float) -> PeerRun:

@@ -8,18 +8,31 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import multiprocessing
 import os
 import pickle
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from itertools import islice
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TextIO
 from zlib import crc32
 
 _PROCESS_COUNT = 2
 _BOUGHT = ("cart", "buy")
+_WINDOW_MS = 10_000
+_OUT_OF_ORDER_MS = 5_000
+_LINES_PER_EXCHANGE = 2_500  # of each file
 
 Span = tuple[float, float]
+Reading = tuple[str, int, int]
+OpenWindows = defaultdict[int, dict[str, list[int]]]
+
+_links: tuple[Connection, Connection]
 
 
 def events_with_json(me: int, source: Path, output: Path) -> None:
@@ -69,24 +82,72 @@ def words(me: int, source: Path, output: Path) -> None:
 
 
 def windows(me: int, source: Path, output: Path) -> None:
-    loads = json.loads
-    open_windows: dict[int, dict[str, list[float]]] = {}
-    with (output / f"part-{me}.jsonl").open("w") as out:
-        for file in sorted(source.iterdir())[me::_PROCESS_COUNT]:
-            with file.open() as lines:
-                for line in lines:
-                    reading = loads(line)
-                    window = open_windows.setdefault(reading["at"] // 10_000, {})
-                    cell = window.get(reading["sensor"])
-                    if cell is None:
-                        window[reading["sensor"]] = [1, reading["value"]]
-                    else:
-                        cell[0] += 1
-                        cell[1] += reading["value"]
-        for start, window in open_windows.items():
-            for sensor, (count, total) in window.items():
-                out.write(f'["{sensor}",{start}0000,{count},{total},{total / count}]\n')
+    """Both read their files in step, swap what belongs to the other, and write what is complete."""
+    found: OpenWindows = defaultdict(dict)
+    time_ms = -math.inf
+    with ExitStack() as stack:
+        paths = sorted(source.iterdir())[me::_PROCESS_COUNT]
+        files = [stack.enter_context(path.open()) for path in paths]
+        out = stack.enter_context((output / f"part-{me}.jsonl").open("w"))
+        link = stack.enter_context(_links[me])
+        _links[1 - me].close()  # So that each notices when the other has failed.
+        while time_ms < math.inf:
+            shares, read_to_ms = _read(files)
+            theirs, their_ms = _swapped(me, link, (shares[1 - me], read_to_ms))
+            _fold(found, shares[me])
+            _fold(found, theirs)
+            time_ms = min(read_to_ms, their_ms)
+            _write_complete(found, time_ms - _OUT_OF_ORDER_MS, out)
         _sync(out)
+
+
+def _read(files: Iterable[TextIO]) -> tuple[tuple[list[Reading], list[Reading]], float]:
+    """Return the next readings of each process, and the newest time of the file most behind."""
+    loads = json.loads
+    shares: tuple[list[Reading], list[Reading]] = ([], [])
+    read_to_ms = math.inf
+    for file in files:
+        newest_ms = 0
+        for line in islice(file, _LINES_PER_EXCHANGE):
+            reading = loads(line)
+            sensor, at_ms = reading["sensor"], reading["at"]
+            shares[crc32(sensor.encode()) & 1].append((sensor, at_ms, reading["value"]))
+            if at_ms > newest_ms:  # noqa: PLR1730  # max() would be one more call each
+                newest_ms = at_ms
+        if newest_ms:
+            read_to_ms = min(read_to_ms, newest_ms)
+    return shares, read_to_ms
+
+
+def _swapped(
+    me: int, link: Connection, mine: tuple[list[Reading], float]
+) -> tuple[list[Reading], float]:
+    """Give and take; never both give at once, since a pipe holds little."""
+    if me == 0:
+        link.send(mine)
+        return link.recv()
+    theirs = link.recv()
+    link.send(mine)
+    return theirs
+
+
+def _fold(found: OpenWindows, readings: list[Reading]) -> None:
+    for sensor, at_ms, value in readings:
+        window = found[at_ms // _WINDOW_MS]
+        cell = window.get(sensor)
+        if cell is None:
+            window[sensor] = [1, value]
+        else:
+            cell[0] += 1
+            cell[1] += value
+
+
+def _write_complete(found: OpenWindows, watermark_ms: float, out: TextIO) -> None:
+    for number in [each for each in found if (each + 1) * _WINDOW_MS <= watermark_ms]:
+        start = number * _WINDOW_MS
+        times = f"{start},{start + _WINDOW_MS}"
+        for sensor, (count, total) in found.pop(number).items():
+            out.write(f'["{sensor}",{times},[{count},{total},{total / count}]]\n')
 
 
 LOOPS: dict[str, Callable[[int, Path, Path], None]] = {
@@ -100,6 +161,11 @@ LOOPS: dict[str, Callable[[int, Path, Path], None]] = {
 def _sync(stream: object) -> None:
     stream.flush()
     os.fsync(stream.fileno())
+
+
+def _take_links(links: tuple[Connection, Connection]) -> None:
+    global _links  # noqa: PLW0603  # one process, one link
+    _links = links
 
 
 def _timed(loop: str, me: int, source: Path, output: Path) -> Span:
@@ -116,7 +182,10 @@ def main() -> None:
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     calls = [(options.loop, me, options.input, options.output) for me in range(_PROCESS_COUNT)]
-    with multiprocessing.Pool(_PROCESS_COUNT) as pool:
+    links = multiprocessing.Pipe()
+    with multiprocessing.Pool(_PROCESS_COUNT, _take_links, (links,)) as pool:
+        for link in links:
+            link.close()
         spans = pool.starmap(_timed, calls, chunksize=1)
     print(json.dumps({"began": min(s[0] for s in spans), "ended": max(s[1] for s in spans)}))
 

@@ -6,24 +6,30 @@ raises ``WrongOutputError`` at the first thing that is not as it must be.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
+import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from itertools import islice, zip_longest
 from pathlib import Path
 
 import msgspec
 from measuring import BUILD, WrongOutputError
 
 __all__ = [
+    "FAR_READING",
     "FILE_COUNT",
     "WORDS_PER_LINE",
     "Events",
+    "NamedWindow",
     "Readings",
+    "Window",
     "Words",
     "check_counts",
     "check_totals",
@@ -36,6 +42,10 @@ WORDS_PER_LINE = 10
 USER_COUNT = 100_000
 _KINDS = ("view", "click", "cart", "buy")
 _CHUNK_BYTES = 8 << 20
+_BEGIN_MS = 1_700_000_000_000
+_FAR_MS = _BEGIN_MS + 10_000_000_000
+# Ends all windows before it: a system without an end of time needs it to complete the last ones.
+FAR_READING = f'{{"sensor":"","at":{_FAR_MS},"value":0}}\n'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,12 +115,14 @@ class Events:
 class Readings:
     """JSON readings of ``keys`` sensors, one each ms and up to 5 s out of order.
 
-    Files share the time: reading n is in file n modulo their number.
+    Files share the time: reading n is in file n modulo their number. The truth is told by windows
+    of ``window_ms``.
     """
 
     count: int
     keys: int
     files: int = FILE_COUNT
+    window_ms: int = 10_000
 
     @property
     def text(self) -> str:
@@ -121,18 +133,38 @@ class Readings:
         """Return the folder of the input; it is made when missing."""
         return _made(f"readings-{self.count}-{self.keys}-{self.files}", self._write)
 
+    def slices(self, size: int) -> Path:
+        """Return a folder with the same readings in files of ``size`` that follow in time.
+
+        For a system that takes one file after the other, in the order of their modification. The
+        last file holds ``FAR_READING`` alone, which is part of no truth.
+        """
+        name = f"readings-{self.count}-{self.keys}-{self.files}-by-{size}"
+        return _made(name, partial(self._write_slices, size))
+
     def truth(self) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return number and sum of the values by sensor and start of a window of 10 s."""
-        return _windows(self.folder())
+        """Return number and sum of the values by sensor and start of the window."""
+        return _windows(self.folder(), self.window_ms)
 
     def _write(self, folder: Path) -> None:
         for file in range(self.files):
             source = random.Random(7 + file)
             with (folder / f"readings-{file}.jsonl").open("w") as stream:
                 for index in range(file, self.count, self.files):
-                    at = 1_700_000_000_000 + index - source.randrange(5_000)
+                    at = _BEGIN_MS + index - source.randrange(5_000)
                     sensor, value = source.randrange(self.keys), source.randrange(1_000)
                     stream.write(f'{{"sensor":"sensor-{sensor:06}","at":{at},"value":{value}}}\n')
+
+    def _write_slices(self, size: int, folder: Path) -> None:
+        with ExitStack() as stack:
+            parts = [stack.enter_context(path.open()) for path in sorted(self.folder().iterdir())]
+            lines = (line for several in zip_longest(*parts, fillvalue="") for line in several)
+            contents = [islice(lines, size) for _ in range(0, self.count, size)]
+            for number, content in enumerate([*contents, [FAR_READING]]):
+                path = folder / f"slice-{number:05}.jsonl"
+                with path.open("w") as stream:
+                    stream.writelines(content)
+                os.utime(path, (number, number))  # Some disks tell no two times apart otherwise.
 
 
 def _event(index: int, source: random.Random) -> str:
@@ -140,11 +172,11 @@ def _event(index: int, source: random.Random) -> str:
     kind, quantity = _KINDS[index % len(_KINDS)], source.randrange(1, 9)
     return (
         f'{{"id":{10_000_000 + index},"user":"user-{user:05}","kind":"{kind}","cents":{cents},'
-        f'"quantity":{quantity},"at":{1_700_000_000_000 + index}}}\n'
+        f'"quantity":{quantity},"at":{_BEGIN_MS + index}}}\n'
     )
 
 
-def _made(name: str, write: object) -> Path:
+def _made(name: str, write: Callable[[Path], object]) -> Path:
     folder = BUILD / "inputs" / name
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -197,36 +229,56 @@ class _Reading(msgspec.Struct):
     value: int
 
 
-class _Window(msgspec.Struct, array_like=True):
+class Window(msgspec.Struct, array_like=True):
+    """What most contenders write of a window: ``[key, start, end, [count, sum, average]]``."""
+
     key: str
     start: int
     end: int
     value: tuple[int, int, float]
 
 
+class NamedWindow(msgspec.Struct):
+    """The same as a JSON object."""
+
+    key: str
+    start: int
+    end: int
+    count: int
+    total: int
+    average: float
+
+    @property
+    def value(self) -> tuple[int, int, float]:
+        """As in ``Window``."""
+        return self.count, self.total, self.average
+
+
 @cache
-def _windows(folder: Path) -> dict[tuple[str, int], tuple[int, int]]:
+def _windows(folder: Path, window_ms: int) -> dict[tuple[str, int], tuple[int, int]]:
     found: dict[tuple[str, int], tuple[int, int]] = {}
     for reading in _records(sorted(folder.iterdir()), _Reading):
-        place = reading.sensor, reading.at // 10_000 * 10_000
+        place = sys.intern(reading.sensor), reading.at // window_ms * window_ms
         count, total = found.get(place, (0, 0))
         found[place] = count + 1, total + reading.value
     return found
 
 
-def check_windows(folder: Path, readings: Readings) -> None:
+def check_windows(
+    folder: Path, readings: Readings, kind: type[Window | NamedWindow] = Window
+) -> None:
     """Check that each sensor and window is there once, with its count, sum and average.
 
     Raises:
         WrongOutputError: one is missing, twice or wrong.
     """
     truth = dict(readings.truth())
-    for window in _records(_output_files(folder), _Window):
+    for window in _records(_output_files(folder), kind):
         count, total, average = window.value
         if truth.pop((window.key, window.start), None) != (count, total):
             raise WrongOutputError(f"{folder}: {window} is wrong, or there twice")
-        if average != total / count:
-            raise WrongOutputError(f"{folder}: the average of {window} is wrong")
+        if window.end != window.start + readings.window_ms or average != total / count:
+            raise WrongOutputError(f"{folder}: the end or the average of {window} is wrong")
     if truth:
         raise WrongOutputError(f"{folder}: {len(truth)} windows are missing")
 

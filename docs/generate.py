@@ -119,7 +119,9 @@ def command_reference(root: click.Command) -> str:
     lines: list[str] = []
     for path, command in walk_commands(root, ("bicycle",)):
         lines += [f"## {' '.join(path)}", "", _prose(command.help or ""), ""]
-        context = click.Context(command, info_name=" ".join(path))
+        # The settings of the root go to all commands: the names of the help option are among them.
+        settings = {**root.context_settings, **command.context_settings}
+        context = click.Context(command, info_name=" ".join(path), **settings)
         parameters = [p for p in command.get_params(context) if not getattr(p, "hidden", False)]
         pieces = " ".join(command.collect_usage_pieces(context))
         lines += ["```", f"{' '.join(path)} {pieces}", "```", ""]

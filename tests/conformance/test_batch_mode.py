@@ -7,42 +7,19 @@ from hypothesis import strategies as st
 from bicycle_runtime.engine.errors import BatchModeError
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
-from bicycle_sdk import KeyedProcessFunction, WatermarkStrategy
+from bicycle_sdk import WatermarkStrategy
+from tests.event_time import SIZE, Tumbling, first, second
 
 DISORDER_MS = 2_000
-SIZE_MS = 5_000
 BATCH = EngineOptions(mode="batch")
 
 
-class Tumbling(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]]):
-    """Counts per key and window of 5 s, by hand: one timer for each end."""
-
-    def process_element(self, value, ctx):
-        end = ctx.timestamp // SIZE_MS * SIZE_MS + SIZE_MS
-        ctx.save_state(str(end), ctx.get_state(str(end), 0) + 1)
-        ctx.timer_service.register_event_time_timer(end)
-        return []
-
-    def on_timer(self, timestamp_ms, ctx):
-        count = ctx.get_state(str(timestamp_ms))
-        ctx.delete_state(str(timestamp_ms))
-        return [(ctx.current_key(), timestamp_ms, count)]
-
-
-def first(value):
-    return value[0]
-
-
-def second(value):
-    return value[1]
-
-
 def windows(stream):
-    """Count by key and 5 s."""
+    """Count by key and 10 s."""
     timed = stream.assign_timestamps(
         WatermarkStrategy.bounded_out_of_orderness(DISORDER_MS).with_timestamps(second)
     )
-    counts = timed.key_by(first).tumbling_window(SIZE_MS).count().uid("windows")
+    counts = timed.key_by(first).tumbling_window(SIZE).count().uid("windows")
     return counts.map(lambda row: (row.key, row.start, row.value))
 
 
@@ -125,8 +102,8 @@ def test_an_operator_behind_a_source_that_has_ended_waits_for_no_other(runner):
 
         harness.end()
         harness.run()
-        assert harness.results("short-out") == [("a", 5_000, 1)]
-        assert harness.results("long-out") == [("b", 5_000, 2)]
+        assert harness.results("short-out") == [("a", SIZE, 1)]
+        assert harness.results("long-out") == [("b", SIZE, 2)]
 
 
 def test_sources_that_never_end_are_named():
@@ -158,7 +135,7 @@ def three_ways(stream):
     timed = stream.assign_timestamps(
         WatermarkStrategy.bounded_out_of_orderness(DISORDER_MS).with_timestamps(second)
     ).key_by(first)
-    windows = timed.tumbling_window(SIZE_MS).count(), timed.session_window(1_500).count()
+    windows = timed.tumbling_window(SIZE).count(), timed.session_window(1_500).count()
     by_hand = timed.process_fn(Tumbling()).map(str)
     return by_hand.union(*(counts.map(str) for counts in windows))
 

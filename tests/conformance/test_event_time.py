@@ -5,45 +5,9 @@ from datetime import timedelta
 import pytest
 
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
-from bicycle_sdk import (
-    KeyedProcessFunction,
-    ProcessFunction,
-    WatermarkStrategy,
-)
+from bicycle_sdk import KeyedProcessFunction, ProcessFunction, WatermarkStrategy
 from bicycle_sdk.contexts import WATERMARK_MAX
-
-SIZE = 10_000
-
-
-class Tumbling(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]]):
-    """Counts per key and window of 10 s, by hand: one timer for each end."""
-
-    def process_element(self, value, ctx):
-        end = ctx.timestamp // SIZE * SIZE + SIZE
-        if end <= ctx.current_watermark():
-            ctx.side_output("late", value)
-            return []
-        ctx.save_state(str(end), ctx.get_state(str(end), 0) + 1)
-        ctx.timer_service.register_event_time_timer(end)
-        return []
-
-    def on_timer(self, timestamp_ms, ctx):
-        count = ctx.get_state(str(timestamp_ms))
-        ctx.delete_state(str(timestamp_ms))
-        return [(ctx.current_key(), timestamp_ms, count)]
-
-
-class Stamps(ProcessFunction[object, tuple[object, int | None]]):
-    def process_element(self, value, ctx):
-        return [(value, ctx.timestamp)]
-
-
-def first(value):
-    return value[0]
-
-
-def second(value):
-    return value[1]
+from tests.event_time import SIZE, Stamps, Tumbling, first, second
 
 
 def by_second(delay=2_000):

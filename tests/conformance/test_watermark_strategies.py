@@ -8,20 +8,12 @@ from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.testing import END, script_source
 from bicycle_sdk import ProcessFunction, WatermarkGenerator, WatermarkStrategy
 from bicycle_sdk.contexts import WATERMARK_MIN
-
-
-class Stamps(ProcessFunction[object, tuple[object, int | None]]):
-    def process_element(self, value, ctx):
-        return [(value, ctx.timestamp)]
+from tests.event_time import Stamps, second
 
 
 class Marks(ProcessFunction[object, tuple[object, int]]):
     def process_element(self, value, ctx):
         return [(value, ctx.current_watermark())]
-
-
-def second(value):
-    return value[1]
 
 
 class EveryTen(WatermarkGenerator[tuple[str, int]]):

@@ -380,6 +380,18 @@ def test_a_large_epoch_arrives_whole_and_in_order(run_of, topic, kafka_broker):
     assert values_in(kafka_broker.bootstrap, out) == values
 
 
+def test_epochs_that_fill_the_queue_of_the_client_are_published(run_of, topic, kafka_broker):
+    out = topic()
+    small = {"properties": {"queue.buffering.max.messages": "10"}}
+    run = run_of(out, record_type=str, **EXACTLY_ONCE, **small).start()
+
+    for epoch in range(20):
+        run.run(numbers(epoch, 10))
+
+    expected = [value for epoch in range(20) for value in numbers(epoch, 10)]
+    assert values_in(kafka_broker.bootstrap, out) == expected
+
+
 def keyed_job(brokers, topic, *policy):
     """Three records, the second of which has no key."""
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
+from bicycle_runtime.connectors.contract import Budget, ConnectorSpec, Lag
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
@@ -374,14 +374,21 @@ def test_a_message_without_value_is_a_record_where_the_type_allows_none(
 # --- lag, groups, refusals -----------------------------------------------------------------------
 
 
-def test_lag_counts_what_is_unread(kafka_broker, topic, reading):
+def test_lag_counts_what_is_unread_and_for_how_long_it_has_been_there(kafka_broker, topic, reading):
     name = topic(partitions=2)
     feed(kafka_broker, name, ["a"] * 5)
     run = reading(topics=[name])
 
-    assert run.source.poll().lag.record_count == 5
+    status = run.source.poll()
+    assert status.lag.record_count == 5
+    assert {shard: lag.record_count for shard, lag in status.shard_lags.items()} == {
+        f"{name}/0": 5,
+        f"{name}/1": 0,
+    }
+    run.services.clock.advance(400)
+    assert run.source.poll().lag.age_ms == 400
     run.drain()
-    assert run.source.poll().lag.record_count == 0
+    assert run.source.poll().lag == Lag(record_count=0, age_ms=0)
 
 
 def test_published_offsets_are_seen_in_the_group(kafka_broker, kafka_admin, topic, reading):

@@ -37,21 +37,24 @@ def disordered(draw, label, max_size=12):
     return rows
 
 
-ACTIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("push"), st.sampled_from(["left", "right"]), st.integers(1, 4)),
-        st.tuples(st.just("push"), st.sampled_from(["left", "right"]), st.integers(1, 4)),
-        st.just("epoch"),
-        st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4)),
-        st.tuples(st.just("rescale"), st.sampled_from([1, 2, 3])),
-        st.just("lose workers"),
-    ),
-    max_size=12,
-)
+FAULTS = st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4))
+RESCALES = st.tuples(st.just("rescale"), st.sampled_from([1, 2, 3]))
+
+
+def actions(*sources):
+    """What may happen to a job with these sources."""
+    pushes = st.tuples(st.just("push"), st.sampled_from(sources), st.integers(1, 4))
+    return st.lists(
+        st.one_of(pushes, pushes, st.just("epoch"), FAULTS, RESCALES, st.just("lose workers")),
+        max_size=12,
+    )
+
+
+ACTIONS = actions("left", "right")
 
 
 def run(job, rows, actions, budget):
-    """Run a job over rows by source, with what happens to it, and return the closed harness."""
+    """Run a job over rows by source, with what happens to it; return results and what is kept."""
     left = {source: list(found) for source, found in rows.items()}
     engine = EngineOptions(max_records_per_epoch=budget)
     with Harness(job, engine=engine) as harness:

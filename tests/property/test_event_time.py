@@ -8,40 +8,10 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
-from bicycle_sdk import KeyedProcessFunction, ProcessFunction, WatermarkStrategy
+from bicycle_sdk import WatermarkStrategy
+from tests.event_time import SIZE, Stamps, Tumbling, first, second
 
-SIZE = 1_000
-DISORDER = 500
-
-
-class Tumbling(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]]):
-    """Counts per key and window, by hand; says so when a record is late."""
-
-    def process_element(self, value, ctx):
-        end = ctx.timestamp // SIZE * SIZE + SIZE
-        if end <= ctx.current_watermark():
-            return [("late", *value)]
-        ctx.save_state(str(end), ctx.get_state(str(end), 0) + 1)
-        ctx.timer_service.register_event_time_timer(end)
-        return []
-
-    def on_timer(self, timestamp_ms, ctx):
-        count = ctx.get_state(str(timestamp_ms))
-        ctx.delete_state(str(timestamp_ms))
-        return [(ctx.current_key(), timestamp_ms, count)]
-
-
-class Stamps(ProcessFunction[object, tuple[object, int | None]]):
-    def process_element(self, value, ctx):
-        return [(value, ctx.timestamp)]
-
-
-def first(value):
-    return value[0]
-
-
-def second(value):
-    return value[1]
+DISORDER = 5_000
 
 
 def job(*, is_behind_exchange):
@@ -55,7 +25,9 @@ def job(*, is_behind_exchange):
             stream = source.rebalance() if is_behind_exchange else source
             streams.append(stream.assign_timestamps(strategy))
         both = streams[0].union(streams[1]).rebalance().map(lambda v: v)
-        both.key_by(first).process_fn(Tumbling()).uid("windows").collect("counts")
+        counts = both.key_by(first).process_fn(Tumbling()).uid("windows")
+        counts.collect("counts")
+        counts.side_output("late").collect("late")
         both.shuffle().process_fn(Stamps()).collect("stamps")
 
     return build
@@ -66,7 +38,7 @@ def disordered(draw):
     """Records of one shard, none older than the newest before it less the bound."""
     records, newest = [], 0
     for _ in range(draw(st.integers(0, 12))):
-        newest += draw(st.integers(0, 700))
+        newest += draw(st.integers(0, 7_000))
         time = newest - draw(st.integers(0, DISORDER))
         records.append((draw(st.sampled_from("xyz")), time))
     return records
@@ -118,6 +90,7 @@ def test_counts_by_window_equal_the_model(left, right, actions, budget, is_behin
         harness.run()
 
         assert sorted(harness.results("counts")) == expected
+        assert harness.results("late") == []
         stamps = harness.results("stamps")
         assert sorted(value for value, _ in stamps) == sorted(left + right)
         assert all(time == value[1] for value, time in stamps)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bicycle_sdk import ProcessFunction
 from bicycle_sdk.windows import session_windows, sliding_windows
+from tests.event_time import Stamps
 from tests.property.join_jobs import ACTIONS, disordered, run, sides
 
 MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
@@ -21,14 +21,9 @@ def with_times(build):
 
     def job(env):
         joined = build(*sides(env)).uid("join")
-        joined.process_fn(Timed()).collect("out")
+        joined.process_fn(Stamps()).collect("out")
 
     return job
-
-
-class Timed(ProcessFunction):
-    def process_element(self, value, ctx):
-        return [(value, ctx.timestamp)]
 
 
 def outer(pairs, left, right, how):
@@ -141,10 +136,18 @@ def test_sessions_of_both_sides_are_those_of_brute_force(left, right, actions, b
     assert states == []
 
 
+def is_third(row):
+    return int(row[2][1:]) % 3 == 2
+
+
 @pytest.mark.parametrize("how", ["inner", "left"])
 @MANY
-@given(disordered("l"), disordered("r"), ACTIONS, BUDGETS, st.sampled_from([None, 0, 40]))
-def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, budget, tolerance):
+@given(
+    disordered("l"), disordered("r"), ACTIONS, BUDGETS,
+    st.tuples(st.sampled_from([None, 0, 40]), st.sampled_from([None, is_third])),
+)  # fmt: skip
+def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, budget, settings):
+    tolerance, is_deleted = settings
     expected = []
     for row in left:
         known = [
@@ -154,10 +157,17 @@ def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, budg
             and other[1] <= row[1]
             and (tolerance is None or row[1] - other[1] <= tolerance)
         ]
-        if known or how == "left":
-            expected.append(((row, max(known)[2] if known else None), row[1]))
-    job = with_times(lambda a, b: a.as_of_join(b, pair, how=how, tolerance=tolerance))
+        match = max(known)[2] if known else None
+        if match and is_deleted and is_deleted(match):
+            match = None
+        if match or how == "left":
+            expected.append(((row, match), row[1]))
+    job = with_times(
+        lambda a, b: a.as_of_join(b, pair, how=how, tolerance=tolerance, deleted_when=is_deleted)
+    )
 
-    results, _ = run(job, {"left": left, "right": right}, actions, budget)
+    results, states = run(job, {"left": left, "right": right}, actions, budget)
 
     assert sorted(results["out"], key=repr) == sorted(expected, key=repr)
+    if tolerance is not None:
+        assert states == []

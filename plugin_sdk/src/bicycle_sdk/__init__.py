@@ -5,26 +5,10 @@ marks it. This package starts nothing and needs nothing but the standard library
 as values stand in ``bicycle_sdk.connectors``, what tests one function in ``bicycle_sdk.testing``.
 """
 
-from bicycle_sdk.connected import (
-    BroadcastContext,
-    BroadcastProcessFunction,
-    CoGroupFunction,
-    CoMapFunction,
-    CoProcessFunction,
-    JoinFunction,
-    KeyedCoProcessFunction,
-    ReadOnlyBroadcastContext,
-)
+import typing
+
+from bicycle_sdk import loading
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor, file_sink
-from bicycle_sdk.contexts import (
-    Context,
-    KeyedProcessContext,
-    OnTimerContext,
-    ProcessContext,
-    RuntimeContext,
-    SourceMessage,
-    TaskInfo,
-)
 from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.errors import (
     BicycleError,
@@ -48,43 +32,113 @@ from bicycle_sdk.functions import (
     RichAsyncFunction,
 )
 from bicycle_sdk.graph import JobGraph, RestartStrategy
-from bicycle_sdk.joins.lookups import LookupCache
-from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.plugin import bicycle_plugin
-from bicycle_sdk.secrets import Secret
-from bicycle_sdk.state import (
-    AggregatingState,
-    AggregatingStateDescriptor,
-    ListState,
-    ListStateDescriptor,
-    MapState,
-    MapStateDescriptor,
-    ReducingState,
-    ReducingStateDescriptor,
-    StateTtl,
-    TimerService,
-    ValueState,
-    ValueStateDescriptor,
-)
 from bicycle_sdk.streams import (
-    ConnectedStreams,
     DataStream,
     IterativeStream,
     JoinedStreams,
-    KeyedConnectedStreams,
     KeyedStream,
     SinkStream,
     SplitStream,
-    WindowedStream,
 )
-from bicycle_sdk.time import WatermarkGenerator, WatermarkStrategy
-from bicycle_sdk.windows import (
-    AggregateFunction,
-    LateRecord,
-    WindowContext,
-    WindowFunction,
-    WindowResult,
-)
+
+if typing.TYPE_CHECKING:
+    from bicycle_sdk.connected import (
+        BroadcastContext,
+        BroadcastProcessFunction,
+        CoGroupFunction,
+        CoMapFunction,
+        CoProcessFunction,
+        JoinFunction,
+        KeyedCoProcessFunction,
+        ReadOnlyBroadcastContext,
+    )
+    from bicycle_sdk.contexts import (
+        Context,
+        KeyedProcessContext,
+        OnTimerContext,
+        ProcessContext,
+        RuntimeContext,
+        SourceMessage,
+        TaskInfo,
+    )
+    from bicycle_sdk.joins import LookupCache
+    from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
+    from bicycle_sdk.secrets import Secret
+    from bicycle_sdk.state import (
+        AggregatingState,
+        AggregatingStateDescriptor,
+        ListState,
+        ListStateDescriptor,
+        MapState,
+        MapStateDescriptor,
+        ReducingState,
+        ReducingStateDescriptor,
+        StateTtl,
+        TimerService,
+        ValueState,
+        ValueStateDescriptor,
+    )
+    from bicycle_sdk.streams import ConnectedStreams, KeyedConnectedStreams, WindowedStream
+    from bicycle_sdk.time import WatermarkGenerator, WatermarkStrategy
+    from bicycle_sdk.windows import (
+        AggregateFunction,
+        LateRecord,
+        WindowContext,
+        WindowFunction,
+        WindowResult,
+    )
+else:
+    __getattr__, __dir__ = loading.on_demand(
+        __name__,
+        {
+            "connected": (
+                "BroadcastContext",
+                "BroadcastProcessFunction",
+                "CoGroupFunction",
+                "CoMapFunction",
+                "CoProcessFunction",
+                "JoinFunction",
+                "KeyedCoProcessFunction",
+                "ReadOnlyBroadcastContext",
+            ),
+            "contexts": (
+                "Context",
+                "KeyedProcessContext",
+                "OnTimerContext",
+                "ProcessContext",
+                "RuntimeContext",
+                "SourceMessage",
+                "TaskInfo",
+            ),
+            "joins": ("LookupCache",),
+            "kafka": ("DeliveryGuarantee", "KafkaSinkBuilder", "KafkaSourceBuilder"),
+            "secrets": ("Secret",),
+            "state": (
+                "AggregatingState",
+                "AggregatingStateDescriptor",
+                "ListState",
+                "ListStateDescriptor",
+                "MapState",
+                "MapStateDescriptor",
+                "ReducingState",
+                "ReducingStateDescriptor",
+                "StateTtl",
+                "TimerService",
+                "ValueState",
+                "ValueStateDescriptor",
+            ),
+            "streams": ("ConnectedStreams", "KeyedConnectedStreams", "WindowedStream"),
+            "time": ("WatermarkGenerator", "WatermarkStrategy"),
+            "windows": (
+                "AggregateFunction",
+                "LateRecord",
+                "WindowContext",
+                "WindowFunction",
+                "WindowResult",
+            ),
+        },
+    )
 
 __all__ = [
     "AggregateFunction",

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bicycle_sdk.contexts import ProcessContext
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import ProcessFunction, full_name
+
+if TYPE_CHECKING:
+    from bicycle_sdk.contexts import ProcessContext
 
 __all__ = [
     "KeepHighest",

@@ -11,17 +11,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
-from bicycle_sdk import connectors
+from bicycle_sdk import connectors, kafka
 from bicycle_sdk.connectors import SourceBuilder, SourceDescriptor
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy, RuntimeMode
-from bicycle_sdk.kafka import KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.settings import check_parallelism
 from bicycle_sdk.streams import DataStream
 
 if TYPE_CHECKING:
     from bicycle_sdk.chaining import OptimizedGraph
+    from bicycle_sdk.kafka import KafkaSinkBuilder
 
 __all__ = ["StreamEnvironment", "StreamEnvironmentBuilder"]
 
@@ -222,7 +222,7 @@ class StreamEnvironment(GraphDraft):
             group_id: The group to which progress is reported.
             type: Type of the records: str, bytes, or one that is read from JSON.
         """
-        builder = KafkaSourceBuilder[Any](brokers, topic, record_type=type)
+        builder = kafka.KafkaSourceBuilder[Any](brokers, topic, record_type=type)
         return self.add_source(builder if group_id is None else builder.group_id(group_id))
 
     @overload
@@ -231,7 +231,7 @@ class StreamEnvironment(GraphDraft):
     def kafka_sink(self, brokers: str, topic: str, *, type: type[T]) -> KafkaSinkBuilder[T]: ...
     def kafka_sink(self, brokers: str, topic: str, *, type: Any = None) -> KafkaSinkBuilder[Any]:
         """Describe a Kafka topic to write to: ``stream.sink_to(env.kafka_sink(…).key(…))``."""
-        return KafkaSinkBuilder[Any](brokers, topic, record_type=type)
+        return kafka.KafkaSinkBuilder[Any](brokers, topic, record_type=type)
 
     # --- the finished graph ------------------------------------------------------------------
 

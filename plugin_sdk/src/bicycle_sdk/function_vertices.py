@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
@@ -24,7 +24,9 @@ from bicycle_sdk.functions import (
 )
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.time import WatermarkStrategy
+
+if TYPE_CHECKING:
+    from bicycle_sdk.time import WatermarkStrategy
 
 __all__ = [
     "async_io_vertex",
@@ -187,6 +189,9 @@ def timestamps_vertex(
 
     A function alone is a strategy with the default bound on disorder.
     """
+    # Slow on the start path: only jobs with event time need it.
+    from bicycle_sdk.time import WatermarkStrategy
+
     if not isinstance(strategy, WatermarkStrategy):
         _check_callable("assign_timestamps", strategy, "__call__")
         strategy = WatermarkStrategy.bounded_out_of_orderness().with_timestamps(strategy)

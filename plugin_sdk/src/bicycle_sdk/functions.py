@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from bicycle_sdk.contexts import (
-    Context,
-    KeyedProcessContext,
-    OnTimerContext,
-    ProcessContext,
-    RuntimeContext,
-)
 from bicycle_sdk.errors import StateMergeError
+
+if TYPE_CHECKING:
+    from bicycle_sdk.contexts import (
+        Context,
+        KeyedProcessContext,
+        OnTimerContext,
+        ProcessContext,
+        RuntimeContext,
+    )
 
 __all__ = [
     "AsyncFunction",
@@ -326,8 +328,8 @@ def full_name(function: object) -> str:
     """Return module and qualified name of a function, a class, or the class of an object.
 
     Example:
-        >>> full_name(Context)
-        'bicycle_sdk.contexts.Context'
+        >>> full_name(MapFunction)
+        'bicycle_sdk.functions.MapFunction'
     """
     named = function if hasattr(function, "__qualname__") else type(function)
     module = getattr(named, "__module__", None)

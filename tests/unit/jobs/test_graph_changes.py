@@ -132,13 +132,14 @@ def note(storage, build=two_sources, now_ms=5):
     return setup
 
 
-def test_the_job_file_names_plugin_digest_and_key_groups(storage):
+def test_the_job_file_names_plugin_digest_and_operators_with_state(storage):
     setup = note(storage)
 
     data = job_file(storage)
     assert data["bundle_digest"] == setup.bundle.digest
     assert (data["plugin"], data["plugin_version"]) == ("sample", "1.2.3")
     assert data["key_groups"] == {"counts": 128}
+    assert data["operators"] == {"counts": "Reduce"}
 
 
 def test_another_bundle_is_logged_and_allowed(storage, caplog):

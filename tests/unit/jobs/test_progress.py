@@ -4,7 +4,7 @@ import logging
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.connectors.contract import Lag
+from bicycle_runtime.connectors.contract import Lag, total_lag
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.progress import Progress, Rate
@@ -12,6 +12,7 @@ from bicycle_runtime.jobs.status import (
     JobState,
     JobStatus,
     OperatorStatus,
+    ShardLag,
     read_status,
     write_status,
 )
@@ -129,6 +130,22 @@ def test_lag_is_nothing_once_all_is_read_and_unknown_stays_unknown(progress):
 
     progress.take_idle(is_caught_up=True)
     assert (progress.status.lag_records, progress.status.lag_bytes) == (None, 0)
+
+
+def test_the_lag_of_each_shard_is_shown_and_is_nothing_once_all_is_read(progress):
+    lags = {"t/0": Lag(record_count=2, age_ms=50), "t/1": Lag(record_count=7, age_ms=900)}
+    progress.take_epoch(stats_of(1, lag=total_lag(lags.values()), shard_lags={"in": lags}))
+
+    status = progress.status
+    assert (status.lag_records, status.lag_ms) == (9, 900)
+    assert list(status.lags["in"].items()) == [
+        ("t/1", ShardLag(records=7, waiting_ms=900)),
+        ("t/0", ShardLag(records=2, waiting_ms=50)),
+    ]
+
+    progress.take_idle(is_caught_up=True)
+    assert (status.lag_records, status.lag_ms) == (0, 0)
+    assert set(map(repr, status.lags["in"].values())) == {repr(ShardLag(records=0, waiting_ms=0))}
 
 
 def test_a_stop_request_does_not_bring_an_ended_job_back(progress):

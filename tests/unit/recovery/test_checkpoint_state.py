@@ -1,104 +1,249 @@
 """The binary checkpoint state: exact bytes, and an exact error for every way to be cut."""
 
+import itertools
+import struct
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.recovery.checkpoint_state import CheckpointState
-from bicycle_runtime.recovery.errors import CheckpointFormatError
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.recovery import CheckpointId, CheckpointState
+from bicycle_runtime.recovery.errors import CheckpointFormatError, CheckpointValueError
+from tests.unit.recovery.checkpoint_samples import SAMPLE, SAMPLE_BYTES, STATES
 
-U64 = st.integers(0, 2**64 - 1)
-STATES = st.builds(
-    CheckpointState,
-    sequence=U64,
-    watermark_ns=U64,
-    event_count=U64,
-    operator_states=st.dictionaries(st.text(max_size=5), st.binary(max_size=9), max_size=4),
-    source_offsets=st.dictionaries(st.text(max_size=5), U64, max_size=4),
-)
-SAMPLE = CheckpointState(
-    sequence=7, watermark_ns=8, event_count=9, operator_states={"op": b"\x01\x02\x03"},
-    source_offsets={"s": 5},
-)  # fmt: skip
-SAMPLE_BYTES = bytes.fromhex(
-    "0700000000000000" "0800000000000000" "0900000000000000"
-    "01000000" "02000000" "6f70" "03000000" "010203"
-    "01000000" "01000000" "73" "0500000000000000"
-)  # fmt: skip
+# Where the sample is cut: sizes, problem, detail, place of what is cut, its size.
+HEADER = "checkpoint data too short for header"
+CUTS = [
+    (range(24), "header_cut", HEADER, 0, 24),
+    (range(24, 28), "number_cut", "cannot read u32 at offset 24", 24, 4),
+    (range(28, 32), "number_cut", "cannot read u32 at offset 28", 28, 4),
+    (range(32, 34), "name_cut", "truncated string bytes", 32, 2),
+    (range(34, 38), "number_cut", "cannot read u32 at offset 34", 34, 4),
+    (range(38, 41), "state_cut", "truncated operator state bytes", 38, 3),
+    (range(41, 45), "number_cut", "cannot read u32 at offset 41", 41, 4),
+    (range(45, 49), "number_cut", "cannot read u32 at offset 45", 45, 4),
+    (range(49, 50), "name_cut", "truncated string bytes", 49, 1),
+    (range(50, 58), "number_cut", "cannot read u64 at offset 50", 50, 8),
+]
 
 
-def test_the_bytes_are_those_of_the_format():
+def state(sequence=1, **fields):
+    return CheckpointState(CheckpointId("s", sequence), **fields)
+
+
+def facts_of(data, **options):
+    with pytest.raises(CheckpointFormatError) as caught:
+        CheckpointState.deserialize("orders", data, **options)
+    assert caught.value.summary == f"Deserialization error: {caught.value.facts['detail']}"
+    return caught.value.facts
+
+
+def test_the_bytes_are_those_of_the_layout():
     assert SAMPLE.serialize() == SAMPLE_BYTES
-    assert CheckpointState.deserialize(SAMPLE_BYTES) == SAMPLE
+
+
+def test_the_layout_has_no_metadata_and_no_time_and_the_caller_names_the_stream():
+    found = CheckpointState.deserialize("other", SAMPLE_BYTES, clock=ManualClock(start_ms=42))
+
+    id_now = CheckpointId("other", 7, created_at_ms=42)
+    assert found == replace(SAMPLE, id=id_now, metadata={})
 
 
 def test_an_empty_state_has_32_bytes():
-    assert CheckpointState(sequence=1).serialize() == b"\x01" + b"\x00" * 31
+    assert state(1).serialize() == b"\x01" + b"\x00" * 31
 
 
-@given(STATES)
-def test_a_state_comes_back_as_it_was(state):
-    assert CheckpointState.deserialize(state.serialize()) == state
+@pytest.mark.parametrize("is_strict", [True, False])
+@given(checkpoint=STATES)
+def test_a_state_comes_back_as_it_was(is_strict, checkpoint):
+    stream_id, created_at_ms = checkpoint.id.stream_id, checkpoint.id.created_at_ms
+    clock = ManualClock(start_ms=created_at_ms)
+
+    found = CheckpointState.deserialize(
+        stream_id, checkpoint.serialize(), is_strict=is_strict, clock=clock
+    )
+
+    assert found == replace(checkpoint, metadata={})
 
 
 def test_equal_states_have_equal_bytes_whatever_their_order():
-    one = CheckpointState(sequence=1, operator_states={"a": b"1", "b": b"2"})
-    other = CheckpointState(sequence=1, operator_states={"b": b"2", "a": b"1"})
+    one = state(operator_states={"a": b"1", "b": b"2"}, source_offsets={"x": 1, "y": 2})
+    other = state(operator_states={"b": b"2", "a": b"1"}, source_offsets={"y": 2, "x": 1})
 
     assert one.serialize() == other.serialize()
 
 
-@pytest.mark.parametrize(
-    ("data", "detail"),
-    [
-        (b"", "checkpoint data too short for header"),
-        (SAMPLE_BYTES[:23], "checkpoint data too short for header"),
-        (SAMPLE_BYTES[:24], "cannot read u32 at offset 24"),
-        (SAMPLE_BYTES[:27], "cannot read u32 at offset 24"),
-        (SAMPLE_BYTES[:28], "cannot read u32 at offset 28"),
-        (SAMPLE_BYTES[:33], "truncated string bytes"),
-        (SAMPLE_BYTES[:36], "cannot read u32 at offset 34"),
-        (SAMPLE_BYTES[:40], "truncated operator state bytes"),
-        (SAMPLE_BYTES[:41], "cannot read u32 at offset 41"),
-        (SAMPLE_BYTES[:45], "cannot read u32 at offset 45"),
-        (SAMPLE_BYTES[:49], "truncated string bytes"),
-        (SAMPLE_BYTES[:57], "cannot read u64 at offset 50"),
-        (SAMPLE_BYTES + b"\x00", "1 bytes after the end"),
-    ],
-)
-def test_cut_data_is_told_by_what_is_missing(data, detail):
-    with pytest.raises(CheckpointFormatError) as caught:
-        CheckpointState.deserialize(data)
+def test_entries_in_any_order_are_read():
+    data = state(source_offsets={"a": 1, "b": 2}).serialize()
+    first, second = data[-26:-13], data[-13:]
 
-    assert caught.value.facts["detail"] == detail
-    assert caught.value.summary == f"Deserialization error: {detail}"
+    found = CheckpointState.deserialize("s", data[:-26] + second + first)
+
+    assert found.source_offsets == {"b": 2, "a": 1}
 
 
-def test_a_name_that_is_not_utf8_is_told():
-    with pytest.raises(CheckpointFormatError) as caught:
-        CheckpointState.deserialize(SAMPLE_BYTES.replace(b"op", b"\xff\xfe"))
+@pytest.mark.parametrize("is_strict", [True, False])
+@pytest.mark.parametrize(("sizes", "problem", "detail", "offset", "length"), CUTS)
+def test_data_cut_at_any_byte_is_told_by_what_is_missing(
+    sizes, problem, detail, offset, length, is_strict
+):
+    for size in sizes if is_strict or offset != 41 else ():
+        assert facts_of(SAMPLE_BYTES[:size], is_strict=is_strict) == {
+            "problem": problem,
+            "detail": detail,
+            "offset": offset,
+            "missing_count": offset + length - size,
+        }
 
-    assert caught.value.facts["detail"].startswith("invalid UTF-8 in field name: ")
 
+def test_the_cuts_above_are_all_there_are():
+    sizes = itertools.chain.from_iterable(cut[0] for cut in CUTS)
 
-def test_a_name_that_stands_twice_is_told():
-    twice = CheckpointState(sequence=1, source_offsets={"a": 1, "b": 2}).serialize()
-
-    with pytest.raises(CheckpointFormatError):
-        CheckpointState.deserialize(twice.replace(b"b", b"a"))
-
-
-def test_a_huge_count_asks_for_no_memory():
-    data = SAMPLE_BYTES[:24] + b"\xff" * 4
-
-    with pytest.raises(CheckpointFormatError):
-        CheckpointState.deserialize(data)
+    assert [*sizes] == [*range(len(SAMPLE_BYTES))]
 
 
 @given(STATES, st.data())
-def test_no_cut_goes_unnoticed(state, data):
-    whole = state.serialize()
+def test_no_cut_goes_unnoticed(checkpoint, data):
+    whole = checkpoint.serialize()
     size = data.draw(st.integers(0, len(whole) - 1))
 
-    with pytest.raises(CheckpointFormatError):
-        CheckpointState.deserialize(whole[:size])
+    assert facts_of(whole[:size])["missing_count"] > 0
+
+
+@pytest.mark.parametrize("size", range(41, 45))
+def test_compatible_reading_takes_data_that_ends_behind_the_operators_as_without_sources(size):
+    found = CheckpointState.deserialize("orders", SAMPLE_BYTES[:size], is_strict=False)
+
+    assert (found.operator_states, found.source_offsets) == ({"op": b"\x01\x02\x03"}, {})
+
+
+def test_bytes_behind_the_end_are_told_and_compatible_reading_ignores_them():
+    data = SAMPLE_BYTES + b"\x00\x00"
+
+    assert facts_of(data) == {
+        "problem": "bytes_left",
+        "detail": "2 bytes after the end",
+        "offset": len(SAMPLE_BYTES),
+        "missing_count": 0,
+    }
+    found = CheckpointState.deserialize("orders", data, is_strict=False)
+    assert found.serialize() == SAMPLE_BYTES
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        state(operator_states={"a": b"x", "b": b"y"}),
+        state(source_offsets={"a": 1, "b": 2}),
+    ],
+)
+def test_a_name_that_stands_twice_is_told_and_compatible_reading_takes_the_last(twice):
+    data = twice.serialize().replace(b"b", b"a")
+
+    facts = facts_of(data)
+    assert (facts["problem"], facts["missing_count"]) == ("name_twice", 0)
+    assert data[facts["offset"] :].startswith(b"\x01\x00\x00\x00a")
+    found = CheckpointState.deserialize("s", data, is_strict=False)
+    assert (found.operator_states or found.source_offsets) in ({"a": b"y"}, {"a": 2})
+
+
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_name_that_is_not_utf8_is_told_with_its_place(is_strict):
+    facts = facts_of(SAMPLE_BYTES.replace(b"op", b"o\xff"), is_strict=is_strict)
+
+    assert (facts["problem"], facts["offset"]) == ("name_encoding", 33)
+    assert facts["detail"].startswith("invalid UTF-8 in field name: ")
+
+
+@pytest.mark.parametrize("position", [24, 28, 34, 41, 45])
+@pytest.mark.parametrize("is_strict", [True, False])
+def test_a_huge_count_or_length_asks_for_no_memory(position, is_strict):
+    data = SAMPLE_BYTES[:position] + b"\xff" * 4 + SAMPLE_BYTES[position + 4 :]
+
+    assert facts_of(data, is_strict=is_strict)["missing_count"] > 0
+
+
+@pytest.mark.parametrize("value", [-1, 2**64, 1.5])
+def test_a_number_out_of_bounds_makes_no_state(value):
+    makers = {
+        "sequence": lambda: CheckpointId("s", value),
+        "created_at_ms": lambda: CheckpointId("s", 1, created_at_ms=value),
+        "watermark_ns": lambda: state(watermark_ns=value),
+        "event_count": lambda: state(event_count=value),
+        "offset of a source": lambda: state(source_offsets={"a": value}),
+    }
+
+    for field, make in makers.items():
+        with pytest.raises(CheckpointValueError) as caught:
+            make()
+        assert caught.value.facts == {
+            "field": field, "found": repr(value), "expected": f"0 to {2**64 - 1}",
+        }  # fmt: skip
+
+
+class Huge(bytes):
+    """Claims a length that its field can not hold."""
+
+    def __len__(self):
+        return 2**32
+
+
+def test_a_state_of_4_gib_is_refused():
+    with pytest.raises(CheckpointValueError) as caught:
+        state(operator_states={"a": Huge()}).serialize()
+
+    assert caught.value.facts["field"] == "length of an operator state"
+    assert caught.value.facts["found"] == str(2**32)
+
+
+@pytest.mark.parametrize("field", ["operator_states", "source_offsets"])
+def test_a_name_with_half_a_surrogate_pair_is_refused(field):
+    value = {"operator_states": b"", "source_offsets": 1}[field]
+
+    with pytest.raises(CheckpointValueError) as caught:
+        state(**{field: {"\ud800": value}}).serialize()
+
+    assert caught.value.facts["found"] == r"'\ud800'"
+
+
+def test_a_state_does_not_change_with_what_it_was_made_of():
+    operators, offsets, metadata = {"op": b"1"}, {"s": 1}, {"k": "v"}
+    made = state(operator_states=operators, source_offsets=offsets, metadata=metadata)
+
+    for mapping in (operators, offsets, metadata):
+        mapping.clear()
+
+    assert (made.operator_states, made.source_offsets) == ({"op": b"1"}, {"s": 1})
+    assert made.metadata == {"k": "v"}
+
+
+def test_a_state_with_an_entry_set_anew_is_a_copy():
+    one = state().with_operator_state("op", b"1").with_source_offset("s", 1)
+    other = one.with_operator_state("op", b"2").with_source_offset("s", 2)
+
+    assert (one.operator_states, one.source_offsets) == ({"op": b"1"}, {"s": 1})
+    assert (other.operator_states, other.source_offsets) == ({"op": b"2"}, {"s": 2})
+    assert one.id == other.id
+
+
+def test_ids_are_ordered_by_stream_then_sequence_then_time_and_are_keys():
+    ids = [
+        CheckpointId("a", 9, created_at_ms=1),
+        CheckpointId("a", 10, created_at_ms=1),
+        CheckpointId("a", 10, created_at_ms=2),
+        CheckpointId("b", 0, created_at_ms=0),
+    ]
+
+    assert sorted(reversed(ids)) == ids
+    assert len({*ids, CheckpointId("b", 0, created_at_ms=0)}) == len(ids)
+
+
+def test_numbers_at_their_bounds_come_back():
+    high = 2**64 - 1
+    edge = state(high, watermark_ns=high, event_count=high, source_offsets={"": high, "é": 0})
+
+    data = edge.serialize()
+    assert data[:24] == struct.pack("<3Q", high, high, high)
+    assert CheckpointState.deserialize("s", data).source_offsets == {"": high, "é": 0}

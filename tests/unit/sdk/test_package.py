@@ -3,6 +3,7 @@
 import ast
 import importlib
 import os
+import pickle
 import pkgutil
 import subprocess
 import sys
@@ -17,6 +18,27 @@ SOURCE = Path(bicycle_sdk.__file__).parent
 MODULES = [
     name for _, name, _ in pkgutil.walk_packages(bicycle_sdk.__path__, f"{bicycle_sdk.__name__}.")
 ]
+ON_DEMAND = [
+    "bicycle_sdk",
+    *(f"bicycle_sdk.{room}" for room in ("joins", "kafka", "streams", "windows")),
+]
+# Windows, joins, Kafka, states, timers and functions with several inputs, down to their packages.
+UNUSED_BY_SIMPLE_JOBS = {
+    name
+    for name in MODULES
+    if name.startswith(("bicycle_sdk.joins.", "bicycle_sdk.kafka.", "bicycle_sdk.windows."))
+    or name.startswith("bicycle_sdk.state")
+} | {
+    f"bicycle_sdk.{name}"
+    for name in (
+        "connected",
+        "contexts",
+        "secrets",
+        "time",
+        "streams.connected",
+        "streams.windowed",
+    )
+}
 
 
 def in_fresh_python(code: str, **environment: str) -> str:
@@ -61,8 +83,8 @@ def test_all_of_a_module_is_what_it_defines_in_public(name):
 def test_all_of_the_package_is_what_is_visible():
     visible = {
         name
-        for name, value in vars(bicycle_sdk).items()
-        if not name.startswith("_") and not isinstance(value, ModuleType)
+        for name in dir(bicycle_sdk)
+        if not name.startswith("_") and not isinstance(getattr(bicycle_sdk, name), ModuleType)
     }
 
     assert set(bicycle_sdk.__all__) == visible
@@ -103,3 +125,84 @@ print(threading.active_count(), len(os.listdir("/proc/self/fd")))
 
     assert threads == "1"
     assert int(files) <= 5  # The three streams, and the listing itself.
+
+
+def test_importing_leaves_what_few_jobs_use_unloaded():
+    loaded = set(in_fresh_python("import sys, bicycle_sdk; print(*sys.modules)").split())
+
+    assert not loaded & UNUSED_BY_SIMPLE_JOBS
+
+
+def test_a_simple_job_is_built_without_what_few_jobs_use():
+    code = """
+import sys
+from bicycle_sdk import StreamEnvironment, bicycle_plugin, file_sink
+
+@bicycle_plugin
+def count_words(env: StreamEnvironment) -> None:
+    words = env.read_text("in").flat_map(str.split).filter(bool).key_by(str.lower)
+    words.count().on_error("skip").sink_to(file_sink("out"))
+
+env = StreamEnvironment()
+count_words(env)
+env.execute_and_serialize("words")
+print(*sys.modules)
+"""
+    loaded = set(in_fresh_python(code).split())
+
+    assert not loaded & UNUSED_BY_SIMPLE_JOBS
+
+
+def test_modules_that_are_loaded_on_demand_can_be_the_first_that_is_imported():
+    code = f"""
+import importlib, sys
+for name in {sorted(UNUSED_BY_SIMPLE_JOBS)}:
+    for known in [known for known in sys.modules if known.partition(".")[0] == "bicycle_sdk"]:
+        del sys.modules[known]
+    importlib.import_module(name)
+    print(name)
+"""
+
+    assert in_fresh_python(code).split() == sorted(UNUSED_BY_SIMPLE_JOBS)
+
+
+def test_a_star_import_gives_all_names():
+    code = "from bicycle_sdk import *; import bicycle_sdk; print({*bicycle_sdk.__all__} - {*dir()})"
+
+    assert in_fresh_python(code).strip() == "set()"
+
+
+@pytest.mark.parametrize("package", ON_DEMAND)
+def test_type_checkers_are_told_where_names_are_found_on_demand(package):
+    module = importlib.import_module(package)
+    (choice,) = [
+        node
+        for node in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "typing.TYPE_CHECKING"
+    ]
+    told = {
+        node.module.removeprefix(f"{package}."): {alias.name for alias in node.names}
+        for node in choice.body
+    }
+    (found,) = choice.orelse  # A ``__getattr__`` that they saw would let every name pass.
+    homes = ast.literal_eval(found.value.args[1])
+
+    assert {home: set(names) for home, names in homes.items()} == told
+    assert {name for names in told.values() for name in names} <= set(module.__all__)
+    assert all(hasattr(module, name) for name in [*homes, *module.__all__])
+
+
+def test_a_name_found_on_demand_is_that_of_its_module_and_survives_pickle():
+    from bicycle_sdk.windows.assigners import SessionWindows, session_windows
+
+    windows = session_windows(10)
+
+    assert bicycle_sdk.windows.SessionWindows is SessionWindows
+    assert pickle.loads(pickle.dumps((SessionWindows, windows))) == (SessionWindows, windows)
+
+
+def test_a_name_that_a_package_has_not_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="KafkaSauceBuilder") as caught:
+        _ = bicycle_sdk.KafkaSauceBuilder
+
+    assert (caught.value.name, caught.value.obj) == ("KafkaSauceBuilder", bicycle_sdk)

@@ -5,6 +5,50 @@ and a timer lets each go once the watermark proves that no match can come. So jo
 rescales and late records right where all functions do. ``streams`` connects what is made here.
 """
 
-from bicycle_sdk.joins.lookups import LookupCache
+import typing
 
-__all__ = ["LookupCache"]
+from bicycle_sdk import loading
+
+if typing.TYPE_CHECKING:
+    from bicycle_sdk.joins.broadcasts import BroadcastJoin
+    from bicycle_sdk.joins.intervals import IntervalJoin
+    from bicycle_sdk.joins.lookups import LookupCache, LookupJoin, LookupOptions
+    from bicycle_sdk.joins.merging import TimeMerge
+    from bicycle_sdk.joins.rows import JoinOptions, RowJoin, checked_function, checked_how
+    from bicycle_sdk.joins.tables import AsOfJoin, TableJoin
+    from bicycle_sdk.joins.vertices import check_record_type, co_process_vertex, common_output_type
+    from bicycle_sdk.joins.windows import WindowCoGroup, WindowJoin
+else:
+    __getattr__, __dir__ = loading.on_demand(
+        __name__,
+        {
+            "broadcasts": ("BroadcastJoin",),
+            "intervals": ("IntervalJoin",),
+            "lookups": ("LookupCache", "LookupJoin", "LookupOptions"),
+            "merging": ("TimeMerge",),
+            "rows": ("JoinOptions", "RowJoin", "checked_function", "checked_how"),
+            "tables": ("AsOfJoin", "TableJoin"),
+            "vertices": ("check_record_type", "co_process_vertex", "common_output_type"),
+            "windows": ("WindowCoGroup", "WindowJoin"),
+        },
+    )
+
+__all__ = [
+    "AsOfJoin",
+    "BroadcastJoin",
+    "IntervalJoin",
+    "JoinOptions",
+    "LookupCache",
+    "LookupJoin",
+    "LookupOptions",
+    "RowJoin",
+    "TableJoin",
+    "TimeMerge",
+    "WindowCoGroup",
+    "WindowJoin",
+    "check_record_type",
+    "checked_function",
+    "checked_how",
+    "co_process_vertex",
+    "common_output_type",
+]

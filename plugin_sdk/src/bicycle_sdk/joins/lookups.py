@@ -92,6 +92,19 @@ class Answers:
                 self._kept.popitem(last=False)
 
 
+@dataclass(slots=True)
+class _Question:
+    """What is being asked, and the answer for the rows that wait for it.
+
+    They take it from here, since in a small cache it may have made room by the time they go on.
+    """
+
+    lock: asyncio.Lock
+    row_count: int = 0
+    is_answered: bool = False
+    answer: Any = None
+
+
 class LookupJoin(AsyncIOFunction[Any, Any]):
     """Asks for what belongs to a row; rows of one key that come together ask once."""
 
@@ -102,7 +115,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         """Begin with no answers, and open what asks."""
         cache = self.options.cache
         self._answers = Answers(cache.size, duration_ms("ttl", cache.ttl))
-        self._asking: dict[Hashable, tuple[asyncio.Lock, int]] = {}
+        self._asking: dict[Hashable, _Question] = {}
         opening = getattr(self.options.lookup, "open", None)
         return None if opening is None else opening(ctx)
 
@@ -116,7 +129,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         key = self.options.key(value)
         is_known, answer = self._answers.find(key)
         if not is_known:
-            answer = await self._asked(key)
+            answer = await (self._asked(key) if self.options.cache.size else self._found(key))
         if answer is None and not self.options.keeps_left:
             return []
         result = self.options.join(value, answer)
@@ -135,19 +148,26 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         # Slow library on the start path of every plugin; a worker has it already.
         import asyncio
 
-        lock, waiting = self._asking.get(key, (asyncio.Lock(), 0))
-        self._asking[key] = (lock, waiting + 1)
+        question = self._asking.get(key)
+        if question is None:
+            question = self._asking[key] = _Question(asyncio.Lock())
+        question.row_count += 1
         try:
-            async with lock:
-                is_known, answer = self._answers.find(key)
-                if not is_known:
-                    found = self.options.lookup(key)
-                    answer = await found if inspect.isawaitable(found) else found
-                    self._answers.keep(key, answer)
-                return answer
+            async with question.lock:
+                if not question.is_answered:
+                    question.answer, question.is_answered = await self._found(key), True
+                    self._answers.keep(key, question.answer)
+                    self._forget(key, question)  # Rows from now on look among the answers.
+                return question.answer
         finally:
-            lock, waiting = self._asking[key]
-            if waiting == 1:
-                del self._asking[key]
-            else:
-                self._asking[key] = (lock, waiting - 1)
+            question.row_count -= 1
+            if not question.row_count:
+                self._forget(key, question)
+
+    async def _found(self, key: Hashable) -> Any:
+        found = self.options.lookup(key)
+        return await found if inspect.isawaitable(found) else found
+
+    def _forget(self, key: Hashable, question: _Question) -> None:
+        if self._asking.get(key) is question:
+            del self._asking[key]

@@ -5,15 +5,35 @@ JSON properties, and the objects that are no JSON beside them. What was not set 
 the connector knows the defaults; it also checks what only the broker or its client can tell.
 """
 
-from bicycle_sdk.kafka.base import (
-    DecodingSchema,
-    EncodingSchema,
-    KafkaBuilder,
-    KafkaFormat,
-    is_secret_property,
-)
-from bicycle_sdk.kafka.sink import DeliveryGuarantee, KafkaSinkBuilder
-from bicycle_sdk.kafka.source import KafkaSourceBuilder
+import typing
+
+from bicycle_sdk import loading
+
+if typing.TYPE_CHECKING:
+    from bicycle_sdk.kafka.base import (
+        DecodingSchema,
+        EncodingSchema,
+        KafkaBuilder,
+        KafkaFormat,
+        is_secret_property,
+    )
+    from bicycle_sdk.kafka.sink import DeliveryGuarantee, KafkaSinkBuilder
+    from bicycle_sdk.kafka.source import KafkaSourceBuilder
+else:
+    __getattr__, __dir__ = loading.on_demand(
+        __name__,
+        {
+            "base": (
+                "DecodingSchema",
+                "EncodingSchema",
+                "KafkaBuilder",
+                "KafkaFormat",
+                "is_secret_property",
+            ),
+            "sink": ("DeliveryGuarantee", "KafkaSinkBuilder"),
+            "source": ("KafkaSourceBuilder",),
+        },
+    )
 
 __all__ = [
     "DecodingSchema",

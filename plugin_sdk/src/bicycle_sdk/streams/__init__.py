@@ -5,12 +5,25 @@ chooses subtasks. Nothing runs here, and no closure is called; what the runtime 
 of ``graph.OperatorKind``, and everything else expands into them.
 """
 
-from bicycle_sdk.streams.connected import ConnectedStreams, KeyedConnectedStreams
+import typing
+
+from bicycle_sdk import loading
 from bicycle_sdk.streams.data_stream import DataStream, SinkStream, SplitStream
 from bicycle_sdk.streams.keyed import KeyedStream
 from bicycle_sdk.streams.keyed_joins import JoinedStreams
 from bicycle_sdk.streams.loops import IterativeStream
-from bicycle_sdk.streams.windowed import WindowedStream
+
+if typing.TYPE_CHECKING:
+    from bicycle_sdk.streams.connected import ConnectedStreams, KeyedConnectedStreams
+    from bicycle_sdk.streams.windowed import WindowedStream
+else:
+    __getattr__, __dir__ = loading.on_demand(
+        __name__,
+        {
+            "connected": ("ConnectedStreams", "KeyedConnectedStreams"),
+            "windowed": ("WindowedStream",),
+        },
+    )
 
 __all__ = [
     "ConnectedStreams",

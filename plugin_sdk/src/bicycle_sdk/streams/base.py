@@ -12,12 +12,13 @@ from bicycle_sdk.drafts import EdgeDraft, GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.function_vertices import function_vertex
 from bicycle_sdk.graph import OperatorKind, Partitioning
+from bicycle_sdk.record_types import clash, function_types, type_name
 from bicycle_sdk.settings import VertexSettings
 
 if TYPE_CHECKING:
     from bicycle_sdk.streams.data_stream import DataStream
 
-__all__ = ["Stream"]
+__all__ = ["Stream", "check_same_keys", "joined"]
 
 T = TypeVar("T")
 
@@ -113,3 +114,38 @@ class Stream(VertexSettings, Generic[T]):
                 problem="the streams belong to different environments",
                 hint="build both streams from one StreamEnvironment",
             )
+
+
+def check_same_keys(call: str, *streams: Stream[Any]) -> None:
+    """Refuse streams whose records can never meet under one key.
+
+    Raises:
+        StreamDefinitionError: a stream has no key, or the keys are of types that never agree.
+    """
+    for stream in streams:
+        if not stream._is_keyed():
+            raise StreamDefinitionError(
+                call=call,
+                problem="one stream has a key and another has none",
+                hint="call key_by(…) on each of the streams",
+            )
+    key_types = [function_types(s._vertex.payloads["function"], "get_key").gives for s in streams]
+    for other in key_types[1:]:
+        if clash(key_types[0], other):
+            raise StreamDefinitionError(
+                call=call,
+                problem=f"keys of {type_name(key_types[0])} never equal keys of {type_name(other)}",
+                hint="let both key_by(…) give the same type",
+            )
+
+
+def joined(streams: list[Stream[Any]], vertex: VertexDraft) -> DataStream[Any]:
+    """Return the stream behind a vertex that has these streams as its inputs, in this order."""
+    first = streams[0]
+    for stream in streams[1:]:
+        first._check_same_draft(str(vertex.details["function_kind"]), stream)
+    first._draft.add_vertex(vertex)
+    for ordinal, stream in enumerate(streams):
+        stream._connect_to(vertex, input_ordinal=ordinal)
+    result: DataStream[Any] = first._made("DataStream", vertex)
+    return result

@@ -17,14 +17,13 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import KeySelector, full_name
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.joins.vertices import check_record_type, co_process_vertex, common_output_type
-from bicycle_sdk.record_types import clash, function_types, type_name
-from bicycle_sdk.streams.base import Stream
+from bicycle_sdk.record_types import function_types
+from bicycle_sdk.streams.base import Stream, check_same_keys, joined
 
 if TYPE_CHECKING:
-    from bicycle_sdk.drafts import VertexDraft
     from bicycle_sdk.streams.data_stream import DataStream
 
-__all__ = ["ConnectedStreams", "KeyedConnectedStreams", "check_same_keys", "joined"]
+__all__ = ["ConnectedStreams", "KeyedConnectedStreams"]
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -139,38 +138,3 @@ class KeyedConnectedStreams(ConnectedStreams[T, V], Generic[K, T, V]):
 
     def _is_keyed(self) -> bool:
         return True
-
-
-def check_same_keys(call: str, *streams: Stream[Any]) -> None:
-    """Refuse streams whose records can never meet under one key.
-
-    Raises:
-        StreamDefinitionError: a stream has no key, or the keys are of types that never agree.
-    """
-    for stream in streams:
-        if not stream._is_keyed():
-            raise StreamDefinitionError(
-                call=call,
-                problem="one stream has a key and another has none",
-                hint="call key_by(…) on each of the streams",
-            )
-    key_types = [function_types(s._vertex.payloads["function"], "get_key").gives for s in streams]
-    for other in key_types[1:]:
-        if clash(key_types[0], other):
-            raise StreamDefinitionError(
-                call=call,
-                problem=f"keys of {type_name(key_types[0])} never equal keys of {type_name(other)}",
-                hint="let both key_by(…) give the same type",
-            )
-
-
-def joined(streams: list[Stream[Any]], vertex: VertexDraft) -> DataStream[Any]:
-    """Return the stream behind a vertex that has these streams as its inputs, in this order."""
-    first = streams[0]
-    for stream in streams[1:]:
-        first._check_same_draft(str(vertex.details["function_kind"]), stream)
-    first._draft.add_vertex(vertex)
-    for ordinal, stream in enumerate(streams):
-        stream._connect_to(vertex, input_ordinal=ordinal)
-    result: DataStream[Any] = first._made("DataStream", vertex)
-    return result

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, overload
 
+from bicycle_sdk import joins
 from bicycle_sdk.aggregations import everything
-from bicycle_sdk.connected import JoinFunction
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.function_vertices import async_io_vertex, concurrency
 from bicycle_sdk.functions import full_name
-from bicycle_sdk.joins.broadcasts import BroadcastJoin
-from bicycle_sdk.joins.lookups import LookupCache, LookupJoin, LookupOptions
-from bicycle_sdk.joins.merging import TimeMerge
-from bicycle_sdk.joins.rows import JoinOptions, checked_function, checked_how
-from bicycle_sdk.joins.vertices import co_process_vertex
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.streams.connected import ConnectedStreams, joined
+from bicycle_sdk.streams.base import joined
 from bicycle_sdk.streams.transforms import Transforms
 
 if TYPE_CHECKING:
+    from bicycle_sdk.connected import JoinFunction
+    from bicycle_sdk.joins import LookupCache
+    from bicycle_sdk.streams.connected import ConnectedStreams
     from bicycle_sdk.streams.data_stream import DataStream
 
 __all__ = ["Connecting"]
@@ -30,7 +28,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 R = TypeVar("R")
 A = TypeVar("A", bound=Hashable)
-_Joiner = Callable[[T, V], R | Awaitable[R]] | JoinFunction[T, V, R]
+_Joiner: TypeAlias = "Callable[[T, V], R | Awaitable[R]] | JoinFunction[T, V, R]"
 _LOOKUP_LIMIT = timedelta(seconds=30)
 
 
@@ -49,6 +47,9 @@ class Connecting(Transforms[T]):
                 problem="one stream has a key and the other has none",
                 hint="call key_by(…) on both, or connect(…).key_by(…, …)",
             )
+        # Slow on the start path: few jobs have functions with two inputs.
+        from bicycle_sdk.streams.connected import ConnectedStreams
+
         return ConnectedStreams(self, other)
 
     @overload
@@ -102,13 +103,13 @@ class Connecting(Transforms[T]):
                     problem=f"{full_name(part)} is not callable",
                     hint="pass functions for key, lookup and result",
                 )
-        kind = checked_how("lookup_join", how, "inner", "left")
-        options = LookupOptions(
+        kind = joins.checked_how("lookup_join", how, "inner", "left")
+        options = joins.LookupOptions(
             key=key, lookup=lookup, join=function, keeps_left=kind == "left",
-            cache=LookupCache() if cache is None else cache,
+            cache=joins.LookupCache() if cache is None else cache,
         )  # fmt: skip
         config = concurrency(ordered=True, timeout=timeout, capacity=capacity)
-        vertex = async_io_vertex(LookupJoin(options), config=config, retry=retry)
+        vertex = async_io_vertex(joins.LookupJoin(options), config=config, retry=retry)
         vertex.name, vertex.plugin_function = "lookup_join", full_name(lookup)
         vertex.output_type = function_types(function, "join").gives
         return self._then(vertex)
@@ -127,8 +128,9 @@ class Connecting(Transforms[T]):
         streams: list[Any] = [self, *others]
         types = [stream._record_type() for stream in streams]
         record_type = types[0] if all(found == types[0] for found in types) else None
-        vertex = co_process_vertex(
-            TimeMerge(record_type, late_to), "merge_by_time", is_keyed=True, output_type=record_type
+        merge = joins.TimeMerge(record_type, late_to)
+        vertex = joins.co_process_vertex(
+            merge, "merge_by_time", is_keyed=True, output_type=record_type
         )
         for stream in others:
             self._check_same_draft("merge_by_time", stream)
@@ -176,14 +178,15 @@ class Connecting(Transforms[T]):
             how: ``left`` lets rows without a match come out, too.
             deleted_when: Tells that a right row deletes the one with its key.
         """
-        checked_function("broadcast_join", function, "join")
-        kind = checked_how("broadcast_join", how, "inner", "left")
-        options = JoinOptions(
+        joins.checked_function("broadcast_join", function, "join")
+        kind = joins.checked_how("broadcast_join", how, "inner", "left")
+        options = joins.JoinOptions(
             function=function, how=kind, left_type=self._record_type(),
             right_type=other._record_type(),
         )  # fmt: skip
-        vertex = co_process_vertex(
-            BroadcastJoin(options, key, other_key, is_deleted=deleted_when), "broadcast_join",
+        join = joins.BroadcastJoin(options, key, other_key, is_deleted=deleted_when)
+        vertex = joins.co_process_vertex(
+            join, "broadcast_join",
             shown=function, is_keyed=self._is_keyed(), has_broadcast=True, settings={"how": kind},
             output_type=function_types(function, "join").gives,
         )  # fmt: skip

@@ -6,14 +6,13 @@ from collections.abc import Callable, Hashable, Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
-from bicycle_sdk import aggregations, connectors
+from bicycle_sdk import aggregations, connectors, kafka
 from bicycle_sdk.connectors import SinkBuilder, SinkDescriptor
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import PreviewError
 from bicycle_sdk.function_vertices import function_vertex, process_vertex, reduce_vertex
 from bicycle_sdk.functions import KeySelector
 from bicycle_sdk.graph import OperatorKind, Partitioning
-from bicycle_sdk.kafka import KafkaSinkBuilder
 from bicycle_sdk.settings import VertexSettings
 from bicycle_sdk.streams.base import Stream
 from bicycle_sdk.streams.connecting import Connecting
@@ -184,7 +183,7 @@ class DataStream(Connecting[T]):
 
     def kafka_sink(self, brokers: str, topic: str) -> SinkStream:
         """Send each record to a Kafka topic, at least once; ``KafkaSinkBuilder`` can do more."""
-        return self.sink_to(KafkaSinkBuilder[Any](brokers, topic))
+        return self.sink_to(kafka.KafkaSinkBuilder[Any](brokers, topic))
 
     def collect(self, name: str) -> SinkStream:
         """Collect the records in a list of the test harness."""

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from bicycle_sdk import aggregations
+from bicycle_sdk import aggregations, windows
 from bicycle_sdk.function_vertices import process_vertex, reduce_vertex
 from bicycle_sdk.functions import KeyedProcessFunction, ProcessFunction, ReduceFunction
 from bicycle_sdk.record_types import function_types, pair_type
 from bicycle_sdk.streams.data_stream import DataStream
 from bicycle_sdk.streams.keyed_joins import KeyedJoins
-from bicycle_sdk.streams.windowed import WindowedStream
-from bicycle_sdk.windows.assigners import (
-    Duration,
-    GlobalWindows,
-    WindowAssigner,
-    count_windows,
-    session_windows,
-    sliding_windows,
-    tumbling_windows,
-)
-from bicycle_sdk.windows.plan import WindowPlan
+
+if TYPE_CHECKING:
+    from bicycle_sdk.streams.windowed import WindowedStream
+    from bicycle_sdk.windows.assigners import Duration, WindowAssigner
 
 __all__ = ["KeyedStream"]
 
@@ -96,7 +89,7 @@ class KeyedStream(KeyedJoins[K, T]):
             size: Milliseconds or a timedelta, at least 1 ms.
             offset: Where one of them begins; -8 hours make days of China, for example.
         """
-        return self._windowed(tumbling_windows(size, offset=offset))
+        return self._windowed(windows.tumbling_windows(size, offset=offset))
 
     def sliding_window(
         self, size: Duration, slide: Duration, *, offset: Duration = 0
@@ -105,7 +98,7 @@ class KeyedStream(KeyedJoins[K, T]):
 
         With a slide longer than the size there are gaps, and records in them count nowhere.
         """
-        return self._windowed(sliding_windows(size, slide, offset=offset))
+        return self._windowed(windows.sliding_windows(size, slide, offset=offset))
 
     def session_window(
         self,
@@ -124,22 +117,29 @@ class KeyedStream(KeyedJoins[K, T]):
             max_duration: Sessions that are longer are cut: one ends so long after its first record,
                 and the next record of the session begins another one.
         """
-        windows = session_windows(gap, min_records=min_records, max_duration=max_duration)
-        return self._windowed(windows)
+        return self._windowed(
+            windows.session_windows(gap, min_records=min_records, max_duration=max_duration)
+        )
 
     def global_window(self) -> WindowedStream[K, T]:
         """One window for all records of a key; it fires when ``trigger(…)`` says so."""
-        return self._windowed(GlobalWindows())
+        return self._windowed(windows.GlobalWindows())
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
         """Windows of ``size`` records of a key in the order of arrival, one every ``slide``.
 
         A last window that never fills gives no result.
         """
+        # Slow on the start path: only jobs with windows need them.
+        from bicycle_sdk.windows.assigners import count_windows
+
         return self._windowed(count_windows(size, slide))
 
     def _windowed(self, assigner: WindowAssigner) -> WindowedStream[K, T]:
-        plan = WindowPlan(assigner=assigner)
+        # Slow on the start path: only jobs with windows need them.
+        from bicycle_sdk.streams.windowed import WindowedStream
+
+        plan = windows.WindowPlan(assigner=assigner)
         return WindowedStream(self._draft, self._vertex, plan, key_type=self._key_type())
 
     def into_stream(self) -> DataStream[T]:

@@ -4,31 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
 
-from bicycle_sdk.connected import CoGroupFunction, JoinFunction
+from bicycle_sdk import joins
+from bicycle_sdk import windows as windowing  # parameters of calls here are named windows
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import Partitioning
-from bicycle_sdk.joins.intervals import IntervalJoin
-from bicycle_sdk.joins.rows import JoinOptions, RowJoin, checked_function, checked_how
-from bicycle_sdk.joins.tables import AsOfJoin, TableJoin
-from bicycle_sdk.joins.vertices import co_process_vertex
-from bicycle_sdk.joins.windows import WindowCoGroup, WindowJoin
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.streams.base import Stream
-from bicycle_sdk.streams.connected import KeyedConnectedStreams, check_same_keys, joined
+from bicycle_sdk.streams.base import Stream, check_same_keys, joined
 from bicycle_sdk.streams.data_stream import DataStream
-from bicycle_sdk.windows.assigners import (
-    AlignedWindows,
-    Duration,
-    SessionWindows,
-    WindowAssigner,
-    duration_ms,
-    tumbling_windows,
-)
 
 if TYPE_CHECKING:
+    from bicycle_sdk.connected import CoGroupFunction, JoinFunction
+    from bicycle_sdk.joins import JoinOptions, RowJoin
+    from bicycle_sdk.streams.connected import KeyedConnectedStreams
     from bicycle_sdk.streams.keyed import KeyedStream
+    from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowAssigner
+    from bicycle_sdk.windows.assigners import Duration
 
 __all__ = ["JoinedStreams", "KeyedJoins"]
 
@@ -36,7 +28,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 R = TypeVar("R")
 K = TypeVar("K", bound=Hashable)
-_Joiner = Callable[[T, V], R | Awaitable[R]] | JoinFunction[T, V, R]
+_Joiner: TypeAlias = "Callable[[T, V], R | Awaitable[R]] | JoinFunction[T, V, R]"
 
 
 class KeyedJoins(DataStream[T], Generic[K, T]):
@@ -57,6 +49,9 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         Raises:
             StreamDefinitionError: the other has no key, or keys of another type.
         """
+        # Slow on the start path: few jobs have functions with two inputs.
+        from bicycle_sdk.streams.connected import KeyedConnectedStreams
+
         return KeyedConnectedStreams(self, other)
 
     @overload
@@ -149,7 +144,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
             )
         options = self._join_options("interval_join", other, function, how=how, late_to=late_to)
         settings = {"how": how, "lower_ms": first, "upper_ms": last}
-        join = IntervalJoin(options, lower_ms=first, upper_ms=last)
+        join = joins.IntervalJoin(options, lower_ms=first, upper_ms=last)
         return self._joined_with(other, join, "interval_join", settings=settings)
 
     @overload
@@ -212,7 +207,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         assigner = _joinable("window_join", windows)
         settings = {"how": how, "windows": repr(assigner)}
         return self._joined_with(
-            other, WindowJoin(options, assigner), "window_join", settings=settings
+            other, joins.WindowJoin(options, assigner), "window_join", settings=settings
         )
 
     def co_group(
@@ -231,7 +226,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         assigner = _joinable("co_group", windows)
         settings = {"windows": repr(assigner)}
         return self._joined_with(
-            other, WindowCoGroup(options, assigner), "co_group", settings=settings
+            other, joins.WindowCoGroup(options, assigner), "co_group", settings=settings
         )
 
     @overload
@@ -278,9 +273,9 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         options = self._join_options(
             "as_of_join", other, function, how=how, late_to=late_to, kinds=("inner", "left")
         )
-        limit = None if tolerance is None else duration_ms("tolerance", tolerance, low=0)
+        limit = None if tolerance is None else windowing.duration_ms("tolerance", tolerance, low=0)
         settings = {"how": how} | ({} if limit is None else {"tolerance_ms": limit})
-        join = AsOfJoin(options, tolerance_ms=limit, is_deleted=deleted_when)
+        join = joins.AsOfJoin(options, tolerance_ms=limit, is_deleted=deleted_when)
         return self._joined_with(other, join, "as_of_join", settings=settings)
 
     @overload
@@ -318,7 +313,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         options = self._join_options(
             "table_join", other, function, how=how, late_to=None, kinds=("inner", "left")
         )
-        join = TableJoin(options, is_deleted=deleted_when)
+        join = joins.TableJoin(options, is_deleted=deleted_when)
         return self._joined_with(other, join, "table_join", settings={"how": how})
 
     def join(self, other: KeyedStream[K, V]) -> JoinedStreams[K, T, V]:
@@ -330,10 +325,10 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         kinds: tuple[str, ...] = ("inner", "left", "right", "full"), method: str = "join",
     ) -> JoinOptions:  # fmt: skip
         check_same_keys(call, self, other)
-        checked_function(call, function, method)
-        return JoinOptions(
+        joins.checked_function(call, function, method)
+        return joins.JoinOptions(
             function=function,
-            how=checked_how(call, how, *kinds),
+            how=joins.checked_how(call, how, *kinds),
             late_tag=late_to,
             left_type=self._record_type(),
             right_type=other._record_type(),
@@ -345,7 +340,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         gives_many = join.method == "co_group"
         shown = join.options.function
         found = function_types(shown, join.method, gives_many=gives_many).gives
-        vertex = co_process_vertex(
+        vertex = joins.co_process_vertex(
             join, kind, shown=shown, is_keyed=True, settings=settings, output_type=found
         )
         return joined([self, other], vertex)
@@ -373,7 +368,7 @@ class JoinedStreams(Generic[K, T, V]):
     def window(self, windows: WindowAssigner | Duration) -> JoinedStreams[K, T, V]:
         """Join the rows of these windows; a length alone makes tumbling windows."""
         is_length = isinstance(windows, int | timedelta)
-        chosen = tumbling_windows(windows) if is_length else windows  # type: ignore[arg-type]  # told apart
+        chosen = windowing.tumbling_windows(windows) if is_length else windows  # type: ignore[arg-type]  # told apart
         return JoinedStreams(self._left, self._right, chosen)  # type: ignore[arg-type]  # told apart
 
     def apply(self, function: _Joiner[T, V, R]) -> DataStream[R]:
@@ -398,11 +393,11 @@ def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
         StreamDefinitionError: they have no bounds in time, or bounds that depend on the record.
     """
     has_gap = (
-        isinstance(windows, SessionWindows)
+        isinstance(windows, windowing.SessionWindows)
         and windows.gap_ms is not None
         and windows.max_duration_ms is None
     )
-    if not isinstance(windows, AlignedWindows) and not has_gap:
+    if not isinstance(windows, windowing.AlignedWindows) and not has_gap:
         raise StreamDefinitionError(
             call=call,
             problem=f"{windows!r} can not be shared by two streams",
@@ -414,5 +409,5 @@ def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
 def _signed_ms(name: str, duration: Duration) -> int:
     """Return a length in whole milliseconds; it may be negative."""
     is_negative = duration < timedelta(0) if isinstance(duration, timedelta) else duration < 0
-    distance = duration_ms(name, -duration if is_negative else duration, low=0)
+    distance = windowing.duration_ms(name, -duration if is_negative else duration, low=0)
     return -distance if is_negative else distance

@@ -26,10 +26,10 @@ from bicycle_sdk.functions import (
 )
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.streams.base import Stream
-from bicycle_sdk.time import WatermarkStrategy
 
 if TYPE_CHECKING:
     from bicycle_sdk.streams.data_stream import DataStream
+    from bicycle_sdk.time import WatermarkStrategy
 
 __all__ = ["Transforms"]
 

@@ -12,7 +12,7 @@ import click
 
 from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs
-from bicycle_runtime.cli.rendering import answer_json, show_table
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
 from bicycle_runtime.dev.broker_options import BrokerOptions
 
 if TYPE_CHECKING:
@@ -37,24 +37,12 @@ def _dir_option(command: F) -> F:
     )(command)
 
 
-def _overview(context: click.Context, *, as_json: bool) -> None:
-    """Show what a group has when it is called without a command."""
-    group = context.command
-    if context.invoked_subcommand is not None or not isinstance(group, click.Group):
-        return
-    if as_json:
-        commands = {name: child.get_short_help_str(200) for name, child in group.commands.items()}
-        answer_json({"commands": commands})
-    else:
-        click.echo(context.get_help())
-
-
 @click.group("dev", invoke_without_command=True)
 @answers
 @click.pass_context
 def dev_command(context: click.Context, *, as_json: bool) -> None:
     """Start what a job needs around it while it is written and tested."""
-    _overview(context, as_json=as_json)
+    show_overview(context, as_json=as_json)
 
 
 @dev_command.group("kafka", invoke_without_command=True)
@@ -65,7 +53,7 @@ def kafka_command(context: click.Context, *, as_json: bool) -> None:
 
     It is one node that only this machine reaches: for development and tests, not for production.
     """
-    _overview(context, as_json=as_json)
+    show_overview(context, as_json=as_json)
 
 
 @kafka_command.command("start")

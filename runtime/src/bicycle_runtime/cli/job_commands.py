@@ -13,6 +13,7 @@ from bicycle_runtime.cli.rendering import (
     byte_text,
     count_text,
     duration_text,
+    lag_text,
     show_table,
     watermark_text,
 )
@@ -21,6 +22,7 @@ from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus
 
 __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
 
+_LAGS_SHOWN_MAX = 8
 _STATES = [state.value.lower() for state in JobState]
 
 
@@ -110,7 +112,7 @@ def _details(status: JobStatus) -> list[str]:
         ("ran", duration_text(_ran_ms(status))),
         ("epoch", f"{status.epoch} ({status.epoch_count} in this run)"),
         ("records", _records(status)),
-        ("lag", _lag(status)),
+        ("lag", lag_text(status.lag_records, status.lag_bytes, status.lag_ms)),
         ("state size", byte_text(status.state_bytes)),
         ("watermark", watermark_text(status.watermark_ms)),
         ("dropped", count_text(status.dropped_count) if status.dropped_count else ""),
@@ -119,6 +121,11 @@ def _details(status: JobStatus) -> list[str]:
     lines = [f"job {status.id}", *(f"  {name:<11}{text}" for name, text in rows if text)]
     for uid, operator in status.operators.items():
         lines.append(f"  operator   {uid}: {_operator_text(operator)}")
+    for lags in status.lags.values():
+        behind = [(shard, lag) for shard, lag in lags.items() if lag.records or lag.bytes]
+        for shard, lag in behind[:_LAGS_SHOWN_MAX]:
+            text = lag_text(lag.records, lag.bytes, lag.waiting_ms)
+            lines.append(f"  lag        {shard}: {text}")
     if status.late_dropped_count:
         lines.append(
             f"  warning    {count_text(status.late_dropped_count)} late records were dropped: "
@@ -147,12 +154,6 @@ def _records(status: JobStatus) -> str:
         f"{count_text(status.record_count)} in this run{rate}, "
         f"{count_text(status.event_count)} since the beginning"
     )
-
-
-def _lag(status: JobStatus) -> str:
-    if status.lag_records is not None:
-        return f"{count_text(status.lag_records)} records"
-    return byte_text(status.lag_bytes) if status.lag_bytes is not None else ""
 
 
 def _ran_ms(status: JobStatus) -> int:

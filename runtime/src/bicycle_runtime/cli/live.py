@@ -13,7 +13,7 @@ from io import TextIOBase
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from bicycle_runtime.cli.rendering import byte_text, count_text, watermark_text
+from bicycle_runtime.cli.rendering import byte_text, count_text, lag_text, watermark_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.status import JobStatus
@@ -31,17 +31,11 @@ def status_line(status: JobStatus) -> str:
             f"epoch {status.epoch}",
             f"{count_text(status.records_per_second)} records/s",
             f"{count_text(status.record_count)} read",
-            f"lag {_lag(status)}",
+            f"lag {lag_text(status.lag_records, status.lag_bytes, status.lag_ms) or 'unknown'}",
             f"state {byte_text(status.state_bytes)}",
             f"watermark {watermark_text(status.watermark_ms)}",
         ]
     return "  ".join(parts)
-
-
-def _lag(status: JobStatus) -> str:
-    if status.lag_records is not None:
-        return f"{count_text(status.lag_records)} records"
-    return byte_text(status.lag_bytes) if status.lag_bytes is not None else "unknown"
 
 
 class LiveLine(TextIOBase):

@@ -17,6 +17,8 @@ __all__ = [
     "count_text",
     "duration_text",
     "error_text",
+    "lag_text",
+    "show_overview",
     "show_table",
     "watermark_text",
 ]
@@ -87,6 +89,20 @@ def duration_text(duration_ms: float) -> str:
     return f"{hours} h {rest // _MINUTE_MS} min"
 
 
+def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int | None) -> str:
+    """Return what is unread, and for how long the first of it has been; empty if not known.
+
+    Example:
+        >>> lag_text(1200, None, 2_100), lag_text(0, None, 0), lag_text(None, 512, None)
+        ('1,200 records, 2.1 s', '0 records', '512 B')
+    """
+    if record_count is not None:
+        text = f"{count_text(record_count)} records"
+    else:
+        text = "" if byte_count is None else byte_text(byte_count)
+    return f"{text}, {duration_text(waiting_ms)}" if text and waiting_ms else text
+
+
 def watermark_text(watermark_ms: int | None) -> str:
     """Return how far event time has come.
 
@@ -102,6 +118,18 @@ def watermark_text(watermark_ms: int | None) -> str:
     from datetime import UTC, datetime
 
     return f"{datetime.fromtimestamp(watermark_ms / 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def show_overview(context: click.Context, *, as_json: bool) -> None:
+    """Show what a group has when it is called without a command."""
+    group = context.command
+    if context.invoked_subcommand is not None or not isinstance(group, click.Group):
+        return
+    if as_json:
+        commands = {name: child.get_short_help_str(200) for name, child in group.commands.items()}
+        answer_json({"commands": commands})
+    else:
+        click.echo(context.get_help())
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

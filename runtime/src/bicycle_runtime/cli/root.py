@@ -23,6 +23,7 @@ _ROOM = "bicycle_runtime.cli"
 # Command -> module that has an attribute of that name.
 _PLACES = {
     "cancel": "job_commands",
+    "checkpoints": "checkpoints",
     "dev": "dev",
     "doctor": "doctor",
     "graph": "graph",
@@ -32,6 +33,7 @@ _PLACES = {
     "plan": "plan",
     "plugins": "plugins",
     "run": "run",
+    "state": "state",
     "status": "job_commands",
     "stop": "job_commands",
     "submit": "run",

@@ -8,7 +8,7 @@ twice is harmless. The worker's half (readers, writers, slices) is in ``operator
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -84,10 +84,25 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """What lies ready and unread. A number is None where the source can not know it cheaply."""
+    """What lies ready and unread. A number is None where the source can not know it cheaply.
+
+    ``age_ms``: for how long the first of it has been ready, as far as this run has seen it.
+    """
 
     record_count: int | None = None
     byte_count: int | None = None
+    age_ms: int | None = None
+
+
+def total_lag(lags: Collection[Lag]) -> Lag:
+    """Return what lies unread together; None where nobody knows a number, the greatest age."""
+    records = [lag.record_count for lag in lags if lag.record_count is not None]
+    sizes = [lag.byte_count for lag in lags if lag.byte_count is not None]
+    return Lag(
+        record_count=sum(records) if records else None,
+        byte_count=sum(sizes) if sizes else None,
+        age_ms=max((lag.age_ms for lag in lags if lag.age_ms is not None), default=None),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +112,8 @@ class SourceStatus:
     What follows is for watermarks. ``waiting_shards`` are those with unread input: they hold event
     time back until they are read (None: the source has one shard, or can not tell). A shard of a
     source that ``is_bounded`` gets no more input once it has none; only such sources can be read in
-    batch mode. While a source is not
-    ``is_reachable``, silence does not make its shards idle.
+    batch mode. While a source is not ``is_reachable``, silence does not make its shards idle.
+    ``shard_lags`` tells the lag shard by shard, where the source can.
     """
 
     has_input: bool
@@ -108,6 +123,7 @@ class SourceStatus:
     waiting_shards: frozenset[str] | None = None
     is_bounded: bool = False
     is_reachable: bool = True
+    shard_lags: Mapping[str, Lag] = field(default_factory=dict)
 
 
 def even_slices(shard: str, *, start: int, count: int, parallelism: int) -> list[Slice]:

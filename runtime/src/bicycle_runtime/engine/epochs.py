@@ -15,7 +15,7 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import Budget, SourceStatus
+from bicycle_runtime.connectors.contract import Budget, SourceStatus, total_lag
 from bicycle_runtime.engine.bounded import require_bounded
 from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.engine.executor import Executor
@@ -33,13 +33,7 @@ from bicycle_runtime.engine.pacing import Pacer
 from bicycle_runtime.engine.publishing import Publisher
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
-from bicycle_runtime.engine.stats import (
-    EpochStats,
-    Stopwatch,
-    lowest_watermark,
-    total_counts,
-    total_lag,
-)
+from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark, total_counts
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.reports import TaskReport
@@ -387,7 +381,7 @@ class EpochLoop:
                 event_count=manifest.event_count,
                 duration_ms=duration_ms,
                 phases_ms=watch.phases_ms,
-                lag=total_lag(statuses.values()),
+                lag=total_lag([status.lag for status in statuses.values()]),
                 state_bytes=sum(
                     part.byte_count for state in manifest.states.values() for part in state.ranges
                 ),
@@ -402,6 +396,7 @@ class EpochLoop:
                 time=manifest.time,
                 idle_shards=self._timeline.idle_shards(),
                 slowest_inputs=self._timeline.slowest_inputs(),
+                shard_lags={uid: status.shard_lags for uid, status in statuses.items()},
             )
         )
 

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bicycle_runtime.connectors.contract import Lag, SourceStatus
+from bicycle_runtime.connectors.contract import Lag
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
 from bicycle_runtime.recovery.manifest import TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MIN
 
-__all__ = ["EpochStats", "Stopwatch", "lowest_watermark", "total_counts", "total_lag"]
+__all__ = ["EpochStats", "Stopwatch", "lowest_watermark", "total_counts"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,8 @@ class EpochStats:
     epoch was planned. ``time`` is how far event time has come, ``watermark_ms`` the least watermark
     of any operator (None while none is known); ``idle_shards`` do not hold it back, and
     ``slowest_inputs`` says for each operator which shard does. ``late_dropped_count`` late records
-    went nowhere, since no ``late_to`` takes them.
+    went nowhere, since no ``late_to`` takes them. ``shard_lags`` tells the lag shard by shard, of
+    the sources that know it.
     """
 
     epoch: int
@@ -41,6 +42,7 @@ class EpochStats:
     time: TimeRecord = field(default_factory=TimeRecord)
     idle_shards: Mapping[str, Collection[str]] = field(default_factory=dict)
     slowest_inputs: Mapping[str, str] = field(default_factory=dict)
+    shard_lags: Mapping[str, Mapping[str, Lag]] = field(default_factory=dict)
 
 
 class Stopwatch:
@@ -85,13 +87,3 @@ def lowest_watermark(time: TimeRecord) -> int | None:
     """Return the least watermark of any operator; None while none is known."""
     lowest = min(time.watermarks.values(), default=WATERMARK_MIN)
     return None if lowest == WATERMARK_MIN else lowest
-
-
-def total_lag(statuses: Iterable[SourceStatus]) -> Lag:
-    """Return what lies unread in all sources together; None where no source knows its number."""
-    lags = [status.lag for status in statuses]
-    records = [lag.record_count for lag in lags if lag.record_count is not None]
-    sizes = [lag.byte_count for lag in lags if lag.byte_count is not None]
-    return Lag(
-        record_count=sum(records) if records else None, byte_count=sum(sizes) if sizes else None
-    )

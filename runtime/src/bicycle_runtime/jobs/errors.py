@@ -8,6 +8,8 @@ __all__ = [
     "CheckpointVersionError",
     "DoctorError",
     "DriverEndedError",
+    "ExportRefusedError",
+    "ExtraMissingError",
     "GuaranteeError",
     "HomeError",
     "InspectionError",
@@ -17,7 +19,9 @@ __all__ = [
     "JobRunningError",
     "NoRetentionError",
     "NothingToFollowError",
+    "OperatorUnknownError",
     "ScaffoldError",
+    "StateLoadingError",
     "StatusFormatError",
     "StopTimeoutError",
 ]
@@ -146,3 +150,35 @@ class DoctorError(BicycleError):
     code = "BIC-1916"
     message = "{count} of {total} checks failed: {names}"
     fix = "do what the line below each failed check says, then run `bicycle doctor` again"
+
+
+class OperatorUnknownError(BicycleError):
+    """Somebody asks for the state of an operator that has none."""
+
+    code = "BIC-1930"
+    message = "operator {operator!r} has no state in epoch {epoch}; those that have: {known_text}"
+    fix = "name one of them; `bicycle state ls` shows what each of them keeps"
+
+
+class ExportRefusedError(BicycleError):
+    """State can not be written to the file that is named."""
+
+    code = "BIC-1931"
+    message = "state can not be exported to {path!r}: {problem}"
+    fix = "{hint}"
+
+
+class ExtraMissingError(BicycleError):
+    """Something asks for a library that only an extra of the runtime installs."""
+
+    code = "BIC-1932"
+    message = "{purpose} needs {library}, which is not installed"
+    fix = "install it with the extra: pip install 'bicycle-runtime[{extra}]'"
+
+
+class StateLoadingError(BicycleError):
+    """The process that loads values with the plugin's classes gave no answer."""
+
+    code = "BIC-1933"
+    message = "values can not be loaded with the classes of plugin {plugin!r}: {detail}"
+    fix = "leave --plugin out; values of its classes are then shown by their type"

@@ -1,7 +1,8 @@
 """``job.json`` in the checkpoint storage: what runs here, for people and for later versions.
 
-It names the plugin, the bundle's digest and the key groups as of the last start. A changed digest
-is logged and allowed: whether state fits the new graph is the engine's to say.
+It names the plugin, the bundle's digest, the operators with state and their key groups as of the
+last start. A changed digest is logged and allowed: whether state fits the new graph is the engine's
+to say.
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ def note_run(setup: JobSetup, *, now_ms: int) -> None:
             spec.uid: spec.group_count
             for spec in setup.plan.operators()
             if spec.scope is StateScope.KEY_GROUPS
+        },
+        "operators": {
+            spec.uid: spec.vertex.kind.value
+            for spec in setup.plan.operators()
+            if spec.scope is not StateScope.NONE
         },
         "created_ms": former.get("created_ms", now_ms),
         "started_ms": now_ms,

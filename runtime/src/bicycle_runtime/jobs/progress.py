@@ -20,6 +20,7 @@ from bicycle_runtime.jobs.status import (
     JobState,
     JobStatus,
     OperatorStatus,
+    ShardLag,
     ShardStatus,
     write_status,
 )
@@ -122,6 +123,8 @@ class Progress:
         status.event_count = stats.event_count
         if stats.record_count:  # An epoch without input has not looked at the sources.
             status.lag_records, status.lag_bytes = stats.lag.record_count, stats.lag.byte_count
+            status.lag_ms = stats.lag.age_ms
+            status.lags = _lags_of(stats)
         status.state_bytes = stats.state_bytes
         status.watermark_ms = stats.watermark_ms
         status.dropped_count = stats.dropped_count
@@ -169,6 +172,8 @@ class Progress:
         status = self.status
         status.lag_records = None if status.lag_records is None else 0
         status.lag_bytes = None if status.lag_bytes is None else 0
+        status.lag_ms = None if status.lag_ms is None else 0
+        status.lags = {uid: _without_lag(lags) for uid, lags in status.lags.items()}
 
     def _show(self) -> None:
         self.status.records_per_second = round(self._rate.per_second(), 1)
@@ -224,6 +229,33 @@ def _shards_of(stats: EpochStats) -> dict[str, dict[str, ShardStatus]]:
             for _, shard in slowest[:_SHARDS_SHOWN_MAX]
         }
     return {uid: shards for uid, shards in shown.items() if shards}
+
+
+def _lags_of(stats: EpochStats) -> dict[str, dict[str, ShardLag]]:
+    """Return what is shown of lags: of each source the greatest, when there are many."""
+    shown = {}
+    for uid, lags in stats.shard_lags.items():
+        greatest = sorted(lags, key=lambda shard: -(lags[shard].record_count or 0))
+        shown[uid] = {
+            shard: ShardLag(
+                records=lags[shard].record_count,
+                bytes=lags[shard].byte_count,
+                waiting_ms=lags[shard].age_ms,
+            )
+            for shard in greatest[:_SHARDS_SHOWN_MAX]
+        }
+    return {uid: lags for uid, lags in shown.items() if lags}
+
+
+def _without_lag(lags: dict[str, ShardLag]) -> dict[str, ShardLag]:
+    return {
+        shard: ShardLag(
+            records=None if lag.records is None else 0,
+            bytes=None if lag.bytes is None else 0,
+            waiting_ms=None if lag.waiting_ms is None else 0,
+        )
+        for shard, lag in lags.items()
+    }
 
 
 def _known(watermark_ms: int) -> int | None:

@@ -53,6 +53,17 @@ class ShardStatus(msgspec.Struct, kw_only=True):
     is_idle: bool = False
 
 
+class ShardLag(msgspec.Struct, kw_only=True):
+    """What of one shard of a source is unread, and for how long the first of it has been there.
+
+    The time counts from when this run first saw it; None where the source does not tell it.
+    """
+
+    records: int | None = None
+    bytes: int | None = None
+    waiting_ms: int | None = None
+
+
 class OperatorStatus(msgspec.Struct, kw_only=True):
     """Records of one operator in this run, and how far event time has come at its input.
 
@@ -102,12 +113,14 @@ class JobStatus(msgspec.Struct, kw_only=True):
     records_per_second: float = 0.0
     lag_records: int | None = None
     lag_bytes: int | None = None
+    lag_ms: int | None = None
     state_bytes: int = 0
     watermark_ms: int | None = None
     dropped_count: int = 0
     late_dropped_count: int = 0
     operators: dict[str, OperatorStatus] = {}
     shards: dict[str, dict[str, ShardStatus]] = {}
+    lags: dict[str, dict[str, ShardLag]] = {}
     error: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:

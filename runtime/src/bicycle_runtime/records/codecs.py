@@ -15,7 +15,7 @@ import io
 import pickle
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import cloudpickle
@@ -136,12 +136,16 @@ class AnyCodec:
 
     State uses it for keys and values whose type is not declared. ``encode_list`` and
     ``decode_list`` are inverse.
+
+    Args:
+        load: Reads what was pickled. ``pickle.loads`` runs whatever code the bytes name.
     """
 
-    __slots__ = ("_decoder",)
+    __slots__ = ("_decoder", "_load")
 
-    def __init__(self) -> None:
-        self._decoder = msgspec.msgpack.Decoder(ext_hook=_load_extension)
+    def __init__(self, load: Callable[[memoryview], Any] = pickle.loads) -> None:
+        self._load = load
+        self._decoder = msgspec.msgpack.Decoder(ext_hook=self._load_extension)
 
     def encode_list(self, values: Sequence[Any]) -> bytes:
         """Return a MessagePack array of the values."""
@@ -155,6 +159,11 @@ class AnyCodec:
         """Return the values."""
         decoded: list[Any] = self._decoder.decode(data)
         return decoded
+
+    def _load_extension(self, code: int, data: memoryview) -> Any:
+        if code == _EXT_TUPLE:
+            return tuple(msgspec.msgpack.Decoder(ext_hook=self._load_extension).decode(data))
+        return self._load(data)
 
 
 def _wrap(value: Any) -> Any:
@@ -187,12 +196,6 @@ def _canonical_pickle(value: Any) -> bytes:
     except Exception:  # noqa: BLE001  # recursive or local objects: exact, though not canonical
         return pickle_any(value)
     return buffer.getvalue()
-
-
-def _load_extension(code: int, data: memoryview) -> Any:
-    if code == _EXT_TUPLE:
-        return tuple(msgspec.msgpack.Decoder(ext_hook=_load_extension).decode(data))
-    return pickle.loads(data)
 
 
 def _typed_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[Any]] | None:

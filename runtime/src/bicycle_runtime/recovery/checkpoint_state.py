@@ -3,130 +3,176 @@
 Layout, little-endian: ``sequence u64, watermark u64, event_count u64``; ``n_operators u32``, then
 per operator ``name_len u32, name, state_len u32, state``; ``n_sources u32``, then per source
 ``name_len u32, name, offset u64``. Entries are sorted by name, so that equal states have equal
-bytes. The format has neither checksum nor version; ``manifest`` puts both around it.
+bytes. The layout has no checksum, no version, no stream, no time and no metadata: what is written
+to storage is a ``checkpoint_file`` or a ``manifest``, which begin with it and put the rest behind.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 
-from bicycle_runtime.recovery.errors import CheckpointFormatError
+from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_runtime.recovery.fields import (
+    U64_MAX,
+    FieldReader,
+    bounded,
+    text_field,
+    u32_field,
+    u64_field,
+)
 
-__all__ = ["CheckpointState"]
+__all__ = ["CheckpointId", "CheckpointState", "read_state"]
 
 _HEADER = struct.Struct("<QQQ")
-_U32 = struct.Struct("<I")
-_U64 = struct.Struct("<Q")
+_COUNT_SIZE = 4
+_CLOCK = SystemClock()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckpointState:
-    """One checkpoint of one stream.
+@dataclass(frozen=True, slots=True, order=True)
+class CheckpointId:
+    """Which checkpoint of which stream; ordered by stream, sequence and time of creation.
 
-    ``watermark_ns`` and all counts are unsigned 64-bit numbers.
+    ``sequence`` and ``created_at_ms`` are unsigned 64-bit numbers; the time, since 1970-01-01 UTC,
+    is that of construction unless it is given.
+
+    Example:
+        >>> CheckpointId("orders", 9) < CheckpointId("orders", 10)
+        True
     """
 
+    stream_id: str
     sequence: int
-    watermark_ns: int = 0
-    event_count: int = 0
+    _: KW_ONLY
+    created_at_ms: int = field(default_factory=_CLOCK.now_ms)
+
+    def __post_init__(self) -> None:
+        bounded(self.sequence, U64_MAX, field="sequence")
+        bounded(self.created_at_ms, U64_MAX, field="created_at_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """One checkpoint of one stream; it copies the mappings that it is made of.
+
+    ``watermark_ns``, ``event_count`` and offsets are unsigned 64-bit numbers. ``metadata`` is for
+    people and tools; the layout of ``serialize`` has no place for it.
+
+    Raises:
+        CheckpointValueError: a number is out of bounds.
+    """
+
+    id: CheckpointId
+    _: KW_ONLY
     operator_states: Mapping[str, bytes] = field(default_factory=dict)
     source_offsets: Mapping[str, int] = field(default_factory=dict)
+    watermark_ns: int = 0
+    event_count: int = 0
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("operator_states", "source_offsets", "metadata"):
+            object.__setattr__(self, name, dict(getattr(self, name)))
+        bounded(self.watermark_ns, U64_MAX, field="watermark_ns")
+        bounded(self.event_count, U64_MAX, field="event_count")
+        for offset in self.source_offsets.values():
+            bounded(offset, U64_MAX, field="offset of a source")
+
+    def with_operator_state(self, name: str, state: bytes) -> CheckpointState:
+        """Return a copy with the state of one operator set anew."""
+        return replace(self, operator_states={**self.operator_states, name: state})
+
+    def with_source_offset(self, name: str, offset: int) -> CheckpointState:
+        """Return a copy with the offset of one source set anew."""
+        return replace(self, source_offsets={**self.source_offsets, name: offset})
 
     def serialize(self) -> bytes:
         """Return the bytes of the layout above; an empty state has 32.
 
+        Raises:
+            CheckpointValueError: a name is no UTF-8 text, or a name or state has 4 GiB or more.
+
         Example:
-            >>> len(CheckpointState(sequence=1).serialize())
+            >>> len(CheckpointState(CheckpointId("orders", 1)).serialize())
             32
         """
         parts = [
-            _HEADER.pack(self.sequence, self.watermark_ns, self.event_count),
-            _U32.pack(len(self.operator_states)),
+            _HEADER.pack(self.id.sequence, self.watermark_ns, self.event_count),
+            u32_field(len(self.operator_states), field="number of operators"),
         ]
         for name, state in sorted(self.operator_states.items()):
-            parts += [_text(name), _U32.pack(len(state)), state]
-        parts.append(_U32.pack(len(self.source_offsets)))
+            size = u32_field(len(state), field="length of an operator state")
+            parts += (text_field(name, field="name of an operator"), size, state)
+        parts.append(u32_field(len(self.source_offsets), field="number of sources"))
         for name, offset in sorted(self.source_offsets.items()):
-            parts += [_text(name), _U64.pack(offset)]
+            place = u64_field(offset, field="offset of a source")
+            parts += (text_field(name, field="name of a source"), place)
         return b"".join(parts)
 
     @classmethod
-    def deserialize(cls, data: bytes) -> CheckpointState:
+    def deserialize(
+        cls,
+        stream_id: str,
+        data: bytes,
+        *,
+        is_strict: bool = True,
+        clock: Clock = _CLOCK,
+    ) -> CheckpointState:
         """Read what ``serialize`` wrote.
 
+        Entries may come in any order. Strict reading wants each name once, and the data to end
+        where the state does. Compatible reading (``is_strict=False``) accepts what other readers of
+        the layout accept: data that ends behind the operators has no sources, of two entries with
+        one name the last counts, and bytes behind the end are ignored, so that it reads checkpoint
+        files and manifests as well.
+
+        Args:
+            stream_id: The stream, which the data does not name.
+            data: The bytes of one checkpoint.
+            is_strict: Whether reading is strict or compatible.
+            clock: Gives the time of creation, which the data does not tell either.
+
         Raises:
-            CheckpointFormatError: the data is cut (it says what was missing and where), a name is
-                not UTF-8 or stands twice, or bytes are left over.
+            CheckpointFormatError: the data is cut (it says what was missing and where) or a name is
+                not UTF-8; when strict also, a name stands twice or bytes are left over.
         """
-        if len(data) < _HEADER.size:
-            raise CheckpointFormatError(detail="checkpoint data too short for header")
-        reader = _Reader(data, _HEADER.size)
-        sequence, watermark_ns, event_count = _HEADER.unpack_from(data)
-        operators: dict[str, bytes] = {}
-        for _ in range(reader.u32()):
-            name = _fresh(reader.text(), operators)
-            operators[name] = reader.take(reader.u32(), "truncated operator state bytes")
-        sources: dict[str, int] = {}
-        for _ in range(reader.u32()):
-            name = _fresh(reader.text(), sources)
-            sources[name] = reader.u64()
-        if reader.position != len(data):
-            raise CheckpointFormatError(detail=f"{len(data) - reader.position} bytes after the end")
-        return cls(
-            sequence=sequence,
-            watermark_ns=watermark_ns,
-            event_count=event_count,
-            operator_states=operators,
-            source_offsets=sources,
+        reader = FieldReader(data)
+        created_at_ms = clock.now_ms()
+        state = read_state(reader, stream_id, created_at_ms=created_at_ms, is_strict=is_strict)
+        if is_strict:
+            reader.finish()
+        return state
+
+
+def read_state(
+    reader: FieldReader, stream_id: str, *, created_at_ms: int, is_strict: bool = True
+) -> CheckpointState:
+    """Take one state off the front of the data, whatever stands behind it.
+
+    Raises:
+        CheckpointFormatError: as ``CheckpointState.deserialize`` says.
+    """
+    header = reader.take(
+        _HEADER.size, problem="header_cut", detail="checkpoint data too short for header"
+    )
+    sequence, watermark_ns, event_count = _HEADER.unpack(header)
+    operators: dict[str, bytes] = {}
+    for _ in range(reader.u32()):
+        name = reader.name(operators if is_strict else ())
+        size = reader.u32()
+        operators[name] = reader.take(
+            size, problem="state_cut", detail="truncated operator state bytes"
         )
-
-
-class _Reader:
-    """Takes fields off the front of the data."""
-
-    def __init__(self, data: bytes, position: int) -> None:
-        self._data = data
-        self.position = position
-
-    def u32(self) -> int:
-        value: int = self._number(_U32, "u32")
-        return value
-
-    def u64(self) -> int:
-        value: int = self._number(_U64, "u64")
-        return value
-
-    def text(self) -> str:
-        raw = self.take(self.u32(), "truncated string bytes")
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise CheckpointFormatError(detail=f"invalid UTF-8 in field name: {error}") from error
-
-    def take(self, size: int, problem: str) -> bytes:
-        end = self.position + size
-        if end > len(self._data):
-            raise CheckpointFormatError(detail=problem)
-        taken = self._data[self.position : end]
-        self.position = end
-        return taken
-
-    def _number(self, form: struct.Struct, name: str) -> int:
-        if self.position + form.size > len(self._data):
-            raise CheckpointFormatError(detail=f"cannot read {name} at offset {self.position}")
-        (value,) = form.unpack_from(self._data, self.position)
-        self.position += form.size
-        return int(value)
-
-
-def _text(name: str) -> bytes:
-    raw = name.encode("utf-8")
-    return _U32.pack(len(raw)) + raw
-
-
-def _fresh(name: str, known: Mapping[str, object]) -> str:
-    if name in known:
-        raise CheckpointFormatError(detail=f"name {name!r} stands twice")
-    return name
+    sources: dict[str, int] = {}
+    has_sources = is_strict or reader.left_count >= _COUNT_SIZE
+    for _ in range(reader.u32() if has_sources else 0):
+        name = reader.name(sources if is_strict else ())
+        sources[name] = reader.u64()
+    return CheckpointState(
+        CheckpointId(stream_id, sequence, created_at_ms=created_at_ms),
+        operator_states=operators,
+        source_offsets=sources,
+        watermark_ns=watermark_ns,
+        event_count=event_count,
+    )

@@ -5,16 +5,27 @@ from __future__ import annotations
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
+    "CheckpointDamagedError",
     "CheckpointFormatError",
+    "CheckpointMissingError",
+    "CheckpointValueError",
+    "EpochGoneError",
     "EpochTakenError",
+    "EpochUnknownError",
     "ManifestError",
+    "NoCheckpointReadableError",
     "NoEpochReadableError",
     "StateLostError",
 ]
 
 
 class CheckpointFormatError(BicycleError):
-    """The bytes of a checkpoint state are cut or wrong; ``detail`` says what was missing."""
+    """The bytes of a checkpoint state are cut or wrong; ``detail`` says what was missing.
+
+    ``problem`` is a word for programs: ``header_cut``, ``number_cut``, ``name_cut``, ``state_cut``
+    (``missing_count`` bytes are missing of what begins at ``offset``), ``name_encoding``,
+    ``name_twice``, ``bytes_left``; of files also ``trailer_cut``, ``checksum``, ``version``.
+    """
 
     code = "BIC-1501"
     message = "Deserialization error: {detail}"
@@ -56,3 +67,57 @@ class StateLostError(BicycleError):
         "nothing was started and the checkpoint is unchanged"
     )
     fix = "give the operators the uids they had, or start under another job name"
+
+
+class CheckpointValueError(BicycleError):
+    """A value does not fit into a checkpoint."""
+
+    code = "BIC-1510"
+    message = "a checkpoint can not hold the {field} {found}; expected {expected}"
+    fix = "mend the value; nothing was saved"
+
+
+class CheckpointDamagedError(BicycleError):
+    """A saved checkpoint is cut, changed, of another version or not what its name says."""
+
+    code = "BIC-1511"
+    message = "checkpoint {path!r} of stream {stream!r} is not readable: {reason}"
+    fix = "nothing to do: the checkpoint before it is used"
+
+
+class NoCheckpointReadableError(BicycleError):
+    """Checkpoints of a stream exist, but none of them is whole."""
+
+    code = "BIC-1512"
+    message = (
+        "none of the {count} checkpoints of stream {stream!r} in {url} is readable; "
+        "first reason: {reason}"
+    )
+    fix = "restore the directory from a copy, or call delete_before to start the stream empty"
+
+
+class CheckpointMissingError(BicycleError):
+    """Somebody looks for a checkpoint where none is."""
+
+    code = "BIC-1520"
+    message = "there is no sealed epoch of a job in {url}{found}"
+    fix = "{hint}"
+
+
+class EpochUnknownError(BicycleError):
+    """An epoch is asked for that the checkpoint directory does not retain; ``known`` are those."""
+
+    code = "BIC-1521"
+    message = "epoch {epoch} is not in {url}; epochs there: {known_text}"
+    fix = "ask for one of these; a job retains as many as --retained-epochs says"
+
+
+class EpochGoneError(BicycleError):
+    """The job that runs collected an epoch while somebody read it."""
+
+    code = "BIC-1522"
+    message = (
+        "epoch {epoch} in {url} is gone: the job collected it while it was read; "
+        "epochs there now: {known_text}"
+    )
+    fix = "ask again for a newer epoch, or let the job retain more with --retained-epochs"

@@ -8,18 +8,18 @@ told apart by a prefix: ``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``fee
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.operators.watermarks import ShardTimes
-from bicycle_runtime.recovery.checkpoint_state import CheckpointState
+from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
+from bicycle_runtime.recovery.fields import FieldReader
+from bicycle_runtime.recovery.trailer import FileForm
 from bicycle_runtime.state.refs import RangeState
 
 __all__ = [
@@ -31,10 +31,9 @@ __all__ = [
     "encode_manifest",
 ]
 
-_MAGIC = b"BICM"
-_FORMAT_VERSION = 1
-_TRAILER = struct.Struct("<HHI4s")  # version, reserved, checksum, magic
+_FORM = FileForm(magic=b"BICM", version=1)
 _SEPARATOR = "\x1f"
+_NO_STREAM = ""  # The folder says whose manifest it is; the layout has no place for it.
 _NS_PER_MS = 1_000_000
 _WATERMARK_NS_MAX = 2**64 - 1
 
@@ -123,7 +122,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()
     }
     state = CheckpointState(
-        sequence=manifest.epoch,
+        CheckpointId(_NO_STREAM, manifest.epoch, created_at_ms=0),
         watermark_ns=min(max(manifest.watermark_ms, 0) * _NS_PER_MS, _WATERMARK_NS_MAX),
         event_count=manifest.event_count,
         operator_states=entries,
@@ -133,8 +132,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
             for shard, offset in shards.items()
         },
     )
-    body = state.serialize()
-    return body + _TRAILER.pack(_FORMAT_VERSION, 0, crc32(body), _MAGIC)
+    return _FORM.sealed(state.serialize())
 
 
 def decode_manifest(data: bytes, *, path: str) -> Manifest:
@@ -143,19 +141,15 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
     Raises:
         ManifestError: cut, changed, or of another format version.
     """
-    body, trailer = data[: -_TRAILER.size], data[-_TRAILER.size :]
-    if len(trailer) < _TRAILER.size:
-        raise ManifestError(path=path, reason=f"only {len(data)} bytes")
-    version, reserved, checksum, magic = _TRAILER.unpack(trailer)
-    if magic != _MAGIC or reserved or checksum != crc32(body):
-        raise ManifestError(path=path, reason="it is cut or changed (the checksum does not match)")
-    if version != _FORMAT_VERSION:
-        raise ManifestError(
-            path=path, reason=f"format version {version}, this runtime reads {_FORMAT_VERSION}"
-        )
     try:
-        return _manifest(CheckpointState.deserialize(body))
-    except (CheckpointFormatError, msgspec.DecodeError, KeyError) as error:
+        reader = FieldReader(data, end=_FORM.body_size(data))
+        state = read_state(reader, _NO_STREAM, created_at_ms=0)
+        reader.finish()
+    except CheckpointFormatError as error:
+        raise ManifestError(path=path, reason=error.facts["detail"]) from error
+    try:
+        return _manifest(state)
+    except (msgspec.DecodeError, KeyError) as error:
         raise ManifestError(path=path, reason=str(error)) from error
 
 
@@ -166,7 +160,7 @@ def _manifest(state: CheckpointState) -> Manifest:
         uid, _, shard = name.partition(_SEPARATOR)
         offsets.setdefault(uid, {})[shard] = offset
     return Manifest(
-        epoch=state.sequence,
+        epoch=state.id.sequence,
         plan=msgspec.json.decode(entries["plan"][""], type=PlanRecord),
         event_count=state.event_count,
         watermark_ms=state.watermark_ns // _NS_PER_MS,

@@ -18,9 +18,9 @@ from bicycle_runtime.connectors.contract import (
     ConnectorSpec,
     DriverServices,
     Guarantee,
-    Lag,
     Source,
     SourceStatus,
+    total_lag,
 )
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, OffsetQuery
 from bicycle_runtime.connectors.kafka.discovery import Discovery
@@ -35,6 +35,7 @@ from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.kafka.reader import KafkaReader, place_of
 from bicycle_runtime.connectors.kafka.reporting import GroupReporter
 from bicycle_runtime.connectors.kafka.settings import checked_properties
+from bicycle_runtime.connectors.kafka.waiting import WaitingTimes
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.operators.io import Slice
 
@@ -94,6 +95,7 @@ class KafkaSource(Source):
         """
         self._clock = services.clock
         self._progress = Progress(offsets, memo)
+        self._waiting = WaitingTimes(services.clock)
         self._cluster = Cluster(
             self._properties, self._fixed, on_reported=self._reporter.note_result
         )
@@ -123,15 +125,20 @@ class KafkaSource(Source):
         is_silent = self._silent_since_s is not None
         backlogs = self._progress.backlogs(self._unreachable)
         waiting = frozenset(backlog.shard for backlog in backlogs if backlog.start < backlog.end)
+        lags = {
+            shard: self._waiting.lag(shard, position=position, end=end)
+            for shard, position, end in self._progress.unread()
+        }
         return SourceStatus(
             # An epoch without slices seals what was decided, before anything is read.
             has_input=bool(waiting and not is_silent) or not self._progress.is_sealed,
             is_finished=self._progress.is_finished() and self._progress.is_sealed,
-            lag=Lag(record_count=self._progress.unread_count()),
+            lag=total_lag(lags.values()),
             next_poll_ms=_OUTAGE_POLL_MS if is_silent else NEXT_POLL_MS,
             waiting_shards=waiting,
             is_bounded=self._options.bounded,
             is_reachable=not is_silent and not self._unreachable,
+            shard_lags=lags,
         )
 
     def plan(self, budget: Budget) -> list[Slice]:
@@ -193,7 +200,9 @@ class KafkaSource(Source):
         ends = query.result()
         positions = self._progress.positions
         self._unreachable = positions.keys() - ends.keys()
-        self._progress.ends.update((s, end) for s, end in ends.items() if s in positions)
+        for shard in ends.keys() & positions.keys():
+            self._progress.ends[shard] = ends[shard]
+            self._waiting.see(shard, ends[shard])
         self._discovery.doubt(ends)
         if positions and not ends:
             self._note_silence("no partition has a leader, or all are gone")

@@ -223,9 +223,14 @@ class TransactionalWriter:
             )
         fault_point("transaction_produced")
         # 4. Add the marker.
-        producer.produce(
-            self._settings.marker_topic, publication.marker.to_bytes(), str(self._index).encode(),
-            partition=self._index, on_delivery=self._failures,
+        marker: Message = {
+            "value": publication.marker.to_bytes(),
+            "key": str(self._index).encode(),
+            "partition": self._index,
+        }
+        produce_messages(
+            producer, self._settings.marker_topic, [marker],
+            failures=self._failures, wait=self._wait,
         )  # fmt: skip
         self._flush(producer)
         fault_point("transaction_marked")

@@ -1,0 +1,152 @@
+"""``bicycle checkpoints``: the epochs that a checkpoint directory retains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.rendering import (
+    answer_json,
+    byte_text,
+    count_text,
+    duration_text,
+    show_table,
+    watermark_text,
+)
+
+if TYPE_CHECKING:
+    from bicycle_runtime.jobs.checkpoint_reports import EpochReport
+
+__all__ = ["checkpoints_command", "place_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_HEADINGS = (
+    "epoch", "sealed", "age", "status", "bases", "deltas", "files", "records", "offsets",
+    "watermark", "parallelism",
+)  # fmt: skip
+
+
+def place_options(command: F) -> F:
+    """Add ``--job`` and ``--checkpoint-dir``; the function gets ``job`` and ``checkpoint_dir``."""
+    command = click.option(
+        "--checkpoint-dir",
+        metavar="URL",
+        help="Directory or URL with the checkpoint of the job, or of several jobs.",
+    )(command)
+    return click.option(
+        "--job", metavar="NAME", help="A job of this machine, or one below --checkpoint-dir."
+    )(command)
+
+
+@click.command("checkpoints")
+@place_options
+@click.option(
+    "--epoch", type=click.IntRange(min=0), help="Only this epoch, with all that is known of it."
+)
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Read every state file and compare checksums, instead of sizes only.",
+)
+@answers
+def checkpoints_command(
+    *, job: str | None, checkpoint_dir: str | None, epoch: int | None, verify: bool, as_json: bool
+) -> None:
+    """List the epochs that a checkpoint directory retains, the newest first.
+
+    Damaged ones are listed with the reason. The directory is only read: this works while the job
+    runs, takes no lock and needs no plugin.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.checkpoint_places import find_checkpoint
+    from bicycle_runtime.jobs.checkpoint_reports import report_checkpoints
+
+    storage = find_checkpoint(home(), job=job, checkpoint_dir=checkpoint_dir)
+    now_ms = SystemClock().now_ms()
+    reports = report_checkpoints(storage, now_ms=now_ms, epoch=epoch, is_thorough=verify)
+    if as_json:
+        answer_json({"url": storage.url, "epochs": [report.to_json() for report in reports]})
+        return
+    click.echo(f"checkpoint {storage.url}")
+    if epoch is not None:
+        click.echo("\n".join(line for report in reports for line in _details(report)))
+        return
+    show_table(_HEADINGS, map(_row, reports))
+    for report in reports:
+        if report.damage is not None:
+            click.echo(f"epoch {report.epoch} is damaged: {report.damage}")
+
+
+def _row(report: EpochReport) -> tuple[str, ...]:
+    if report.sealed_ms is None:
+        return (str(report.epoch), "", "", _status(report), *[""] * (len(_HEADINGS) - 4))
+    return (
+        str(report.epoch),
+        _time(report.sealed_ms),
+        duration_text(report.age_ms or 0),
+        _status(report),
+        byte_text(report.base_bytes),
+        byte_text(report.delta_bytes),
+        str(report.file_count),
+        count_text(report.record_count),
+        _offsets(report),
+        watermark_text(report.watermark_ms),
+        _span(report.parallelism.values()),
+    )
+
+
+def _details(report: EpochReport) -> list[str]:
+    lines = [f"epoch {report.epoch}: {_status(report)}"]
+    if report.damage is not None:
+        lines.append(f"  damage       {report.damage}")
+    if report.sealed_ms is None:
+        return lines
+    lines += [
+        f"  sealed       {_time(report.sealed_ms)}, {duration_text(report.age_ms or 0)} ago",
+        f"  state        bases {byte_text(report.base_bytes)}, "
+        f"deltas {byte_text(report.delta_bytes)}, {report.file_count} files",
+        f"  records      {count_text(report.record_count)} since the beginning",
+        f"  watermark    {watermark_text(report.watermark_ms)}",
+        *(
+            f"  offset       {uid}: {shard}: {count_text(offset)}"
+            for uid, shards in report.offsets.items()
+            for shard, offset in shards.items()
+        ),
+        *(f"  operator     {uid}: {_operator(report, uid)}" for uid in report.parallelism),
+    ]
+    return lines
+
+
+def _operator(report: EpochReport, uid: str) -> str:
+    text = f"parallelism {report.parallelism[uid]}"
+    size = report.state_bytes.get(uid)
+    return text if size is None else f"{text}, state {byte_text(size)}"
+
+
+def _status(report: EpochReport) -> str:
+    if report.damage is not None:
+        return "put aside" if report.is_put_aside else "damaged"
+    word = "published" if report.is_published else "sealed"
+    return f"{word}, the last" if report.is_finished else word
+
+
+def _offsets(report: EpochReport) -> str:
+    shards = [offset for found in report.offsets.values() for offset in found.values()]
+    if not shards:
+        return ""
+    where = "1 shard" if len(shards) == 1 else f"{len(shards)} shards"
+    return f"{count_text(sum(shards))} in {where}"
+
+
+def _span(numbers: Any) -> str:
+    low, high = min(numbers, default=0), max(numbers, default=0)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def _time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}Z"

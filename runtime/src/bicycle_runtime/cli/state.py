@@ -1,0 +1,348 @@
+"""``bicycle state``: what operators keep, as of an epoch that is retained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bicycle_runtime.cli.checkpoints import place_options
+from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.rendering import (
+    answer_json,
+    byte_text,
+    count_text,
+    show_overview,
+    show_table,
+)
+
+if TYPE_CHECKING:
+    from bicycle_runtime.base.storage import Storage
+    from bicycle_runtime.jobs.sealed_queries import Change, OperatorSummary
+    from bicycle_runtime.jobs.sealed_states import SealedEpoch
+    from bicycle_runtime.jobs.sealed_values import ValueReader
+
+__all__ = ["state_command"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_LIMIT = 20
+_LS_HEADINGS = (
+    "operator", "is a", "state", "kind", "types", "codec", "entries", "size", "key groups",
+)  # fmt: skip
+
+
+@click.group("state", invoke_without_command=True)
+@answers
+@click.pass_context
+def state_command(context: click.Context, *, as_json: bool) -> None:
+    """Look into the state of a job, as of any epoch that its checkpoint directory retains.
+
+    Checkpoints are only read: this works while the job runs, takes no lock and needs no plugin.
+    An epoch that the job collects meanwhile is told as gone, with exit code 5.
+    """
+    show_overview(context, as_json=as_json)
+
+
+def _epoch_option(command: F) -> F:
+    return click.option(
+        "--epoch", type=click.IntRange(min=0), help="A retained epoch. Default: the newest."
+    )(command)
+
+
+def _plugin_option(command: F) -> F:
+    return click.option(
+        "--plugin",
+        metavar="NAME",
+        help="Load values of the plugin's own classes, in a child process. Without it nothing is "
+        "unpickled, and such values are shown by their type.",
+    )(command)
+
+
+def _name_option(command: F) -> F:
+    return click.option("--name", metavar="STATE", help="Only this state.")(command)
+
+
+def _limit_option(command: F) -> F:
+    return click.option(
+        "--limit",
+        type=click.IntRange(min=1),
+        default=_LIMIT,
+        help="Show so many at most.",
+        show_default=True,
+    )(command)
+
+
+@state_command.command("ls")
+@place_options
+@_epoch_option
+@answers
+def ls_command(
+    *, job: str | None, checkpoint_dir: str | None, epoch: int | None, as_json: bool
+) -> None:
+    """List operators with state, and what each of them keeps.
+
+    Types and codecs are those of the first hundred entries of a state.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.sealed_queries import summarize_operator
+    from bicycle_runtime.jobs.sealed_states import open_epoch
+
+    storage = _storage(job, checkpoint_dir)
+    sealed = open_epoch(storage, epoch)
+    found = [summarize_operator(sealed, operator) for operator in sealed.operators()]
+    if as_json:
+        answer_json(_about(sealed) | {"operators": [asdict(operator) for operator in found]})
+        return
+    click.echo(f"epoch {sealed.epoch} of {storage.url}")
+    if found:
+        show_table(_LS_HEADINGS, [row for operator in found for row in _ls_rows(operator)])
+    else:
+        click.echo("no operator has state")
+
+
+@state_command.command("get")
+@place_options
+@_epoch_option
+@click.option("--operator", required=True, metavar="UID", help="The operator.")
+@_name_option
+@click.option(
+    "--key", metavar="KEY", help="Only this key: JSON, where a list is a tuple, or just a text."
+)
+@click.option(
+    "--prefix",
+    metavar="TEXT",
+    help="Only text keys that begin so, and tuples whose first part does.",
+)
+@_limit_option
+@_plugin_option
+@answers
+def get_command(
+    *, job: str | None, checkpoint_dir: str | None, epoch: int | None, limit: int,
+    plugin: str | None, as_json: bool, **selected: str | None,
+) -> None:  # fmt: skip
+    """Show entries of an operator's state, with key group and task.
+
+    What is not there is no error: nothing is shown then.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.sealed_queries import Selection, select
+    from bicycle_runtime.jobs.sealed_states import open_epoch
+
+    storage = _storage(job, checkpoint_dir)
+    reader = _reader(plugin)
+    sealed = open_epoch(storage, epoch)
+    selection = Selection(
+        operator=selected["operator"],
+        state=selected["name"],
+        key=selected["key"],
+        prefix=selected["prefix"],
+    )
+    entries = list(islice(select(sealed, selection), limit + 1))
+    rows = reader.rows(entries[:limit])
+    is_cut = len(entries) > limit
+    if as_json:
+        answer_json(_about(sealed) | {"entries": rows, "is_cut": is_cut})
+        return
+    click.echo(f"epoch {sealed.epoch} of {storage.url}")
+    if rows:
+        _show_entries(rows)
+    else:
+        click.echo("no such entry")
+    if is_cut:
+        click.echo(f"there are more than {limit}; see --limit")
+
+
+@state_command.command("diff")
+@click.argument("epoch_a", type=click.IntRange(min=0))
+@click.argument("epoch_b", type=click.IntRange(min=0))
+@place_options
+@click.option("--operator", metavar="UID", help="Only this operator.")
+@_name_option
+@_limit_option
+@_plugin_option
+@answers
+def diff_command(
+    *, epoch_a: int, epoch_b: int, limit: int, plugin: str | None, as_json: bool,
+    **selected: str | None,
+) -> None:  # fmt: skip
+    """Show which entries EPOCH_B added, removed and changed since EPOCH_A.
+
+    Totals count all of them; --limit is for each operator.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.sealed_queries import Selection, diff_operator
+    from bicycle_runtime.jobs.sealed_states import open_epoch
+
+    storage = _storage(selected["job"], selected["checkpoint_dir"])
+    reader = _reader(plugin)
+    before, after = open_epoch(storage, epoch_a), open_epoch(storage, epoch_b)
+    selection = Selection(state=selected["name"])
+    diffs = [
+        diff_operator(before, after, operator, selection=selection, limit=limit)
+        for operator in _operators_of(before, after, selected["operator"])
+    ]
+    record_count = after.manifest.event_count - before.manifest.event_count
+    shown = {diff.operator: _change_rows(diff.changes, reader) for diff in diffs}
+    if as_json:
+        answer_json(
+            {
+                "url": storage.url,
+                "epochs": [epoch_a, epoch_b],
+                "record_count": record_count,
+                "operators": [
+                    {"operator": diff.operator, **diff.counts, "changes": shown[diff.operator]}
+                    for diff in diffs
+                ],
+            }
+        )
+        return
+    click.echo(f"epoch {epoch_a} to {epoch_b} of {storage.url}: {count_text(record_count)} records")
+    for diff in diffs:
+        totals = ", ".join(f"{count_text(count)} {word}" for word, count in diff.counts.items())
+        click.echo(f"{diff.operator}: {totals}")
+        if shown[diff.operator]:
+            _show_changes(shown[diff.operator])
+
+
+@state_command.command("export")
+@place_options
+@_epoch_option
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file that ends in .parquet or .jsonl; one that is there is replaced.",
+)
+@click.option("--operator", metavar="UID", help="Only this operator.")
+@_name_option
+@_plugin_option
+@answers
+def export_command(
+    *, target: Path, epoch: int | None, plugin: str | None, as_json: bool, **selected: str | None
+) -> None:
+    """Write all state to a Parquet file (with the extra `parquet`) or as JSON lines.
+
+    The columns are operator, state, kind, key_group, task, key, part, value and since_ms. In
+    Parquet key, part and value are JSON texts.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.sealed_export import export_entries, require_target
+    from bicycle_runtime.jobs.sealed_queries import Selection, select
+    from bicycle_runtime.jobs.sealed_states import open_epoch
+
+    storage = _storage(selected["job"], selected["checkpoint_dir"])
+    require_target(target, storage)
+    reader = _reader(plugin)
+    sealed = open_epoch(storage, epoch)
+    selection = Selection(operator=selected["operator"], state=selected["name"])
+    entry_count = export_entries(target, select(sealed, selection), reader)
+    if as_json:
+        answer_json(_about(sealed) | {"file": str(target), "entry_count": entry_count})
+    else:
+        click.echo(f"{count_text(entry_count)} entries of epoch {sealed.epoch} are in {target}")
+
+
+def _storage(job: str | None, checkpoint_dir: str | None) -> Storage:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.checkpoint_places import find_checkpoint
+
+    return find_checkpoint(home(), job=job, checkpoint_dir=checkpoint_dir)
+
+
+def _reader(plugin: str | None) -> ValueReader:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.sealed_values import ValueReader
+
+    if plugin is not None:
+        # Only metadata is read here; the plugin's code is loaded by a child process.
+        from bicycle_runtime.extraction.discovery import discover
+
+        discover().find(plugin)
+    return ValueReader(plugin)
+
+
+def _about(sealed: SealedEpoch) -> dict[str, Any]:
+    return {"url": sealed.storage.url, "epoch": sealed.epoch}
+
+
+def _operators_of(before: SealedEpoch, after: SealedEpoch, wanted: str | None) -> list[str]:
+    """Return the operators that have state in one of two epochs, or the one that is asked for."""
+    if wanted is not None and wanted in before.manifest.states:
+        return [wanted]
+    if wanted is not None:
+        return after.operators(wanted)
+    return sorted({*before.operators(), *after.operators()})
+
+
+def _ls_rows(operator: OperatorSummary) -> list[tuple[str, ...]]:
+    head = (operator.operator, operator.kind)
+    if not operator.states:
+        return [(*head, "none", "", "", "", "0", "", "")]
+    return [
+        (
+            *head,
+            state.name,
+            state.kind,
+            ", ".join(state.types),
+            state.codec,
+            count_text(state.entry_count),
+            byte_text(state.byte_count),
+            _groups_text(state.group_count, operator.group_count),
+        )
+        for state in operator.states
+    ]
+
+
+def _groups_text(used_count: int, group_count: int) -> str:
+    if not group_count:
+        return "by task"
+    return f"{used_count} of {group_count}" if used_count else "a copy each"
+
+
+def _change_rows(changes: Sequence[Change], reader: ValueReader) -> list[dict[str, Any]]:
+    """Return changes as JSON data: the entry, with its value before and after."""
+    sides = [side for change in changes for side in (change.before, change.after) if side]
+    rows = iter(reader.rows(sides))
+    found = []
+    for change in changes:
+        before = next(rows) if change.before else None
+        after = next(rows) if change.after else None
+        row = after or before or {}
+        values = {"before": before and before["value"], "after": after and after["value"]}
+        same = {name: row[name] for name in ("state", "kind", "key_group", "task", "key", "part")}
+        found.append({"change": change.word, **same, **values})
+    return found
+
+
+def _show_entries(rows: Sequence[dict[str, Any]]) -> None:
+    headings = ["state", "key group", "task", "key", "part", "value"]
+    names = ["state", "key_group", "task", "key", "part", "value"]
+    _show(headings, names, rows)
+
+
+def _show_changes(rows: Sequence[dict[str, Any]]) -> None:
+    names = ["change", "state", "key", "part", "before", "after"]
+    _show(names, names, rows)
+
+
+def _show(headings: Sequence[str], names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Write a table of rows; a column without any content is left out."""
+    used = [
+        (heading, name)
+        for heading, name in zip(headings, names, strict=True)
+        if any(row[name] is not None for row in rows)
+    ]
+    show_table([h for h, _ in used], [[_cell(name, row[name]) for _, name in used] for row in rows])
+
+
+def _cell(name: str, value: Any) -> str:
+    if name in ("state", "change"):
+        return str(value)
+    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,59 @@
+"""Where the checkpoint of a job lies, for commands that only look into it.
+
+A job is known by its name on this machine, or a directory or URL is given: that of the job itself,
+or one above it, as ``--checkpoint-dir`` of a run is. Nothing is made.
+"""
+
+from __future__ import annotations
+
+from bicycle_runtime.base.storage import Storage, open_storage
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.recovery.errors import CheckpointMissingError
+
+__all__ = ["find_checkpoint"]
+
+_JOB_FILE = "job.json"
+
+
+def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) -> Storage:
+    """Return the checkpoint storage of a job.
+
+    Args:
+        home: Knows the jobs of this machine.
+        job: Name of the job.
+        checkpoint_dir: Directory or URL. With a name: the directory above the job's.
+
+    Raises:
+        JobNotFoundError: this machine knows no such job, and no directory is given.
+        CheckpointMissingError: no job, or more than one, lies there.
+    """
+    if checkpoint_dir is None:
+        status = None if job is None else home.find(job).status()
+        if status is None or not status.checkpoint:
+            hint = "name a job with --job, or a directory with --checkpoint-dir"
+            raise CheckpointMissingError(url=str(home.path), found="", hint=hint)
+        return open_storage(status.checkpoint)
+    root = open_storage(checkpoint_dir)
+    below = "" if job is None else f"{job}/"
+    if root.exists(f"{below}{_JOB_FILE}") or root.list(f"{below}epochs"):
+        return _folder(root, below)
+    known = _jobs_below(root)
+    if job is None and len(known) == 1:
+        return _folder(root, known[0])
+    found = f"; below it are the jobs {', '.join(known)}" if known else ""
+    hint = "name one of them with --job" if known else "name another place with --checkpoint-dir"
+    raise CheckpointMissingError(url=_folder(root, below).url, found=found, hint=hint)
+
+
+def _folder(root: Storage, name: str) -> Storage:
+    return open_storage(f"{root.url.rstrip('/')}/{name}".rstrip("/"))
+
+
+def _jobs_below(root: Storage) -> list[str]:
+    """Return the folders right below that hold a job."""
+    found = set()
+    for path in root.list(""):
+        folder, _, rest = path.partition("/")
+        if rest == _JOB_FILE or rest.startswith("epochs/"):
+            found.add(folder)
+    return sorted(found)

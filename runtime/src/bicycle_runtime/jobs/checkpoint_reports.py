@@ -1,0 +1,122 @@
+"""What lies in a checkpoint directory, epoch by epoch, as plain data for a door to show."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.recovery.errors import EpochUnknownError
+from bicycle_runtime.recovery.history import EpochHistory, RetainedEpoch
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.contexts import WATERMARK_MIN
+
+__all__ = ["EpochReport", "report_checkpoints"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochReport:
+    """One epoch of a checkpoint directory.
+
+    ``record_count`` are the records read since the job began, ``watermark_ms`` the least watermark
+    of any operator (None while there is none). Sizes are those of the state files that the epoch
+    names; epochs share files. ``damage`` is None for an epoch that is whole. A manifest that can
+    not be read leaves everything behind ``damage`` empty.
+    """
+
+    epoch: int
+    is_published: bool
+    damage: str | None = None
+    is_put_aside: bool = False
+    sealed_ms: int | None = None
+    age_ms: int | None = None
+    is_finished: bool = False
+    record_count: int = 0
+    watermark_ms: int | None = None
+    base_bytes: int = 0
+    delta_bytes: int = 0
+    file_count: int = 0
+    parallelism: dict[str, int] = field(default_factory=dict)
+    offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+    state_bytes: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def report_checkpoints(
+    storage: Storage, *, now_ms: int, epoch: int | None = None, is_thorough: bool = False
+) -> list[EpochReport]:
+    """Return what is known of each epoch, the newest first.
+
+    Args:
+        storage: Checkpoint storage of the job.
+        now_ms: What ages are counted from.
+        epoch: Only this one.
+        is_thorough: Read every state file and compare checksums, instead of sizes only.
+
+    Raises:
+        CheckpointMissingError: no epoch was ever sealed.
+        EpochUnknownError: the epoch asked for is not there.
+    """
+    history = EpochHistory(storage)
+    found = history.retained(is_thorough=is_thorough)
+    if not found:
+        history.manifest()
+    wanted = [each for each in found if epoch in (None, each.epoch)]
+    if not wanted:
+        known = [each.epoch for each in found]
+        raise EpochUnknownError(
+            epoch=epoch, url=storage.url, known=known, known_text=", ".join(map(str, known))
+        )
+    return [_report(each, now_ms) for each in reversed(wanted)]
+
+
+def _report(found: RetainedEpoch, now_ms: int) -> EpochReport:
+    manifest = found.manifest
+    if manifest is None:
+        return EpochReport(
+            epoch=found.epoch,
+            is_published=found.is_published,
+            damage=found.damage,
+            is_put_aside=found.is_put_aside,
+        )
+    refs = _files(manifest)
+    return EpochReport(
+        epoch=found.epoch,
+        is_published=found.is_published,
+        damage=found.damage,
+        is_put_aside=found.is_put_aside,
+        sealed_ms=manifest.plan.now_ms,
+        age_ms=max(0, now_ms - manifest.plan.now_ms),
+        is_finished=manifest.plan.is_finished,
+        record_count=manifest.event_count,
+        watermark_ms=_watermark(manifest),
+        base_bytes=sum(size for size, is_base in refs.values() if is_base),
+        delta_bytes=sum(size for size, is_base in refs.values() if not is_base),
+        file_count=len(refs),
+        parallelism=dict(manifest.plan.parallelism),
+        offsets={uid: dict(shards) for uid, shards in sorted(manifest.offsets.items())},
+        state_bytes={
+            uid: sum(
+                {ref.path: ref.byte_count for part in state.ranges for ref in part.files}.values()
+            )
+            for uid, state in sorted(manifest.states.items())
+        },
+    )
+
+
+def _files(manifest: Manifest) -> dict[str, tuple[int, bool]]:
+    """Return size and kind of each state file, once."""
+    return {
+        ref.path: (ref.byte_count, ref.is_base)
+        for state in manifest.states.values()
+        for part in state.ranges
+        for ref in part.files
+    }
+
+
+def _watermark(manifest: Manifest) -> int | None:
+    known = [time for time in manifest.time.watermarks.values() if time != WATERMARK_MIN]
+    return min(known, default=None)

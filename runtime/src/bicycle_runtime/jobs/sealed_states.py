@@ -1,0 +1,209 @@
+"""The state of a job as of one sealed epoch: operators, entries, and what differs between epochs.
+
+It is read from the checkpoint files alone: neither the plugin nor the graph is needed. The files of
+one range, and the entries of one key group, are in memory at a time. A job that runs may collect
+the epoch meanwhile; that is told as such (``EpochGoneError``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.jobs.errors import OperatorUnknownError
+from bicycle_runtime.operators.spec import StateScope
+from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.state.changes import EVERYWHERE, Section
+from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed import SealedEntry, infer_kind, sealed_entries
+
+__all__ = ["PlacedEntry", "SealedEpoch", "open_epoch"]
+
+_JOB_FILE = "job.json"
+_WINDOW = "Window"
+Wants = Callable[[Section], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedEntry:
+    """An entry and where it lies.
+
+    ``key_group`` is None for state without keys, ``task`` for what every task has a copy of.
+    """
+
+    operator: str
+    entry: SealedEntry
+    key_group: int | None
+    task: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SealedEpoch:
+    """One sealed epoch of one job.
+
+    ``kinds`` are the kinds of operators that the job noted; those that are inferred join them.
+    """
+
+    storage: Storage
+    manifest: Manifest
+    kinds: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def epoch(self) -> int:
+        """Its number."""
+        return self.manifest.epoch
+
+    def operators(self, wanted: str | None = None) -> list[str]:
+        """Return the uids of operators with state, or the one that is asked for.
+
+        Raises:
+            OperatorUnknownError: there is no such operator.
+        """
+        known = sorted(self.manifest.states)
+        if wanted is None:
+            return known
+        if wanted not in known:
+            raise OperatorUnknownError(
+                operator=wanted,
+                epoch=self.epoch,
+                known=known,
+                known_text=", ".join(known) or "none",
+            )
+        return [wanted]
+
+    def kind_of(self, operator: str) -> str:
+        """Return what an operator is: ``Reduce``, ``Window``, ``Process`` and the like."""
+        if operator not in self.kinds:
+            self.kinds[operator] = self._inferred_kind(operator)
+        return self.kinds[operator]
+
+    def entries(self, operator: str, wants: Wants = lambda _: True) -> Iterator[PlacedEntry]:
+        """Yield the entries of an operator, range by range, in order within each.
+
+        Args:
+            operator: Its uid.
+            wants: Leaves sections out before they are decoded.
+
+        Raises:
+            StateFileError: a file is damaged.
+            EpochGoneError: the job collected the epoch meanwhile.
+        """
+        test = wants
+        for part in self._ranges(operator):
+            yield from self._placed(operator, self._read(operator, part, None, test))
+            if part.files:
+                test = _without_copies(wants)
+
+    def entries_within(self, operator: str, groups: range) -> Iterator[PlacedEntry]:
+        """Yield the entries of some key groups; of none: what every task has a copy of.
+
+        Raises:
+            StateFileError: a file is damaged.
+            EpochGoneError: the job collected the epoch meanwhile.
+        """
+        wants_copies = not groups
+
+        def is_wanted(section: Section) -> bool:
+            return (section.group == EVERYWHERE) == wants_copies
+
+        for part in self._concerned(operator, groups):
+            yield from self._placed(operator, self._read(operator, part, groups, is_wanted))
+
+    def files_within(self, operator: str, groups: range) -> list[tuple[str, range]]:
+        """Return which files say what about some key groups."""
+        return [
+            (ref.path, ref.groups_in(groups))
+            for part in self._concerned(operator, groups)
+            for ref in part.files
+        ]
+
+    def bounds(self, operator: str) -> set[int]:
+        """Return where the ranges of an operator begin and end."""
+        return {
+            bound for part in self._ranges(operator) for bound in (part.first_group, part.end_group)
+        }
+
+    def state_of(self, operator: str) -> OperatorState | None:
+        """Return what the manifest says of an operator's state."""
+        return self.manifest.states.get(operator)
+
+    def _inferred_kind(self, operator: str) -> str:
+        part = next((each for each in self._ranges(operator) if each.files), None)
+        if part is None:
+            return infer_kind(())
+        groups = range(part.first_group, part.end_group)
+        files = SealedFiles(operator, self.storage)
+        with EpochHistory(self.storage).reading(self.manifest):
+            return infer_kind(
+                section.name for ref in part.files for section in files.read(ref, groups)
+            )
+
+    def _ranges(self, operator: str) -> tuple[RangeState, ...]:
+        state = self.state_of(operator)
+        return () if state is None else state.ranges
+
+    def _concerned(self, operator: str, groups: range) -> list[RangeState]:
+        parts = self._ranges(operator)
+        if not groups:
+            return [part for part in parts if part.files][:1]
+        return [p for p in parts if p.first_group < groups.stop and groups.start < p.end_group]
+
+    def _read(
+        self, operator: str, part: RangeState, groups: range | None, wants: Wants
+    ) -> Iterator[SealedEntry]:
+        with EpochHistory(self.storage).reading(self.manifest):
+            yield from sealed_entries(
+                self.storage,
+                part,
+                operator=operator,
+                groups=groups,
+                is_window=self.kind_of(operator) == _WINDOW,
+                wants=wants,
+            )
+
+    def _placed(self, operator: str, entries: Iterable[SealedEntry]) -> Iterator[PlacedEntry]:
+        state = self.manifest.states[operator]
+        has_keys = state.scope == StateScope.KEY_GROUPS.value
+        for entry in entries:
+            group = entry.group
+            yield PlacedEntry(
+                operator=operator,
+                entry=entry,
+                key_group=group if has_keys and group != EVERYWHERE else None,
+                task=None if group == EVERYWHERE else _task_of(state.ranges, group),
+            )
+
+
+def open_epoch(storage: Storage, epoch: int | None = None) -> SealedEpoch:
+    """Return a sealed epoch, the newest without a number.
+
+    Raises:
+        CheckpointMissingError: no epoch was ever sealed.
+        EpochUnknownError: this one is not there.
+        ManifestError: it is damaged.
+    """
+    return SealedEpoch(storage, EpochHistory(storage).manifest(epoch), _noted_kinds(storage))
+
+
+def _without_copies(wants: Wants) -> Wants:
+    """Return a test that also leaves out what every task has a copy of: one copy is enough."""
+    return lambda section: section.group != EVERYWHERE and wants(section)
+
+
+def _noted_kinds(storage: Storage) -> dict[str, str]:
+    try:
+        data: Any = json.loads(storage.read(_JOB_FILE))
+    except (ObjectMissingError, ValueError):
+        return {}  # Kinds are then inferred; whether the job can run is not the question here.
+    kinds = data.get("operators") if isinstance(data, dict) else None
+    return kinds if isinstance(kinds, dict) else {}
+
+
+def _task_of(ranges: tuple[RangeState, ...], group: int) -> int | None:
+    owners = (i for i, part in enumerate(ranges) if part.first_group <= group < part.end_group)
+    return next(owners, None)

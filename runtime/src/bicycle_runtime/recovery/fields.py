@@ -1,0 +1,172 @@
+"""Fields of binary checkpoint files: numbers and texts, little-endian, taken off the front of data.
+
+A text is its length as u32 and its UTF-8 bytes. Whatever is missing is told with its place; nothing
+is allocated for a length or a count that the data does not hold. What the fields mean is said by
+``checkpoint_state`` and ``checkpoint_file``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Container
+from typing import Any
+
+from bicycle_runtime.recovery.errors import CheckpointFormatError, CheckpointValueError
+
+__all__ = ["U64_MAX", "FieldReader", "bounded", "text_field", "u32_field", "u64_field", "utf8"]
+
+_U32_MAX = 2**32 - 1
+U64_MAX = 2**64 - 1
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+
+class FieldReader:
+    """Takes fields off the front of data.
+
+    Args:
+        data: All of the data; places in errors count from its start.
+        end: Where the fields end, the end of the data when None.
+    """
+
+    def __init__(self, data: bytes, *, end: int | None = None) -> None:
+        self._data = data
+        self._end = len(data) if end is None else end
+        self.position = 0
+
+    @property
+    def left_count(self) -> int:
+        """How many bytes are not taken yet."""
+        return self._end - self.position
+
+    def u32(self) -> int:
+        """Return the next 4 bytes as a number."""
+        start = self.position
+        if start + 4 > self._end:
+            raise self._cut_number("u32", 4)
+        self.position = start + 4
+        value: int = _U32.unpack_from(self._data, start)[0]
+        return value
+
+    def u64(self) -> int:
+        """Return the next 8 bytes as a number."""
+        start = self.position
+        if start + 8 > self._end:
+            raise self._cut_number("u64", 8)
+        self.position = start + 8
+        value: int = _U64.unpack_from(self._data, start)[0]
+        return value
+
+    def text(self) -> str:
+        """Return the next text."""
+        raw = self.take(self.u32(), problem="name_cut", detail="truncated string bytes")
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise CheckpointFormatError(
+                problem="name_encoding",
+                detail=f"invalid UTF-8 in field name: {error}",
+                offset=self.position - len(raw) + error.start,
+                missing_count=0,
+            ) from error
+
+    def name(self, known: Container[str]) -> str:
+        """Return the next text, which must be none of the known ones.
+
+        Raises:
+            CheckpointFormatError: it is.
+        """
+        start = self.position
+        text = self.text()
+        if text in known:
+            raise CheckpointFormatError(
+                problem="name_twice",
+                detail=f"name {text!r} stands twice",
+                offset=start,
+                missing_count=0,
+            )
+        return text
+
+    def take(self, size: int, *, problem: str, detail: str) -> bytes:
+        """Return the next ``size`` bytes; the words are those of the error when some are missing.
+
+        Raises:
+            CheckpointFormatError: some are missing.
+        """
+        start = self.position
+        end = start + size
+        if end > self._end:
+            raise CheckpointFormatError(
+                problem=problem, detail=detail, offset=start, missing_count=end - self._end
+            )
+        self.position = end
+        return self._data[start:end]
+
+    def finish(self) -> None:
+        """Make sure that everything was taken.
+
+        Raises:
+            CheckpointFormatError: bytes are left over.
+        """
+        if self.left_count:
+            raise CheckpointFormatError(
+                problem="bytes_left",
+                detail=f"{self.left_count} bytes after the end",
+                offset=self.position,
+                missing_count=0,
+            )
+
+    def _cut_number(self, name: str, size: int) -> CheckpointFormatError:
+        return CheckpointFormatError(
+            problem="number_cut",
+            detail=f"cannot read {name} at offset {self.position}",
+            offset=self.position,
+            missing_count=size - self.left_count,
+        )
+
+
+def bounded(value: Any, high: int, *, field: str) -> int:
+    """Return a number from 0 to ``high``; ``field`` names it in the error.
+
+    Raises:
+        CheckpointValueError: it is no whole number, or out of bounds.
+    """
+    if isinstance(value, int) and 0 <= value <= high:
+        return value
+    raise CheckpointValueError(field=field, found=repr(value), expected=f"0 to {high}")
+
+
+def u32_field(value: int, *, field: str) -> bytes:
+    """Return a number of 4 bytes; ``field`` names it in the error."""
+    try:
+        return _U32.pack(value)
+    except struct.error:
+        return _U32.pack(bounded(value, _U32_MAX, field=field))
+
+
+def u64_field(value: int, *, field: str) -> bytes:
+    """Return a number of 8 bytes; ``field`` names it in the error."""
+    try:
+        return _U64.pack(value)
+    except struct.error:
+        return _U64.pack(bounded(value, U64_MAX, field=field))
+
+
+def text_field(text: str, *, field: str) -> bytes:
+    """Return a text with its length before it; ``field`` names it in the error."""
+    raw = utf8(text, field=field)
+    return u32_field(len(raw), field=field) + raw
+
+
+def utf8(text: str, *, field: str) -> bytes:
+    """Return the bytes of a text; ``field`` names it in the error.
+
+    Raises:
+        CheckpointValueError: it has half a surrogate pair.
+    """
+    try:
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise CheckpointValueError(
+            field=field, found=ascii(text), expected="text that UTF-8 can hold"
+        ) from error

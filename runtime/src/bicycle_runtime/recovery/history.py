@@ -1,0 +1,210 @@
+"""The epochs that a checkpoint directory retains, for whoever only looks.
+
+The ledger is the driver's: it repairs, collects and seals. This reads beside it, takes no lock and
+writes nothing. A job that runs may collect an epoch while it is read; such an epoch is *gone*,
+which is told apart from one that is damaged.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from zlib import crc32
+
+from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.recovery.errors import (
+    CheckpointMissingError,
+    EpochGoneError,
+    EpochUnknownError,
+    ManifestError,
+)
+from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
+from bicycle_runtime.state.errors import StateFileError
+from bicycle_runtime.state.refs import StateRef
+
+__all__ = ["EpochHistory", "RetainedEpoch"]
+
+_FOLDER = "epochs"
+_SEALED, _PUT_ASIDE, _PUBLISHED = "manifest", "manifest.damaged", "published"
+_FOUND_BROKEN = "a restart found a state file of it missing or damaged"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetainedEpoch:
+    """One epoch as it lies there.
+
+    ``manifest`` is None when it can not be read. ``damage`` says what is wrong, None for nothing;
+    ``is_put_aside`` tells that a restart found the damage and went on from the epoch before.
+    """
+
+    epoch: int
+    manifest: Manifest | None = None
+    is_published: bool = False
+    damage: str | None = None
+    is_put_aside: bool = False
+
+
+class EpochHistory:
+    """Reads the epochs of one job.
+
+    Args:
+        storage: Checkpoint storage of the job.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def epochs(self) -> list[int]:
+        """Return the epochs that have a manifest, the newest last."""
+        return sorted(epoch for epoch, ending in self._objects() if ending == _SEALED)
+
+    def retained(self, *, is_thorough: bool = False) -> list[RetainedEpoch]:
+        """Return all epochs, damaged ones included, the newest last.
+
+        Args:
+            is_thorough: Read every state file and compare checksums, instead of sizes only.
+        """
+        objects = self._objects()
+        published = {epoch for epoch, ending in objects if ending == _PUBLISHED}
+        checked: dict[str, str | None] = {}
+        found = []
+        for epoch, ending in sorted(objects):
+            if ending == _PUBLISHED:
+                continue
+            with contextlib.suppress(ObjectMissingError):  # It was collected since it was listed.
+                path = f"{_FOLDER}/{_name_of(epoch)}.{ending}"
+                manifest, damage = self._look(path, checked, is_thorough=is_thorough)
+                if damage and ending == _SEALED and self._is_collected(epoch):
+                    continue
+                found.append(
+                    RetainedEpoch(
+                        epoch=epoch,
+                        manifest=manifest,
+                        is_published=epoch in published,
+                        damage=damage or (_FOUND_BROKEN if ending == _PUT_ASIDE else None),
+                        is_put_aside=ending == _PUT_ASIDE,
+                    )
+                )
+        return found
+
+    def manifest(self, epoch: int | None = None) -> Manifest:
+        """Return a manifest; without a number that of the newest epoch.
+
+        Raises:
+            CheckpointMissingError: there is no epoch at all.
+            EpochUnknownError: this one is not there.
+            EpochGoneError: it was collected just now.
+            ManifestError: it is damaged.
+        """
+        epochs = self.epochs()
+        if not epochs:
+            hint = "let the job seal an epoch first, or name another place"
+            raise CheckpointMissingError(url=self._storage.url, found="", hint=hint)
+        wanted = epochs[-1] if epoch is None else epoch
+        if wanted not in epochs:
+            raise EpochUnknownError(
+                epoch=wanted, url=self._storage.url, known=epochs, known_text=_listed(epochs)
+            )
+        try:
+            return self._read(_path_of(wanted))
+        except ObjectMissingError:
+            raise self._gone(wanted) from None
+
+    @contextlib.contextmanager
+    def reading(self, manifest: Manifest) -> Iterator[None]:
+        """Tell, while state files of an epoch are read, one that is gone from one that is damaged.
+
+        Raises:
+            EpochGoneError: the job collected the epoch meanwhile.
+            StateFileError: a file is missing or damaged.
+        """
+        try:
+            yield
+        except StateFileError as error:
+            if self._is_collected(manifest.epoch):
+                raise self._gone(manifest.epoch) from error
+            raise
+
+    def _objects(self) -> list[tuple[int, str]]:
+        """Return number and ending of each object that belongs to an epoch."""
+        names = (path.rpartition("/")[2].partition(".") for path in self._storage.list(_FOLDER))
+        return [
+            (int(number), ending)
+            for number, _, ending in names
+            if number.isdigit() and ending in (_SEALED, _PUT_ASIDE, _PUBLISHED)
+        ]
+
+    def _read(self, path: str) -> Manifest:
+        return decode_manifest(self._storage.read(path), path=path)
+
+    def _look(
+        self, path: str, checked: dict[str, str | None], *, is_thorough: bool
+    ) -> tuple[Manifest | None, str | None]:
+        """Return what can be read of a manifest, and what is wrong with it or its state files."""
+        try:
+            manifest = self._read(path)
+        except ManifestError as error:
+            return None, str(error.facts["reason"])
+        for ref in _files(manifest):
+            if ref.path not in checked:
+                checked[ref.path] = self._damage_of(ref, is_thorough=is_thorough)
+        damages = [checked[ref.path] for ref in _files(manifest)]
+        return manifest, next((damage for damage in damages if damage), None)
+
+    def _damage_of(self, ref: StateRef, *, is_thorough: bool) -> str | None:
+        try:
+            if is_thorough:
+                data = self._storage.read(ref.path)
+                is_whole = len(data) == ref.byte_count and crc32(data) == ref.crc32
+            else:
+                is_whole = self._storage.size(ref.path) == ref.byte_count
+        except ObjectMissingError:
+            return f"its state file {ref.path} is missing"
+        return None if is_whole else f"its state file {ref.path} is damaged"
+
+    def _is_collected(self, epoch: int) -> bool:
+        """Tell whether files of an epoch are missing because the job collects it, or did.
+
+        Collection goes from the oldest epoch on and takes what the next one does not need, the
+        manifest last.
+        """
+        epochs = self.epochs()
+        if epoch not in epochs:
+            return True
+        if epoch != epochs[0] or len(epochs) == 1:
+            return False
+        try:
+            oldest, successor = self._read(_path_of(epoch)), self._read(_path_of(epochs[1]))
+        except (ManifestError, ObjectMissingError):
+            return epoch not in self.epochs()
+        needed = successor.state_paths()
+        damages = {ref.path: self._damage_of(ref, is_thorough=False) for ref in _files(oldest)}
+        broken = {path for path, damage in damages.items() if damage}
+        return bool(broken) and not broken & needed
+
+    def _gone(self, epoch: int) -> EpochGoneError:
+        return EpochGoneError(epoch=epoch, url=self._storage.url, known_text=_listed(self.epochs()))
+
+
+def _files(manifest: Manifest) -> list[StateRef]:
+    return [
+        ref for state in manifest.states.values() for part in state.ranges for ref in part.files
+    ]
+
+
+def _name_of(epoch: int) -> str:
+    return f"{epoch:012}"
+
+
+def _path_of(epoch: int) -> str:
+    return f"{_FOLDER}/{_name_of(epoch)}.{_SEALED}"
+
+
+def _listed(epochs: list[int]) -> str:
+    """Return epochs for people; a row of them by its ends."""
+    if not epochs:
+        return "none"
+    if len(epochs) > 2 and epochs == list(range(epochs[0], epochs[-1] + 1)):
+        return f"{epochs[0]} to {epochs[-1]}"
+    return ", ".join(map(str, epochs))

@@ -1,0 +1,217 @@
+import json
+import subprocess
+import sys
+from itertools import pairwise
+
+import pytest
+
+BENCHES = ("bench_w3_windows", "bench_idle_windows")
+
+
+@pytest.fixture
+def workloads(load, tmp_path, monkeypatch):
+    """Makes inputs below a folder of the test."""
+    found = load("workloads")
+    monkeypatch.setattr(found, "BUILD", tmp_path / "build")
+    return found
+
+
+@pytest.mark.parametrize("name", BENCHES)
+def test_a_benchmark_tells_its_options_and_starts_nothing(load, name, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+
+    with pytest.raises(SystemExit) as end:
+        load(name).main()
+
+    assert end.value.code == 0
+    assert {"--quick", "--repeats", "--write-docs"} <= set(
+        capsys.readouterr().out.replace(",", " ").split()
+    )
+
+
+class GivenReadings:
+    """Three readings of ada in two windows and one of bob, in place of drawn ones."""
+
+    window_ms = 10_000
+
+    def truth(self):
+        return {("ada", 0): (2, 7), ("ada", 10_000): (1, 1), ("bob", 10_000): (1, 4)}
+
+
+def window(key, start, *value, end=None):
+    return [key, start, end or start + 10_000, list(value)]
+
+
+GOOD = [window("ada", 0, 2, 7, 3.5), window("ada", 10_000, 1, 1, 1), window("bob", 10_000, 1, 4, 4)]
+WRONG = {
+    "missing": GOOD[:-1],
+    "twice": [*GOOD, GOOD[0]],
+    "unknown": [*GOOD, window("bob", 0, 1, 4, 4)],
+    "count": [window("ada", 0, 1, 7, 7), *GOOD[1:]],
+    "sum": [window("ada", 0, 2, 8, 4), *GOOD[1:]],
+    "average": [window("ada", 0, 2, 7, 3), *GOOD[1:]],
+    "end": [window("ada", 0, 2, 7, 3.5, end=9_999), *GOOD[1:]],
+}
+
+
+def as_lists(windows):
+    return windows
+
+
+def as_objects(windows):
+    names = ("key", "start", "end", "count", "total", "average")
+    return [dict(zip(names, [*places, *value], strict=True)) for *places, value in windows]
+
+
+@pytest.fixture(params=[(as_lists, "Window"), (as_objects, "NamedWindow")], ids=lambda p: p[1])
+def check(request, workloads, tmp_path):
+    """Checks windows, written in one of the two forms."""
+    form, kind = request.param
+
+    def run(windows):
+        output = tmp_path / "output"
+        output.mkdir()
+        (output / "part.jsonl").write_text("".join(json.dumps(w) + "\n" for w in form(windows)))
+        workloads.check_windows(output, GivenReadings(), getattr(workloads, kind))
+
+    return run
+
+
+@pytest.mark.parametrize("windows", [GOOD, GOOD[::-1]], ids=["in order", "backwards"])
+def test_windows_that_are_there_once_are_right_in_any_order(check, windows):
+    check(windows)
+
+
+@pytest.mark.parametrize("windows", WRONG.values(), ids=WRONG.keys())
+def test_windows_that_are_wrong_are_found(check, load, windows):
+    with pytest.raises(load("measuring").WrongOutputError):
+        check(windows)
+
+
+def lines_of(folder):
+    return [file.read_text().splitlines() for file in sorted(folder.iterdir())]
+
+
+@pytest.mark.parametrize("count", [20, 21, 23], ids="count={}".format)
+def test_slices_hold_the_same_readings_one_behind_the_other_in_time(workloads, count):
+    readings = workloads.Readings(count=count, keys=3)
+
+    *slices, last = lines_of(readings.slices(6))
+
+    files = lines_of(readings.folder())
+    expected = [files[index % 4][index // 4] for index in range(count)]
+    assert [line for lines in slices for line in lines] == expected
+    assert {len(lines) for lines in slices[:-1]} == {6}
+    assert last == [workloads.FAR_READING.strip()]
+
+
+def test_slices_are_older_the_earlier_they_are_to_be_read(workloads):
+    folder = workloads.Readings(count=20, keys=3).slices(4)
+
+    times = [file.stat().st_mtime for file in sorted(folder.iterdir())]
+
+    assert len(times) == 6
+    assert all(before < after for before, after in pairwise(times))
+
+
+def test_the_truth_is_told_by_windows_of_the_length_asked_for(workloads):
+    short = workloads.Readings(count=200, keys=2)
+    long = workloads.Readings(count=200, keys=2, window_ms=3_600_000)
+
+    assert len(long.truth()) == 2
+    assert {start % 10_000 for _, start in short.truth()} == {0}
+    for readings in (short, long):
+        assert sum(count for count, _ in readings.truth().values()) == 200
+
+
+@pytest.mark.parametrize("files", [4, 3, 1], ids="files={}".format)
+def test_the_plain_loop_joins_what_its_processes_read(workloads, load, tmp_path, files):
+    readings = workloads.Readings(count=23_001, keys=50, files=files)
+
+    run = load("peers").run_plain("windows", readings.folder(), tmp_path / "output")
+
+    workloads.check_windows(tmp_path / "output", readings)
+    assert run.busy_s > 0
+
+
+def test_a_plain_loop_whose_other_half_fails_ends(workloads, load, tmp_path):
+    folder = workloads.Readings(count=200, keys=2).folder()
+    with (folder / "readings-1.jsonl").open("a") as broken:
+        broken.write("no reading\n")
+
+    with pytest.raises(RuntimeError, match=r"JSONDecodeError|EOFError|BrokenPipeError"):
+        load("peers").run_plain("windows", folder, tmp_path / "output")
+
+
+def test_the_steady_rate_is_that_of_the_batches_behind_the_first_third(load):
+    steady_rate = load("measuring").steady_rate
+
+    assert steady_rate([(10, 5.0), (10, 1.0), (10, 1.0)]) == 10
+    assert steady_rate([(0, 9.0), (5, 9.0), (5, 9.0), (20, 2.0), (0, 2.0)]) == 5
+
+
+def test_there_is_no_steady_rate_of_a_rest_that_is_too_small(load):
+    steady_rate = load("measuring").steady_rate
+
+    assert steady_rate([(30, 2.0)]) == 15
+    assert steady_rate([(29, 2.0), (1, 1.0), (0, 3.0)]) == 5
+
+
+def test_a_table_of_paces_tells_who_is_measured_elsewhere(load):
+    table = load("measuring").pace_table(
+        "10 words", "words", {"a": [1e6, 3e6], "b": [5e5]},
+        whole={"a": [1e6], "b": [4e5]}, startup_s={"b": [0.5, 1.5, 0.7]},
+    )  # fmt: skip
+
+    assert table.rows == [
+        ["a", "2.000", "3.000", "1.000", "1.000", "see bench_startup"],
+        ["b", "0.500", "0.500", "0.400", "0.400", "0.70"],
+    ]
+
+
+def test_the_processor_time_of_a_process_holds_that_of_its_children(load):
+    module = load("processor_time")
+    burn = "import time\nwhile time.process_time() < 0.2: pass"
+    wait = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]]); input()"
+    with subprocess.Popen([sys.executable, "-c", wait, burn], stdin=subprocess.PIPE) as parent:
+        seconds = 0.0
+        while seconds < 0.2 and parent.poll() is None:
+            seconds = module.processor_seconds(parent.pid)[module.DRIVER]
+        parent.communicate(b"\n")
+
+    assert 0.2 <= seconds < 2
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (b"/usr/lib/jvm/bin/java\0-cp\0x\0", "Java"),
+        (b"python\0-m\0pyspark.daemon\0pyspark.worker\0", "Python workers"),
+        (b"python\0bicycle\0run\0", "driver"),
+        (b"", "driver"),
+    ],
+)
+def test_a_process_of_a_job_is_known_by_its_command(load, command, kind):
+    assert load("processor_time")._kind(command) == kind
+
+
+def test_other_systems_run_a_few_rounds_and_are_compared_by_their_best_later(load, workloads):
+    bench = load("bench_w3_windows")
+    rates = iter([3.0, 5.0])
+
+    class Given(bench.Bench):
+        def spark(self):
+            return next(rates)
+
+    readings = workloads.Readings(count=20, keys=3)
+    contenders = Given(None, readings, readings, 2).contenders([bench.SPARK])
+
+    assert list(contenders) == [bench.OURS, bench.PLAIN, bench.SPARK]
+    assert [contenders[bench.SPARK]() for _ in range(4)] == [3.0, 5.0, 5.0, 5.0]
+
+
+def test_fewer_readings_are_the_first_of_more(workloads):
+    few = lines_of(workloads.Readings(count=40, keys=3).folder())
+    many = lines_of(workloads.Readings(count=80, keys=3).folder())
+
+    assert few == [lines[: len(lines) // 2] for lines in many]
