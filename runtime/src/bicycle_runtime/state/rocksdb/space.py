@@ -36,7 +36,7 @@ _KEYS = AnyCodec()
 _LABEL, _IDENTITY, _MARK = b"\xff\x01label", b"\xff\x02identity", b"\xff\x03"
 _LAYOUT = "1"  # Of places and values; a folder of another layout is foreign.
 _BATCH_BYTES = 8 << 20
-_TIMERS, _TIMES = "$timers.", "$ttl."
+_TIMES = "$ttl."
 _OPEN_FILES_MAX = 256
 _BLOOM_BITS = 10
 
@@ -196,30 +196,11 @@ def _put(batch: rocksdict.WriteBatch, section: Section) -> None:
     gone = _KEYS.decode_list(bytes(section.deleted))
     for key in gone:
         batch.delete(start + key_bytes(key))
-    if section.name.startswith((_TIMERS, _TIMES)):
-        _put_times(batch, section, keys, gone)
-
-
-def _put_times(
-    batch: rocksdict.WriteBatch, section: Section, keys: list[object], gone: list[object]
-) -> None:
-    """Keep the entries of a section by time too."""
-    name = section.name
-    if name.startswith(_TIMERS):
-        for key, raw_key in zip(keys, raw_list(section.keys), strict=True):
-            batch.put(_timer_place(name, key), bytes(raw_key))
-        for key in gone:
-            batch.delete(_timer_place(name, key))
-        return
-    times = _KEYS.decode_list(bytes(section.values))
-    for key, raw_key, time_ms in zip(keys, raw_list(section.keys), times, strict=True):
-        batch.put(index_place(name, time_ms, key), bytes(raw_key))
-
-
-def _timer_place(name: str, cell: object) -> bytes:
-    assert isinstance(cell, tuple)
-    key, time_ms = cell
-    return index_place(name, time_ms, key)
+    if section.name.startswith(_TIMES):
+        # What is deleted or renewed stays in the index by time until a sweep finds it.
+        times = _KEYS.decode_list(bytes(section.values))
+        for key, raw_key, time_ms in zip(keys, raw_list(section.keys), times, strict=True):
+            put(index_place(section.name, time_ms, key), bytes(raw_key))
 
 
 def _array(values: list[bytes]) -> bytes:
