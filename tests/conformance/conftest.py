@@ -3,12 +3,25 @@
 import os
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.testing import Runner
+
+WITH_STATE = {
+    "test_broadcast",
+    "test_connected",
+    "test_joins",
+    "test_keyed_functions",
+    "test_keyed_state",
+    "test_restarts",
+    "test_timers",
+    "test_windows",
+}
 
 
 class KeptSpark:
@@ -37,10 +50,28 @@ def spark():
     executor.wait_ended()
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+class DiskRunner(Runner):
+    """Runs jobs in this process, with state on disk."""
+
+    def harness(self, job, *, engine=None, **settings):
+        options = replace(engine or EngineOptions(), state_backend="rocksdb")
+        return super().harness(job, engine=options, **settings)
+
+
+def pytest_generate_tests(metafunc):
+    if "runner" in metafunc.fixturenames:
+        kinds = ["local", pytest.param("spark", marks=pytest.mark.spark)]
+        if metafunc.module.__name__.rpartition(".")[2] in WITH_STATE:
+            kinds.insert(1, "disk")
+        metafunc.parametrize("runner", kinds, indirect=True)
+
+
+@pytest.fixture
 def runner(request):
     """Runs one job over one script: ``runner(job, ["ada", EPOCH, "bob", END]).published``."""
     if request.param == "local":
         return Runner()
+    if request.param == "disk":
+        return DiskRunner()
     spark = request.getfixturevalue("spark")
     return Runner(lambda: KeptSpark(spark))

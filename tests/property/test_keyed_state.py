@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.records.keys import GroupCache, range_of
+from bicycle_runtime.state.backends import tables_for
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.keyed import BROADCAST, BroadcastTable, KeyedTable
 from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.store import StateStore
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.timers import TimerTable
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.state import (
@@ -163,8 +164,11 @@ class Scope:
 class Job:
     """All subtasks of one operator, with their stores, as epochs and rescales leave them."""
 
-    def __init__(self, folder):
-        self.storage = LocalStorage(str(folder), is_synced=False)
+    def __init__(self, folder, backend):
+        self.storage = LocalStorage(str(folder / "sealed"), is_synced=False)
+        local = str(folder / "local")
+        self.settings = StateSettings(backend=backend, folder=local, cache_entries=4)
+        self.subtasks = []
         self.epoch = 0
         self.attempt = 0
         self.start([])
@@ -179,8 +183,13 @@ class Job:
 
     def lose(self):
         """New processes: nothing is in memory."""
-        self.subtasks = [Subtask(self.storage) for _ in self.owned]
+        self.close()
+        self.subtasks = [Subtask(self.storage, self.settings) for _ in self.owned]
         self.restore()
+
+    def close(self):
+        for subtask in self.subtasks:
+            subtask.store.close()
 
     def restore(self):
         for subtask, sealed in zip(self.subtasks, self.ranges, strict=True):
@@ -210,14 +219,15 @@ class Job:
 
 
 class Subtask:
-    def __init__(self, storage):
+    def __init__(self, storage, settings):
         groups = GroupCache(GROUPS)
-        self.keyed = KeyedTable(groups, lambda _: 0)
+        self.tables = tables_for(settings, job_url=storage.url)
+        self.keyed = self.tables.keyed(groups, lambda _: 0)
         self.timers = TimerTable(groups)
         self.broadcast = BroadcastTable(lambda _: 0)
         self.scope = Scope()
         self.rules = make_handle(MAP_RULES, self.broadcast.cells_of(MAP_RULES), BROADCAST)
-        self.store = StateStore("op", storage, self.new_table)
+        self.store = self.tables.store("op", storage, self.new_table, is_resident=is_resident)
 
     def new_table(self):
         for table in (self.keyed, self.timers, self.broadcast):
@@ -225,7 +235,12 @@ class Subtask:
         return CompositeTable(self.keyed, self.timers, self.broadcast)
 
     def handle(self, name):
+        self.tables.trim()
         return make_handle(STATES[name], self.keyed.cells_of(STATES[name]), self.scope)
+
+
+def is_resident(section_name):
+    return section_name.startswith(("$timers.", "$broadcast."))
 
 
 MAP_RULES = MapStateDescriptor("rules", str, int)
@@ -294,8 +309,8 @@ def read(handle, name):
 class Play:
     """A job and its model, step by step."""
 
-    def __init__(self, folder):
-        self.job = Job(folder)
+    def __init__(self, folder, backend):
+        self.job = Job(folder, backend)
         self.model = {}
         self.sealed = {}
 
@@ -348,7 +363,17 @@ class Play:
 @FILES
 @given(epochs=EPOCHS)
 def test_what_is_sealed_comes_back_whatever_happens(tmp_path_factory, epochs):
-    play = Play(tmp_path_factory.mktemp("state"))
+    play_and_compare(tmp_path_factory.mktemp("state"), "memory", epochs)
+
+
+@settings(FILES, max_examples=20)
+@given(epochs=EPOCHS)
+def test_what_is_sealed_comes_back_from_disk_whatever_happens(tmp_path_factory, epochs):
+    play_and_compare(tmp_path_factory.mktemp("state"), "rocksdb", epochs)
+
+
+def play_and_compare(folder, backend, epochs):
+    play = Play(folder, backend)
     for writes, end in epochs:
         for write_step in writes:
             play.step(*write_step)
@@ -365,6 +390,7 @@ def test_what_is_sealed_comes_back_whatever_happens(tmp_path_factory, epochs):
     rules = {place[1]: number for place, number in play.model.items() if place[0] == "rules"}
     for subtask in play.job.subtasks:
         assert dict(subtask.rules.entries()) == rules
+    play.job.close()
 
 
 @given(

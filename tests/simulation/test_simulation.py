@@ -23,6 +23,7 @@ from bicycle_sdk.failures import dead_letter
 
 SHARED_MEMORY = Path("/dev/shm")
 SEEDS = range(120)
+DISK_SEEDS = range(1_000, 1_006)
 RANDOM_SEEDS = range(80)
 WORDS = [f"w{number}" for number in range(12)]
 
@@ -166,9 +167,25 @@ class Schedule:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_nothing_is_missing_and_nothing_twice(seed):
-    schedule = Schedule(seed)
-    parallelism = schedule.random.randrange(1, 5)
     engine = EngineOptions(max_records_per_epoch=16, checkpoint_interval_ms=60_000)
+    play_and_compare(Schedule(seed), engine)
+
+
+@pytest.mark.parametrize("seed", DISK_SEEDS)
+@pytest.mark.parametrize("is_kept", [False, True], ids=["new folder", "kept folder"])
+def test_nothing_is_missing_and_nothing_twice_with_state_on_disk(seed, is_kept, tmp_path):
+    engine = EngineOptions(
+        max_records_per_epoch=16,
+        checkpoint_interval_ms=60_000,
+        state_backend="rocksdb",
+        state_dir=str(tmp_path) if is_kept else None,
+        state_cache_entries=1_000,
+    )
+    play_and_compare(Schedule(seed), engine)
+
+
+def play_and_compare(schedule, engine):
+    parallelism = schedule.random.randrange(1, 5)
     with Harness(job, parallelism=parallelism, engine=engine) as harness:
         schedule.play(harness, 20)
 

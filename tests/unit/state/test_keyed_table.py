@@ -7,11 +7,11 @@ import pytest
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import GroupCache
+from bicycle_runtime.state.backends import tables_for
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.errors import StateKindError
-from bicycle_runtime.state.keyed import KeyedTable
 from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.store import StateStore
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.timers import TimerTable
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import StateDefinitionError
@@ -45,21 +45,29 @@ def clock():
     return Clock()
 
 
-@pytest.fixture
-def process(tmp_path, clock):
+@pytest.fixture(params=["memory", "rocksdb"])
+def process(request, tmp_path, clock):
     """Starts a new worker process: a table and its store, over the same files."""
+    settings = StateSettings(backend=request.param, folder=str(tmp_path / "local"), cache_entries=8)
+    started = []
 
     def start():
-        return Process(LocalStorage(str(tmp_path), is_synced=False), clock)
+        storage = LocalStorage(str(tmp_path / "sealed"), is_synced=False)
+        for former in started:
+            former.store.close()
+        started.append(Process(storage, clock, tables_for(settings, job_url="job")))
+        return started[-1]
 
-    return start
+    yield start
+    for former in started:
+        former.store.close()
 
 
 class Process:
-    def __init__(self, storage, clock):
-        self.keyed = KeyedTable(GROUPS, clock)
+    def __init__(self, storage, clock, tables):
+        self.keyed = tables.keyed(GROUPS, clock)
         self.timers = TimerTable(GROUPS)
-        self.store = StateStore("op", storage, self.new_table)
+        self.store = tables.store("op", storage, self.new_table, is_resident=is_timer)
 
     def new_table(self):
         self.keyed.reset()
@@ -72,6 +80,10 @@ class Process:
         return self.store.commit(
             sealed, epoch=number, attempt=f"a{number}", is_interval_over=is_interval_over
         )
+
+
+def is_timer(section_name):
+    return section_name.startswith("$timers.")
 
 
 def put(descriptor, key, value):
@@ -244,6 +256,7 @@ def test_what_was_sealed_before_event_time_is_known_leaves_in_its_time_too(proce
 def test_a_state_that_expires_by_event_time_asks_for_no_time_of_day(process):
     worker = process()
     by_event = ValueStateDescriptor("seen", int, ttl=StateTtl(1_000, time="event"))
+    worker.store.at(ALL)
     put(by_event, "ada", 1)(worker.keyed)
 
     assert worker.keyed.next_due_ms() is None

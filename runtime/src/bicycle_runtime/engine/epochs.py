@@ -246,7 +246,11 @@ class EpochLoop:
         self._tell(manifest, reports, statuses, watch)
 
     def _image(self) -> JobImage:
-        return self._setup.image(self._run_id, blocking_call_ms=self._options.blocking_call_ms)
+        return self._setup.image(
+            self._run_id,
+            blocking_call_ms=self._options.blocking_call_ms,
+            state=self._options.state_settings,
+        )
 
     def _plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
         width = {vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices}

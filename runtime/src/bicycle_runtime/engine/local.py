@@ -6,6 +6,10 @@ list.
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+from dataclasses import replace
+
 from bicycle_runtime.operators.reports import TaskReport, decode_report
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.task import EpochOrder, reports_in
@@ -20,10 +24,13 @@ class LocalExecutor:
     def __init__(self) -> None:
         self._image: JobImage | None = None
         self._worker: Worker | None = None
+        self._folder: str | None = None
 
     def start(self, image: JobImage) -> None:
-        self._image = image
-        self._worker = Worker(image)
+        if self._worker is not None:
+            self._worker.close()
+        self._image = self._with_folder(image)
+        self._worker = Worker(self._image)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         assert self._image is not None
@@ -44,5 +51,18 @@ class LocalExecutor:
             self._worker.lose()
 
     def stop(self) -> None:
-        if self._worker is not None:
-            self._worker.close()
+        try:
+            if self._worker is not None:
+                self._worker.close()
+        finally:
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+
+    def _with_folder(self, image: JobImage) -> JobImage:
+        """Return the image with a folder for local state; it is removed at the end."""
+        if image.state.backend == "memory" or image.state.folder is not None:
+            return image
+        if self._folder is None:
+            self._folder = tempfile.mkdtemp(prefix="bicycle-state-")
+        return replace(image, state=replace(image.state, folder=self._folder))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bicycle_runtime.base.options import check, option
+from bicycle_runtime.state.settings import BackendName, StateSettings
 
 __all__ = ["EngineOptions"]
 
@@ -53,6 +54,48 @@ class EngineOptions:
         doc="An async function that keeps the event loop of its worker for longer, instead of "
         "awaiting, is named in a warning.",
     )
+
+    state_backend: BackendName = option(
+        "memory",
+        doc="memory holds all state in the workers; rocksdb holds the hot part of it and keeps the "
+        "rest on local disks, so that state may be larger than memory.",
+    )
+    state_dir: str | None = option(
+        None,
+        doc="Local folder of the workers for state on disk, kept between runs so that a restart is "
+        "warm. Default: a temporary folder that ends with the run.",
+    )
+    state_cache_entries: int = option(
+        200_000,
+        low=1_000,
+        high=1_000_000_000,
+        doc="With rocksdb: entries that each operator holds ready per task, beside what the epoch "
+        "has changed.",
+    )
+    state_block_cache_bytes: int = option(
+        64 << 20,
+        low=1 << 20,
+        high=1 << 40,
+        doc="With rocksdb: blocks of files that a worker process holds in memory.",
+    )
+    state_write_buffer_bytes: int = option(
+        32 << 20,
+        low=1 << 20,
+        high=1 << 34,
+        doc="With rocksdb: sealed writes that each operator gathers per task before they go to "
+        "disk; it holds two such buffers.",
+    )
+
+    @property
+    def state_settings(self) -> StateSettings:
+        """What workers need to know of the backend."""
+        return StateSettings(
+            backend=self.state_backend,
+            folder=self.state_dir,
+            cache_entries=self.state_cache_entries,
+            block_cache_bytes=self.state_block_cache_bytes,
+            write_buffer_bytes=self.state_write_buffer_bytes,
+        )
 
     @property
     def is_batch(self) -> bool:

@@ -15,6 +15,7 @@ from bicycle_runtime.connectors.registry import ConnectorRegistry, default_regis
 from bicycle_runtime.engine.stages import plan_stages, with_parallelism
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
 
 __all__ = ["JobSetup", "prepare_job"]
@@ -32,12 +33,19 @@ class JobSetup:
     sinks: Mapping[str, Sink]
     storage: Storage
 
-    def image(self, run_id: str, *, blocking_call_ms: int = 1_000) -> JobImage:
+    def image(
+        self,
+        run_id: str,
+        *,
+        blocking_call_ms: int = 1_000,
+        state: StateSettings | None = None,
+    ) -> JobImage:
         """Return what is shipped to workers.
 
         Args:
             run_id: Unique to this run of the driver, so that no worker takes it for an earlier one.
             blocking_call_ms: An async function that keeps the event loop for longer is told.
+            state: The backend; None is memory.
         """
         return JobImage(
             job_id=self.job_id,
@@ -49,6 +57,7 @@ class JobSetup:
             readers={uid: source.reader() for uid, source in self.sources.items()},
             writers={uid: sink.writer() for uid, sink in self.sinks.items()},
             blocking_call_ms=blocking_call_ms,
+            state=state or StateSettings(),
         )
 
     def services(

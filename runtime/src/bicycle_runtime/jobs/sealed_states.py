@@ -18,9 +18,9 @@ from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.state.changes import EVERYWHERE, Section
+from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.sealed import SealedEntry, infer_kind, sealed_entries
-from bicycle_runtime.state.store import read_sections
 
 __all__ = ["PlacedEntry", "SealedEpoch", "open_epoch"]
 
@@ -137,11 +137,10 @@ class SealedEpoch:
         if part is None:
             return infer_kind(())
         groups = range(part.first_group, part.end_group)
+        files = SealedFiles(operator, self.storage)
         with EpochHistory(self.storage).reading(self.manifest):
             return infer_kind(
-                section.name
-                for ref in part.files
-                for section in read_sections(self.storage, ref, operator=operator, groups=groups)
+                section.name for ref in part.files for section in files.read(ref, groups)
             )
 
     def _ranges(self, operator: str) -> tuple[RangeState, ...]:

@@ -14,7 +14,8 @@ from typing import Any
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.records.keys import GroupCache
-from bicycle_runtime.state.keyed import BROADCAST, BroadcastTable, KeyedTable
+from bicycle_runtime.state.backends import MemoryTables, Tables
+from bicycle_runtime.state.keyed import BROADCAST, BroadcastTable
 from bicycle_runtime.state.timers import TimerTable
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
@@ -38,12 +39,17 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self._keys: Sequence[Any] | None = None
         self._fired: Timer | None = None
         self._side_time_ms: int | None = None
-        self.keyed = KeyedTable(self._groups, self.state_time)
+        self.use_tables(MemoryTables())
         self.timers = TimerTable(self._groups)
         self.broadcast: BroadcastTable | None = None
         self.can_broadcast = False
         self.has_timers = False
         self._service = self._new_service()
+
+    def use_tables(self, tables: Tables) -> None:
+        """Take the tables for state from here. Called before anything asks for state."""
+        self.tables = tables
+        self.keyed = tables.keyed(self._groups, self.state_time)
 
     @property
     def groups(self) -> GroupCache:
@@ -78,6 +84,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Get ready for the calls of the next batch."""
         self._keys = None
         self._has_twins = False
+        self.tables.trim()
 
     def select_keys_by(self, selector: Callable[[Any], Any] | None) -> None:
         """Take keys from the records of another input, from the next batch on."""

@@ -120,6 +120,10 @@ class Stateful(ABC):
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
         """Write what the epoch changed and return the state that includes it."""
 
+    @abstractmethod
+    def release(self) -> None:
+        """Let go of what the state holds open on this machine. Called when the process ends."""
+
 
 class Timed(ABC):
     """What an operator does besides that waits for event time or for processing time.

@@ -126,8 +126,8 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         context.has_timers = on_timer is not None
         super().__init__(spec, policy, context, function, method=method)
         self._on_timer = None if on_timer is None else eager(on_timer)
-        self._store: StateStore[CompositeTable[FunctionTable]] = StateStore(
-            spec.uid, storage, self._new_table
+        self._store = context.tables.store(
+            spec.uid, storage, self._new_table, is_resident=_is_resident
         )
         self._table = self._new_table().main
         self._methods = _GroupMethods(self._method_of)
@@ -189,6 +189,9 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self._table.expect(self.records_in)
         return state
 
+    def release(self) -> None:
+        self._store.close()
+
     def _method_of(self, group: int) -> Callable[..., Any]:
         instance = self._table.group(group).instance if self._is_rich else self.function
         return eager(getattr(instance, self.method))
@@ -198,7 +201,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         keyed, timers = self.context.keyed, self.context.timers
         keyed.reset()
         timers.reset()
-        attributes = FunctionTable(self.function, self._attributes, resolve)
+        attributes = self.context.tables.attributes(self.function, self._attributes, resolve)
         return CompositeTable(attributes, keyed, timers)
 
     def _merge(self, old_parallelism: int) -> None:
@@ -213,6 +216,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
                 olds = [self._table.exported(group) for group in sorted(self._table.groups)]
                 merge, restore = state.instance.merge_state, state.instance.restore_state
                 resolve(restore, resolve(merge, olds))
+        assert isinstance(self._store, StateStore)  # State of whole subtasks is in memory.
         self._store.rewrite(merged)
         self._table = merged.main
         self._state = RangeState(first_group=subtask, end_group=subtask + 1)
@@ -238,3 +242,8 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
                 operator=self.spec.uid, old=old_parallelism,
                 new=self.context.task_info.parallelism, function=full_name(self.function),
             )  # fmt: skip
+
+
+def _is_resident(section_name: str) -> bool:
+    """Tell whether a section is held in memory with any backend: timers, and what all have."""
+    return section_name.startswith(("$timers.", "$broadcast."))

@@ -19,7 +19,7 @@ from bicycle_runtime.operators.calling import is_async, resolve
 from bicycle_runtime.operators.chain import Chain
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.operator import Operator
+from bicycle_runtime.operators.operator import Operator, Stateful
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.process import ProcessOperator, StatefulOperator
 from bicycle_runtime.operators.reduce import ReduceOperator
@@ -52,6 +52,7 @@ from bicycle_runtime.operators.watermarks import AssignOperator, SourceOperator,
 from bicycle_runtime.operators.windows.build import build_window
 from bicycle_runtime.operators.windows.combine import CombineOperator
 from bicycle_runtime.records.codecs import RecordCodec
+from bicycle_runtime.state.backends import tables_for
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
@@ -87,9 +88,18 @@ class Program:
         return [operator for chain in self.chains.values() for operator in chain.operators]
 
     def close(self) -> None:
-        """Close all user functions."""
+        """Close all user functions, and let go of local state."""
+        try:
+            for operator in self.operators():
+                operator.close()
+        finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let go of local state, as the end of the process does."""
         for operator in self.operators():
-            operator.close()
+            if isinstance(operator, Stateful):
+                operator.release()
 
 
 def build_program(image: JobImage, level: int, subtask: int) -> Program:
@@ -241,6 +251,7 @@ class _Builder:
         has_initial = "initial" in vertex.payloads
         selector = self._selector(spec)
         assert selector is not None
+        assert isinstance(context, KeyedContext)
         is_typed = not has_initial and spec.input_type is not None
         return ReduceOperator(
             spec, policy, context, function,
@@ -259,7 +270,12 @@ class _Builder:
             max_parallelism=spec.group_count,
         )
         kind = WorkerContext if spec.scope is StateScope.NONE else KeyedContext
-        return kind(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
+        context = kind(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
+        if spec.scope is StateScope.KEY_GROUPS:  # State of whole subtasks is small: in memory.
+            assert isinstance(context, KeyedContext)
+            url = self._image.storage.url
+            context.use_tables(tables_for(self._image.state, job_url=url))
+        return context
 
     def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:
         return self._loaded_selector(spec.key_selector)

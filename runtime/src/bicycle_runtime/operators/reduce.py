@@ -11,13 +11,11 @@ from typing import Any
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.calling import is_async, resolve, run
-from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Operator, Stateful, kept
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import AccumulatorTable
 from bicycle_sdk.functions import as_callable
 
 __all__ = ["ReduceOperator"]
@@ -29,7 +27,7 @@ class ReduceOperator(Operator, Stateful):
     Args:
         spec: Which operator this is; ``details["emits_key"]`` makes it emit ``(key, accumulator)``.
         policy: Settles records whose function failed; their accumulators stay as they were.
-        context: Task info and time.
+        context: Task info, time, and where tables come from.
         function: The reduce function, a callable or a ``ReduceFunction``.
         initial: Makes the first accumulator of a key; None takes the first value.
         key_selector: Gives the key of a record.
@@ -38,7 +36,7 @@ class ReduceOperator(Operator, Stateful):
     """
 
     def __init__(  # an operator's four parts, and what a reduce needs besides
-        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any,
+        self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
         *, initial: Callable[[Any], Any] | None, key_selector: Callable[[Any], Any],
         value_type: Any, storage: Storage,
     ) -> None:  # fmt: skip
@@ -51,10 +49,12 @@ class ReduceOperator(Operator, Stateful):
         self._initial = initial
         self._key_of = key_selector
         self._emits_key = bool(spec.vertex.details.get("emits_key", False))
-        self._store: StateStore[AccumulatorTable] = StateStore(
-            spec.uid, storage, lambda: AccumulatorTable(value_type)
-        )
-        self._table = AccumulatorTable(value_type)
+        self._tables = context.tables
+        self._store = context.tables.store(
+            spec.uid, storage, lambda: context.tables.accumulators(value_type),
+            is_resident=lambda _: False,
+        )  # fmt: skip
+        self._table = context.tables.accumulators(value_type)
         self._state: RangeState | None = None
 
     def restore(self, state: RangeState) -> None:
@@ -63,6 +63,7 @@ class ReduceOperator(Operator, Stateful):
 
     def apply(self, batch: Batch) -> Batch:
         assert batch.groups is not None
+        self._tables.trim()
         failed = self.policy.failed
         keys = list(map(self._key_of, batch.values))
         records = zip(batch.values, batch.groups, keys, strict=True)
@@ -94,6 +95,9 @@ class ReduceOperator(Operator, Stateful):
         return self._store.commit(
             self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
         )
+
+    def release(self) -> None:
+        self._store.close()
 
     def _fold(self, records: Any, results: list[Any]) -> None:
         reduce, initial, groups = self._reduce, self._initial, self._table.groups

@@ -8,12 +8,13 @@ goes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.io import SourceReader, WriterFactory
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.graph import Partitioning, Vertex
 
 __all__ = [
@@ -182,3 +183,4 @@ class JobImage:
     readers: Mapping[str, SourceReader]
     writers: Mapping[str, WriterFactory]
     blocking_call_ms: int = 1_000
+    state: StateSettings = field(default_factory=StateSettings)

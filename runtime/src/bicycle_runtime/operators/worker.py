@@ -47,6 +47,8 @@ class Worker:
 
     def lose(self) -> None:
         """Forget everything without closing it, as when the process dies."""
+        for program in self._programs.values():
+            program.release()
         self._programs.clear()
 
     def _program(self, level: int, subtask: int) -> Program:

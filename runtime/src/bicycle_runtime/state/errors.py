@@ -5,6 +5,7 @@ from __future__ import annotations
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
+    "LocalStateError",
     "NamedMergeError",
     "StateFileError",
     "StateKindError",
@@ -55,6 +56,14 @@ class StateMergeError(BicycleError):
         "define merge_state(states) in the function, keep the parallelism, or put the state "
         "behind key_by"
     )
+
+
+class LocalStateError(BicycleError):
+    """A worker can not keep state on its local disk."""
+
+    code = "BIC-1305"
+    message = "local folder {folder!r} can not hold state: {reason}; what is sealed is unchanged"
+    fix = "give state_dir a folder that the workers can write, with space; or state_backend=memory"
 
 
 class StateKindError(BicycleError):

@@ -24,11 +24,19 @@ from bicycle_sdk.state.access import make_cells
 from bicycle_sdk.state.cells import MapCells, ValueCells
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain, require_same
 
-__all__ = ["BROADCAST", "BroadcastTable", "KeyedBackend", "KeyedTable", "MemoryBackend"]
+__all__ = [
+    "BROADCAST",
+    "SHAPES",
+    "BroadcastTable",
+    "Cells",
+    "KeyedBackend",
+    "KeyedTable",
+    "MemoryBackend",
+]
 
 _KEYS = AnyCodec()
 _STAMPS = ValueCodec(int)
-_SHAPES = {
+SHAPES = {
     "value": "value",
     "reducing": "value",
     "aggregating": "value",
@@ -133,7 +141,7 @@ class KeyedTable:
     def names(self) -> dict[str, str]:
         """Return ``value``, ``list`` or ``map`` for each state, declared or sealed, by name."""
         found = {
-            name: _SHAPES[state.descriptor.kind] for name, state in sorted(self._states.items())
+            name: SHAPES[state.descriptor.kind] for name, state in sorted(self._states.items())
         }
         for section_name in sorted(self._unread):
             if section_name.startswith(self._entries_prefix):
@@ -205,14 +213,14 @@ class KeyedTable:
         return state if state is not None and self._entries_name(state) == section_name else None
 
     def _entries_name(self, state: _State) -> str:
-        return self._name_of(_SHAPES[state.descriptor.kind], state.descriptor.name)
+        return self._name_of(SHAPES[state.descriptor.kind], state.descriptor.name)
 
     def _name_of(self, shape: str, name: str) -> str:
         return f"{self._entries_prefix}{shape}.{name}"
 
     def _refuse_other_kinds(self, descriptor: StateDescriptor) -> None:
-        mine = _SHAPES[descriptor.kind]
-        for shape in sorted(set(_SHAPES.values()) - {mine}):
+        mine = SHAPES[descriptor.kind]
+        for shape in sorted(set(SHAPES.values()) - {mine}):
             if self._name_of(shape, descriptor.name) in self._unread:
                 raise StateKindError(state=descriptor.name, sealed=shape, asked=descriptor.kind)
 

@@ -19,8 +19,8 @@ from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.records.opaque import decode_unloaded
 from bicycle_runtime.state.changes import Section
+from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.store import read_sections
 
 __all__ = ["SealedEntry", "StateKind", "infer_kind", "sealed_entries"]
 
@@ -134,8 +134,9 @@ def sealed_entries(
         first, end = max(first, groups.start), min(end, groups.stop)
     owned = range(first, max(first, end))
     by_group: dict[int, list[Section]] = {}
+    files = SealedFiles(operator, storage)
     for ref in state.files:
-        for section in read_sections(storage, ref, operator=operator, groups=owned):
+        for section in files.read(ref, owned):
             if wants(section):
                 by_group.setdefault(section.group, []).append(section)
     # Sections are encoded and small; the entries of one key group at a time are made of them.

@@ -8,17 +8,16 @@ catches up, or is built anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Generic, TypeVar
-from zlib import crc32
 
-from bicycle_runtime.base.storage import ObjectMissingError, Storage
-from bicycle_runtime.state.changes import Section, decode_sections, encode_sections, merge_sections
-from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.refs import RangeState, StateRef, fold_start, merge_start
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.state.changes import merge_sections
+from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.refs import RangeState, fold_start, merge_start
 from bicycle_runtime.state.tables import StateTable
 
-__all__ = ["StateStore", "read_sections"]
+__all__ = ["StateStore"]
 
 Table = TypeVar("Table", bound=StateTable)
 
@@ -33,8 +32,7 @@ class StateStore(Generic[Table]):
     """
 
     def __init__(self, operator: str, storage: Storage, new_table: Callable[[], Table]) -> None:
-        self._operator = operator
-        self._storage = storage
+        self._files = SealedFiles(operator, storage)
         self._new_table = new_table
         self._table = new_table()
         self._label: str | None = ""
@@ -57,7 +55,7 @@ class StateStore(Generic[Table]):
         groups = range(state.first_group, state.end_group)
         for ref in state.files:
             if ref.last_epoch > since:
-                self._table.apply(self._sections(ref, groups))
+                self._table.apply(self._files.read(ref, groups))
         return self._table
 
     def commit(
@@ -79,52 +77,23 @@ class StateStore(Generic[Table]):
             self._label = state.label
             return state
         groups = range(state.first_group, state.end_group)
-        is_base = fold_start(state.files, is_interval_over=is_interval_over)
-        start = 0 if is_base else merge_start(state.files)
-        if is_base:
-            changes = self._table.everything()
-        elif start < len(state.files):
-            older = [self._sections(ref, groups) for ref in state.files[start:]]
-            changes = merge_sections([*older, changes])
-        folded = state.files[start:]
-        data = encode_sections(changes)
-        kind = "base" if is_base else "delta"
-        folder = f"state/{self._operator}/{state.first_group:05}-{state.end_group:05}"
-        path = f"{folder}/{epoch:012}-{attempt}.{kind}"
-        self._storage.write(path, data)
-        ref = StateRef(
-            path=path,
-            is_base=is_base,
-            tier=max((old.tier for old in folded), default=-1) + 1 if folded else 0,
-            first_epoch=min((old.first_epoch for old in folded), default=epoch),
-            last_epoch=epoch,
-            byte_count=len(data),
-            crc32=crc32(data),
-        )
-        self._label = path
+        name = f"{epoch:012}-{attempt}"
+        if fold_start(state.files, is_interval_over=is_interval_over):
+            everything = self._table.everything()
+            start = 0
+            ref = self._files.write_base(state, everything, name, epoch=epoch)
+        else:
+            start = merge_start(state.files)
+            if start < len(state.files):
+                older = [self._files.read(ref, groups) for ref in state.files[start:]]
+                changes = merge_sections([*older, changes])
+            ref = self._files.write_delta(state, changes, name, epoch=epoch, start=start)
+        self._label = ref.path
         return state.committed(ref, state.files[:start])
 
     def rewrite(self, table: Table) -> None:
         """Put another table in place of what ``at`` returned; its changes are committed next."""
         self._table = table
 
-    def _sections(self, ref: StateRef, groups: range) -> Sequence[Section]:
-        return read_sections(self._storage, ref, operator=self._operator, groups=groups)
-
-
-def read_sections(
-    storage: Storage, ref: StateRef, *, operator: str, groups: range
-) -> Sequence[Section]:
-    """Return what a sealed file says about some key groups, as far as it counts for them.
-
-    Raises:
-        StateFileError: it is missing or damaged.
-    """
-    try:
-        data = storage.read(ref.path)
-    except ObjectMissingError:
-        raise StateFileError(path=ref.path, operator=operator, reason="it is missing") from None
-    if len(data) != ref.byte_count or crc32(data) != ref.crc32:
-        reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
-        raise StateFileError(path=ref.path, operator=operator, reason=reason)
-    return decode_sections(data, path=ref.path, operator=operator, groups=ref.groups_in(groups))
+    def close(self) -> None:
+        """Let go of what is open, which is nothing: the table is in memory."""

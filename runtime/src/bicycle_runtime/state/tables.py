@@ -122,21 +122,29 @@ class FunctionTable:
     def _known(self, group: int) -> GroupState:
         state = self.groups.get(group)
         if state is None:
-            state = self.groups[group] = self._new_group()
+            state = self.groups[group] = self._new_group(group)
         return state
 
-    def _new_group(self) -> GroupState:
+    def _new_group(self, group: int) -> GroupState:
         instance = copy.copy(self._prototype)
         dicts = {}
         for attribute in self._dict_attributes:
             initial = copy.deepcopy(getattr(self._prototype, attribute.name))
-            kept = dicts[attribute.name] = DictState(attribute, initial)
+            kept = dicts[attribute.name] = self._dict_state(group, attribute, initial)
             setattr(instance, attribute.name, kept.entries)
         for attribute in self._value_attributes:
             setattr(
                 instance, attribute.name, copy.deepcopy(getattr(self._prototype, attribute.name))
             )
-        return GroupState(instance, dicts, DictState(_NAMED_ATTRIBUTE, {}))
+        return GroupState(instance, dicts, self._dict_state(group, _NAMED_ATTRIBUTE, {}))
+
+    def _dict_state(
+        self,
+        group: int,  # noqa: ARG002  # where entries lie by group is the business of others
+        attribute: Attribute,
+        initial: dict[Any, Any],
+    ) -> DictState:
+        return DictState(attribute, initial)
 
     def _group_changes(self, group: int, state: GroupState, *, is_full: bool) -> list[Section]:
         sections = [state.named.section(group, state.named.entries, is_full=is_full)]

@@ -18,6 +18,7 @@ from bicycle_runtime.records.codecs import AnyCodec, RecordCodec
 __all__ = ["ValueCodec"]
 
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_ARRAY_OF_ONE = b"\x91"
 _FLAT = frozenset({str, int, float, bool, bytes})
 
 
@@ -54,10 +55,13 @@ class ValueCodec:
         try:
             return self._typed.decode("typed", raw)
         except Exception:  # noqa: BLE001  # a mixed list: each value is tried by itself
-            return [self._decode_one(bytes(item)) for item in _RAW_LIST.decode(raw)]
+            return [self.decode_one(bytes(item)) for item in _RAW_LIST.decode(raw)]
 
-    def _decode_one(self, item: bytes) -> Any:
-        array = b"\x91" + item
+    def decode_one(self, item: bytes) -> Any:
+        """Return a value from its own bytes, an element of what ``encode_list`` returned."""
+        array = _ARRAY_OF_ONE + item
+        if not self.is_typed:
+            return self._any.decode_list(array)[0]
         try:
             return self._typed.decode("typed", array)[0]
         except Exception:  # noqa: BLE001  # not of the declared type: it was written as it is

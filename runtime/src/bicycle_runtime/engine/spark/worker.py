@@ -11,13 +11,17 @@ import gc
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
 
 import cloudpickle
 import msgspec
 
+from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.operators.calling import cancel_calls
 from bicycle_runtime.operators.routing import Parcel
@@ -29,6 +33,7 @@ __all__ = ["LevelTask", "encode_order"]
 
 _TASKS_PER_COLLECTION = 256
 _CANCEL_PATIENCE_S = 5
+_LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # Spark's own for each worker, removed when the executor ends.
 # hot path: with Python's default of 700 the collector costs 1,000 of 2,900 ns a record in a word
 # count.
 _ALLOCATIONS_PER_COLLECTION = 1_000_000
@@ -82,8 +87,17 @@ class LevelTask:
                 configure(sys.stderr, level="WARNING")  # It ends up in the log of Spark.
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)
-            worker = _workers[self._run_id] = Worker(image)
+            worker = _workers[self._run_id] = Worker(_with_folder(image))
         return worker
+
+
+def _with_folder(image: JobImage) -> JobImage:
+    """Return the image with a folder for state, by default one that ends with the executor."""
+    if image.state.backend == "memory" or image.state.folder is not None:
+        return image
+    folders = chosen_variables([_LOCAL_DIRS]).get(_LOCAL_DIRS, tempfile.gettempdir())
+    folder = str(Path(folders.partition(",")[0]) / "bicycle-state")
+    return replace(image, state=replace(image.state, folder=folder))
 
 
 def close_workers() -> None:

@@ -24,7 +24,6 @@ from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.windows import Cells, Records, WindowTable
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.windows import LateRecord, Window, WindowPlan
@@ -59,8 +58,8 @@ class WindowOperator(Operator, Stateful, Timed):
         self.record_type = record_type
         self.folding = Folding(plan, record_type)
         self.firing = Firing(plan, self.folding, policy, context)
-        self._store: StateStore[CompositeTable[WindowTable]] = StateStore(
-            spec.uid, storage, self._new_table
+        self._store = context.tables.store(
+            spec.uid, storage, self._new_table, is_resident=_is_resident
         )
         self.table = self._new_table().main
         self._seen: tuple[WindowTable, int] | None = None
@@ -137,6 +136,9 @@ class WindowOperator(Operator, Stateful, Timed):
     def close(self) -> None:
         self.firing.close()
 
+    def release(self) -> None:
+        self._store.close()
+
     def is_closed(self, end: int) -> bool:
         """Tell whether a window with this end takes no more records, and had not before."""
         return end + self.plan.lateness_ms <= self.previous
@@ -157,3 +159,8 @@ class WindowOperator(Operator, Stateful, Timed):
 
     def _key_in(self, value: Any) -> Any:
         return value.key if type(value) is Fired else self.key_of(value)
+
+
+def _is_resident(section_name: str) -> bool:
+    """Tell whether a section is held in memory with any backend: windows, not states of keys."""
+    return not section_name.startswith("$")

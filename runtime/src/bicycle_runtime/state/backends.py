@@ -1,0 +1,110 @@
+"""Which tables an operator works with, and which store keeps them: by the backend of the job.
+
+Operators ask here and do not know the answer. ``memory`` is this module; ``rocksdb`` is loaded when
+a job asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.state.attributes import Attribute
+from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.store import StateStore
+from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, StateTable
+from bicycle_sdk.state.descriptors import TimeDomain
+
+__all__ = ["MemoryTables", "Store", "Tables", "tables_for"]
+
+Table = TypeVar("Table", bound=StateTable)
+Made_co = TypeVar("Made_co", bound=StateTable, covariant=True)
+
+
+class Store(Protocol[Made_co]):
+    """Keeps the table of one operator and subtask at the sealed state."""
+
+    def at(self, state: RangeState) -> Made_co:
+        """Return the table as of a sealed state. Until ``commit`` it counts as unsealed."""
+
+    def commit(
+        self, state: RangeState, *, epoch: int, attempt: str, is_interval_over: bool
+    ) -> RangeState:
+        """Write what changed since ``at`` and return the state that includes it."""
+
+    def close(self) -> None:
+        """Let go of what is open."""
+
+
+class Tables(Protocol):
+    """Makes the tables of one operator in one subtask, and their store."""
+
+    def accumulators(self, value_type: Any) -> AccumulatorTable:
+        """Return an empty table of a running reduce."""
+
+    def attributes(
+        self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
+    ) -> FunctionTable:
+        """Return an empty table of a rich function's attributes."""
+
+    def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
+        """Return an empty table of keyed states."""
+
+    def store(
+        self, operator: str, storage: Storage, new_table: Callable[[], Table],
+        *, is_resident: Callable[[str], bool],
+    ) -> Store[Table]:  # fmt: skip
+        """Return the store of a table made of these.
+
+        Args:
+            operator: Operator uid.
+            storage: Checkpoint storage of the job.
+            new_table: Makes an empty table.
+            is_resident: Tells by the name of a section whether ``new_table`` gives it to a table
+                that is in memory with any backend.
+        """
+
+    def trim(self) -> None:
+        """Keep the bound on what is in memory. Called between batches."""
+
+
+class MemoryTables:
+    """``Tables`` that hold everything in memory."""
+
+    def accumulators(self, value_type: Any) -> AccumulatorTable:
+        return AccumulatorTable(value_type)
+
+    def attributes(
+        self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
+    ) -> FunctionTable:
+        return FunctionTable(prototype, attributes, call_hook)
+
+    def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
+        return KeyedTable(groups, clock)
+
+    def store(
+        self, operator: str, storage: Storage, new_table: Callable[[], Table],
+        *, is_resident: Callable[[str], bool],  # noqa: ARG002  # everything is
+    ) -> StateStore[Table]:  # fmt: skip
+        return StateStore(operator, storage, new_table)
+
+    def trim(self) -> None:
+        """Keep everything."""
+
+
+def tables_for(settings: StateSettings, *, job_url: str) -> Tables:
+    """Return what makes the tables of one operator in one subtask.
+
+    Args:
+        settings: The backend and its bounds.
+        job_url: The job's checkpoint storage, which tells its state from that of others.
+    """
+    if settings.backend == "memory":
+        return MemoryTables()
+    # A library of 11 MB, which jobs with state in memory do not need.
+    from bicycle_runtime.state.rocksdb.backend import RocksTables
+
+    return RocksTables(settings, job_url=job_url)

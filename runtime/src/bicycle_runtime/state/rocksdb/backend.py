@@ -1,0 +1,53 @@
+"""The tables and stores of the backend ``rocksdb``, for ``backends``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.state.attributes import Attribute
+from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.rocksdb.keyed import PagedKeyedTable
+from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.rocksdb.store import PagedStore
+from bicycle_runtime.state.rocksdb.tables import PagedAccumulatorTable, PagedFunctionTable
+from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, StateTable
+from bicycle_sdk.state.descriptors import TimeDomain
+
+__all__ = ["RocksTables"]
+
+Table = TypeVar("Table", bound=StateTable)
+
+
+class RocksTables:
+    """``Tables`` over one local folder.
+
+    Args:
+        settings: Where the folder is, and the bounds of memory.
+        job_url: The job's checkpoint storage.
+    """
+
+    def __init__(self, settings: StateSettings, *, job_url: str) -> None:
+        self.pages = Pages(settings, job_url=job_url)
+
+    def accumulators(self, value_type: Any) -> AccumulatorTable:
+        return PagedAccumulatorTable(self.pages, value_type)
+
+    def attributes(
+        self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
+    ) -> FunctionTable:
+        return PagedFunctionTable(self.pages, prototype, attributes, call_hook)
+
+    def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
+        return PagedKeyedTable(groups, clock, self.pages)
+
+    def store(
+        self, operator: str, storage: Storage, new_table: Callable[[], Table],
+        *, is_resident: Callable[[str], bool],
+    ) -> PagedStore[Table]:  # fmt: skip
+        return PagedStore(operator, storage, new_table, pages=self.pages, is_resident=is_resident)
+
+    def trim(self) -> None:
+        self.pages.trim()

@@ -1,0 +1,32 @@
+"""Where the state of a job lies while it runs, as plain data that travels to workers.
+
+The engine's options say it; ``rocksdb`` carries it out. Nothing here opens a folder.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["BackendName", "StateSettings"]
+
+BackendName = Literal["memory", "rocksdb"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateSettings:
+    """The backend, and the bounds of what it keeps in memory.
+
+    Args:
+        backend: ``memory`` holds all state in the worker, ``rocksdb`` the hot part of it.
+        folder: Local folder for caches on disk; None takes one that ends with the executor.
+        cache_entries: How many entries that nobody changed one operator holds ready in a subtask.
+        block_cache_bytes: Blocks of files that a worker process holds, for all its operators.
+        write_buffer_bytes: Writes that one operator of a subtask gathers before they go to disk.
+    """
+
+    backend: BackendName = "memory"
+    folder: str | None = None
+    cache_entries: int = 200_000
+    block_cache_bytes: int = 64 << 20
+    write_buffer_bytes: int = 32 << 20
