@@ -34,8 +34,9 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def shaky_broker(tmp_path_factory):
-    """A broker of this file, which its tests freeze."""
-    broker = broker_in(tmp_path_factory.mktemp("shaky-kafka"))
+    """A broker of this file, which its tests freeze; for its own controller it lives meanwhile."""
+    settings = {"broker.session.timeout.ms": "60000"}
+    broker = broker_in(tmp_path_factory.mktemp("shaky-kafka"), extra=settings)
     try:
         broker.start()
         yield broker
