@@ -32,7 +32,7 @@ from bicycle_runtime.operators.worker import Worker
 __all__ = ["LevelTask", "encode_order"]
 
 _TASKS_PER_COLLECTION = 256
-_CANCEL_PATIENCE_S = 5
+_END_PATIENCE_S = 10
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # Spark's own for each worker, removed when the executor ends.
 # hot path: with Python's default of 700 the collector costs 1,000 of 2,900 ns a record in a word
 # count.
@@ -40,6 +40,7 @@ _ALLOCATIONS_PER_COLLECTION = 1_000_000
 _workers: dict[str, Worker] = {}
 _tasks_done = 0
 _is_ending = False
+_is_running = False
 _ORDER_ENCODER = msgspec.msgpack.Encoder(enc_hook=dict)
 _ORDER_DECODER = msgspec.msgpack.Decoder(EpochOrder)
 
@@ -75,7 +76,8 @@ class LevelTask:
         """Run the task of one partition; ``parcels`` are pairs of partition and bytes."""
         worker = self._worker()
         inbox = (parcel for _, parcel in parcels) if self._level else ()
-        yield from worker.run(self._level, subtask, _ORDER_DECODER.decode(self._order), inbox)
+        order = _ORDER_DECODER.decode(self._order)
+        yield from _interruptible(worker.run(self._level, subtask, order, inbox))
         _freeze()
 
     def _worker(self) -> Worker:
@@ -98,6 +100,28 @@ def _with_folder(image: JobImage) -> JobImage:
     folders = chosen_variables([_LOCAL_DIRS]).get(_LOCAL_DIRS, tempfile.gettempdir())
     folder = str(Path(folders.partition(",")[0]) / "bicycle-state")
     return replace(image, state=replace(image.state, folder=folder))
+
+
+def _interruptible(parcels: Iterator[Parcel]) -> Iterator[Parcel]:
+    """Yield the parcels of a task that lets go of everything when the process must end.
+
+    Whatever call the signal comes into is left first: a client can not be closed within one.
+    """
+    global _is_running  # noqa: PLW0603  # one task at a time
+    while True:
+        try:
+            _is_running = True
+            parcel = next(parcels, None)
+        except BaseException:
+            if _is_ending:
+                close_workers()
+                os._exit(0)
+            raise
+        finally:
+            _is_running = False
+        if parcel is None:
+            return
+        yield parcel
 
 
 def close_workers() -> None:
@@ -136,18 +160,16 @@ def _close_at_end() -> None:
 def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
     global _is_ending  # noqa: PLW0603  # one end of the process
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _is_ending = True
+    # By the kernel: a handler of Python would wait for a call that does not come back.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_END_PATIENCE_S)
     if cancel_calls():
         # The task fails with CancelledError, and ``main_then_close`` goes on from there.
-        _is_ending = True
-        signal.signal(signal.SIGALRM, _give_up)
-        signal.alarm(_CANCEL_PATIENCE_S)
         return
+    if _is_running:
+        raise SystemExit(0)
     close_workers()
-    os._exit(0)
-
-
-def _give_up(_signum: int, _frame: FrameType | None) -> None:
-    """End the process although a call has not let itself be cancelled."""
     os._exit(0)
 
 

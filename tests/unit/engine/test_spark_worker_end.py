@@ -1,0 +1,61 @@
+"""The end of a Python worker by SIGHUP, whatever it is doing: in a process of its own."""
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROCESS = """
+import os, signal, sys, threading
+from bicycle_runtime.engine.spark import worker
+
+class Client:
+    in_call = False
+
+    def read(self):
+        self.in_call = True
+        try:
+            os.kill(os.getpid(), signal.SIGHUP)
+            signal.pause()
+        finally:
+            self.in_call = False
+
+    def run(self, level, subtask, order, inbox):
+        yield (0, b"first")
+        if sys.argv[1] == "reading":
+            self.read()
+        yield (0, b"second")
+
+    def close(self):
+        print("closed", "within the call" if self.in_call else "behind it", flush=True)
+        if sys.argv[2] == "stuck":
+            threading.Event().wait()
+
+worker._END_PATIENCE_S = 1
+client = worker._workers["run"] = Client()
+signal.signal(signal.SIGHUP, worker._exit_on_signal)
+order = worker.encode_order(worker.EpochOrder(epoch=1, now_ms=0, is_interval_over=False, tasks=[]))
+for parcel in worker.LevelTask("run", None, 0, order)(0, ()):
+    if sys.argv[1] == "between":
+        os.kill(os.getpid(), signal.SIGHUP)
+        signal.pause()
+"""
+
+
+def end_of(*words: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", PROCESS, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("moment", ["reading", "between"])
+def test_a_worker_that_must_end_leaves_its_call_before_it_closes(moment):
+    end = end_of(moment, "closes")
+
+    assert end.stdout == "closed behind it\n", end.stderr
+    assert end.returncode == 0
+
+
+@pytest.mark.parametrize("moment", ["reading", "between"])
+def test_a_worker_that_can_not_close_ends_all_the_same(moment):
+    assert end_of(moment, "stuck").returncode == -signal.SIGALRM
