@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from dataclasses import replace
 
 from bicycle_runtime.operators.reports import TaskReport, decode_report
 from bicycle_runtime.operators.spec import JobImage
@@ -29,7 +28,7 @@ class LocalExecutor:
     def start(self, image: JobImage) -> None:
         if self._worker is not None:
             self._worker.close()
-        self._image = self._with_folder(image)
+        self._image = image.with_state_folder(self._state_folder)
         self._worker = Worker(self._image)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
@@ -59,10 +58,8 @@ class LocalExecutor:
                 shutil.rmtree(self._folder, ignore_errors=True)
                 self._folder = None
 
-    def _with_folder(self, image: JobImage) -> JobImage:
-        """Return the image with a folder for local state; it is removed at the end."""
-        if image.state.backend == "memory" or image.state.folder is not None:
-            return image
+    def _state_folder(self) -> str:
+        """Return a folder for local state; it is removed at the end."""
         if self._folder is None:
             self._folder = tempfile.mkdtemp(prefix="bicycle-state-")
-        return replace(image, state=replace(image.state, folder=self._folder))
+        return self._folder

@@ -6,16 +6,13 @@ load: a child process does, and sends plain data home. What follows from that da
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.connectors.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GuaranteeError, InspectionError
 
 __all__ = [
@@ -161,24 +158,11 @@ def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobRepo
         InspectionError: the child process gave no answer.
         BicycleError: the job can not run: options of connectors, rules of the graph.
     """
+    width = str(parallelism or 0)
     try:
-        result = subprocess.run(
-            [sys.executable, "-P", "-m", _MODULE, str(parallelism or 0)],
-            input=bundle.to_bytes(),
-            capture_output=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            timeout=_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        detail = f"not done after {_TIMEOUT_S} s"
-        raise InspectionError(plugin=bundle.plugin, detail=detail) from None
-    try:
-        data = json.loads(result.stdout)
-    except ValueError:
-        words = result.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        detail = f"exit code {result.returncode}: {''.join(words) or 'no words'}"
-        raise InspectionError(plugin=bundle.plugin, detail=detail) from None
+        data = ask_child(_MODULE, width, given=bundle.to_bytes(), timeout_s=_TIMEOUT_S)
+    except NoAnswerError as error:
+        raise InspectionError(plugin=bundle.plugin, detail=str(error)) from None
     if "error" in data:
         raise error_from_json(data["error"])
     return report_of(bundle, data)

@@ -170,9 +170,9 @@ class Progress:
 
     def _catch_up(self) -> None:
         status = self.status
-        status.lag_records = None if status.lag_records is None else 0
-        status.lag_bytes = None if status.lag_bytes is None else 0
-        status.lag_ms = None if status.lag_ms is None else 0
+        status.lag_records = _nothing_of(status.lag_records)
+        status.lag_bytes = _nothing_of(status.lag_bytes)
+        status.lag_ms = _nothing_of(status.lag_ms)
         status.lags = {uid: _without_lag(lags) for uid, lags in status.lags.items()}
 
     def _show(self) -> None:
@@ -250,12 +250,17 @@ def _lags_of(stats: EpochStats) -> dict[str, dict[str, ShardLag]]:
 def _without_lag(lags: dict[str, ShardLag]) -> dict[str, ShardLag]:
     return {
         shard: ShardLag(
-            records=None if lag.records is None else 0,
-            bytes=None if lag.bytes is None else 0,
-            waiting_ms=None if lag.waiting_ms is None else 0,
+            records=_nothing_of(lag.records),
+            bytes=_nothing_of(lag.bytes),
+            waiting_ms=_nothing_of(lag.waiting_ms),
         )
         for shard, lag in lags.items()
     }
+
+
+def _nothing_of(amount: int | None) -> int | None:
+    """Return zero; what is unknown stays unknown."""
+    return None if amount is None else 0
 
 
 def _known(watermark_ms: int) -> int | None:

@@ -6,15 +6,12 @@ plain data home: whatever the plugin's code does, it does not do it here.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import StateLoadingError
 from bicycle_runtime.jobs.sealed_states import PlacedEntry
 from bicycle_runtime.records.opaque import Opaque
@@ -84,22 +81,9 @@ class ValueReader:
         return dict(zip(found, self._ask(self._plugin, requests), strict=True))
 
     def _ask(self, plugin: str, requests: list[tuple[str, bytes]]) -> list[Any]:
+        given = msgspec.msgpack.encode(requests)
         try:
-            result = subprocess.run(
-                [sys.executable, "-P", "-m", _MODULE],
-                input=msgspec.msgpack.encode(requests),
-                capture_output=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                timeout=_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            detail = f"not done after {_TIMEOUT_S} s"
-            raise StateLoadingError(plugin=plugin, detail=detail) from None
-        try:
-            answers: list[Any] = json.loads(result.stdout)
-        except ValueError:
-            words = result.stderr.decode(errors="replace").strip().splitlines()[-1:]
-            detail = f"exit code {result.returncode}: {''.join(words) or 'no words'}"
-            raise StateLoadingError(plugin=plugin, detail=detail) from None
+            answers: list[Any] = ask_child(_MODULE, given=given, timeout_s=_TIMEOUT_S)
+        except NoAnswerError as error:
+            raise StateLoadingError(plugin=plugin, detail=str(error)) from None
         return answers

@@ -7,8 +7,8 @@ goes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
@@ -184,3 +184,9 @@ class JobImage:
     writers: Mapping[str, WriterFactory]
     blocking_call_ms: int = 1_000
     state: StateSettings = field(default_factory=StateSettings)
+
+    def with_state_folder(self, choose: Callable[[], str]) -> JobImage:
+        """Return the image with a local folder for state, where it needs one and names none."""
+        if self.state.backend == "memory" or self.state.folder is not None:
+            return self
+        return replace(self, state=replace(self.state, folder=choose()))

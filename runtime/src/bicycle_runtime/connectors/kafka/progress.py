@@ -101,13 +101,6 @@ class Progress:
             for shard, position in self.positions.items()
         ]
 
-    def unread(self) -> list[tuple[str, int, int]]:
-        """Return each partition with its position and its end, which is never before it."""
-        return [
-            (shard, position, max(position, self._end(shard)))
-            for shard, position in self.positions.items()
-        ]
-
     def is_finished(self) -> bool:
         """Tell whether bounded reading has reached its end everywhere."""
         if self.stops is None:

@@ -126,8 +126,8 @@ class KafkaSource(Source):
         backlogs = self._progress.backlogs(self._unreachable)
         waiting = frozenset(backlog.shard for backlog in backlogs if backlog.start < backlog.end)
         lags = {
-            shard: self._waiting.lag(shard, position=position, end=end)
-            for shard, position, end in self._progress.unread()
+            backlog.shard: self._waiting.lag(backlog.shard, position=backlog.start, end=backlog.end)
+            for backlog in self._progress.backlogs(())
         }
         return SourceStatus(
             # An epoch without slices seals what was decided, before anything is read.

@@ -13,7 +13,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -89,17 +88,14 @@ class LevelTask:
                 configure(sys.stderr, level="WARNING")  # It ends up in the log of Spark.
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)
-            worker = _workers[self._run_id] = Worker(_with_folder(image))
+            worker = _workers[self._run_id] = Worker(image.with_state_folder(_state_folder))
         return worker
 
 
-def _with_folder(image: JobImage) -> JobImage:
-    """Return the image with a folder for state, by default one that ends with the executor."""
-    if image.state.backend == "memory" or image.state.folder is not None:
-        return image
+def _state_folder() -> str:
+    """Return a folder for state that ends with the executor."""
     folders = chosen_variables([_LOCAL_DIRS]).get(_LOCAL_DIRS, tempfile.gettempdir())
-    folder = str(Path(folders.partition(",")[0]) / "bicycle-state")
-    return replace(image, state=replace(image.state, folder=folder))
+    return str(Path(folders.partition(",")[0]) / "bicycle-state")
 
 
 def _interruptible(parcels: Iterator[Parcel]) -> Iterator[Parcel]:
@@ -165,7 +161,7 @@ def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_END_PATIENCE_S)
     if cancel_calls():
-        # The task fails with CancelledError, and ``main_then_close`` goes on from there.
+        # The task fails with CancelledError, and ``_interruptible`` goes on from there.
         return
     if _is_running:
         raise SystemExit(0)
