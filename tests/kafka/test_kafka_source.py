@@ -166,6 +166,12 @@ def test_new_partitions_are_found_and_read_from_their_first_message(
     assert values(run.drain(count=1)) == ["before it was found"]
 
 
+def test_a_pattern_that_finds_no_topic_yet_has_no_lag(topic, reading):
+    run = reading(topic_pattern=f"{topic()}-[a-z]")
+
+    assert run.source.poll().lag == Lag(record_count=0, age_ms=0)
+
+
 def test_a_pattern_finds_topics_also_those_made_later(kafka_broker, kafka_admin, topic, reading):
     name = topic()
     for suffix in ("a", "b"):

@@ -18,6 +18,7 @@ from bicycle_runtime.connectors.contract import (
     ConnectorSpec,
     DriverServices,
     Guarantee,
+    Lag,
     Source,
     SourceStatus,
     total_lag,
@@ -54,6 +55,8 @@ _RESERVED: Final = {
     "enable.partition.eof": "leave it out: the source needs it to be true",
     "group.instance.id": "leave it out: the source joins no group",
 }
+
+_NO_LAG = Lag(record_count=0, age_ms=0)
 
 
 class KafkaSource(Source):
@@ -133,7 +136,7 @@ class KafkaSource(Source):
             # An epoch without slices seals what was decided, before anything is read.
             has_input=bool(waiting and not is_silent) or not self._progress.is_sealed,
             is_finished=self._progress.is_finished() and self._progress.is_sealed,
-            lag=total_lag(lags.values()),
+            lag=total_lag([_NO_LAG, *lags.values()]),  # Zero, also before a topic is found.
             next_poll_ms=_OUTAGE_POLL_MS if is_silent else NEXT_POLL_MS,
             waiting_shards=waiting,
             is_bounded=self._options.bounded,
