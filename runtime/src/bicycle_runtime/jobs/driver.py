@@ -43,6 +43,7 @@ from bicycle_runtime.jobs.job_file import note_run
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.progress import Progress
+from bicycle_runtime.jobs.requests import Handler, Inbox
 from bicycle_runtime.jobs.restarts import Restarts
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.stopping import StopRequest
@@ -140,6 +141,7 @@ class _Driver:
         self._progress = Progress(
             status, folder=place.folder, clock=services.clock, listener=services.listener
         )
+        self._inbox = Inbox(place.folder.path)
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None
 
@@ -155,6 +157,7 @@ class _Driver:
         )
 
     def run(self, ref: PluginRef) -> JobSummary:
+        self._inbox.open()
         self._progress.enter(JobState.CREATED)
         try:
             return self._run(ref)
@@ -275,6 +278,7 @@ class _Driver:
         # Without such an interval a step that runs nothing has found nothing.
         is_caught_up = not self._request.engine_options(setup.graph).epoch_interval_ms
         while not stop.is_set:
+            self._inbox.serve(self._handlers())
             step = loop.step()
             if step.is_finished:
                 return True
@@ -282,6 +286,10 @@ class _Driver:
                 self._progress.take_idle(is_caught_up=is_caught_up)
                 stop.wait(step.wait_ms)
         return False
+
+    def _handlers(self) -> dict[str, Handler]:
+        """Return what the job does between two epochs when it is asked, by the kind of request."""
+        return {}
 
     def _summary(self, setup: JobSetup, final: JobState) -> JobSummary:
         self._progress.enter(final)

@@ -16,10 +16,13 @@ __all__ = [
     "JavaTooOldError",
     "JobLostError",
     "JobNotFoundError",
+    "JobNotRunningError",
     "JobRunningError",
     "NoRetentionError",
     "NothingToFollowError",
     "OperatorUnknownError",
+    "RequestTimeoutError",
+    "RequestUnknownError",
     "ScaffoldError",
     "StateLoadingError",
     "StatusFormatError",
@@ -150,6 +153,30 @@ class DoctorError(BicycleError):
     code = "BIC-1916"
     message = "{count} of {total} checks failed: {names}"
     fix = "do what the line below each failed check says, then run `bicycle doctor` again"
+
+
+class JobNotRunningError(BicycleError):
+    """A job is asked for something that only a running job can do."""
+
+    code = "BIC-1934"
+    message = "job {job!r} can not be asked for a {kind}: it is {state}"
+    fix = "start the job, or name one that `bicycle list` shows as RUNNING"
+
+
+class RequestTimeoutError(BicycleError):
+    """A running job did not meet a request in time; it was withdrawn."""
+
+    code = "BIC-1935"
+    message = "job {job!r} did not answer the request for a {kind} within {waited_ms} ms"
+    fix = "requests are met between two epochs: see with `bicycle status {job}` whether epochs end"
+
+
+class RequestUnknownError(BicycleError):
+    """A job does not know what it is asked for; its runtime is older than the command's."""
+
+    code = "BIC-1936"
+    message = "the job can not do what it is asked for: {kind}; it can do: {known_text}"
+    fix = "stop the job and start it again with the runtime that this command belongs to"
 
 
 class OperatorUnknownError(BicycleError):
