@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.faults import FAULT_POINTS
+from bicycle_runtime.base.faults import BASE_POINTS, FAULT_POINTS
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import AsyncFunction, KeyedProcessFunction, ProcessFunction, RichAsyncFunction
@@ -140,7 +140,8 @@ class Schedule:
                 self.note("epoch")
                 harness.run_epoch()
             case 7 | 8:
-                point, passage = self.random.choice(FAULT_POINTS), self.random.randrange(1, 6)
+                point = self.random.choice(FAULT_POINTS + BASE_POINTS)
+                passage = self.random.randrange(1, 6)
                 self.note(f"fail at {point}@{passage}")
                 harness.fail_at(point, passage=passage)
             case 9:

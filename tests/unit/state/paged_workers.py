@@ -46,6 +46,7 @@ class Worker:
     def epoch(self, sealed, number, write, *, is_interval_over=False):
         """Run an epoch; ``write`` gets the function of a key group."""
         table = self.store.at(sealed)
+        self.store.bases.wait()
         write(lambda group: table.group(group).instance)
         return self.store.commit(
             sealed, epoch=number, attempt=f"a{number}", is_interval_over=is_interval_over
@@ -54,7 +55,8 @@ class Worker:
     def read(self, sealed):
         """Return all entries of ``counts`` and the totals."""
         table = self.store.at(sealed)
-        instances = [table.group(group).instance for group in range(GROUPS)]
+        groups = range(sealed.first_group, sealed.end_group)
+        instances = [table.group(group).instance for group in groups]
         counts = {key: count for one in instances for key, count in one.counts.items()}
         return counts, [one.total for one in instances]
 

@@ -6,10 +6,9 @@ import shutil
 import pytest
 
 from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.state import refs
 from bicycle_runtime.state.errors import LocalStateError
-from bicycle_runtime.state.rocksdb import store as store_module
 from bicycle_runtime.state.rocksdb.places import behind, index_place, indexed_time, key_bytes
-from bicycle_runtime.state.store import StateStore
 from tests.unit.state.paged_workers import BLANK, Worker, put
 
 
@@ -218,31 +217,15 @@ def test_a_folder_that_can_not_be_made_is_an_error_that_names_it(start, tmp_path
     assert str(tmp_path / "local") in caught.value.facts["folder"]
 
 
-def test_a_base_is_written_in_parts_and_read_by_either_backend(start, sealed, monkeypatch):
-    monkeypatch.setattr(store_module, "_BASE_FILE_BYTES", 10)
-    worker = start()
-    based = worker.epoch(sealed, 4, put(2, joe=5), is_interval_over=True)
-
-    assert [ref.is_base for ref in based.files] == [True, True, False]
-    expected = {**EXPECTED[0], "joe": 5}, [7, 3, 5, 0]
-    assert worker.read(based) == expected
-    memory = start(backend="memory")
-    assert isinstance(memory.store, StateStore)
-    assert memory.read(based) == expected
-    after = memory.epoch(based, 5, put(3, kim=6))
-    assert start().read(after) == ({**expected[0], "kim": 6}, [7, 3, 5, 6])
-
-
 def test_a_folder_that_lags_behind_a_base_reads_the_deltas_in_it(start, sealed):
     other, late = start(), start()
     late.store.at(sealed)
     late.store.commit(sealed, epoch=4, attempt="lost", is_interval_over=False)
-    newer = other.epoch(sealed, 4, put(2, joe=5))
-    newer = other.epoch(newer, 5, put(2, kim=6), is_interval_over=True)
+    newer = with_base(other, sealed, 4)
     paths = reads_of(late)
 
     assert newer.files[0].is_base
-    assert late.read(newer) == ({**EXPECTED[0], "joe": 5, "kim": 6}, [7, 3, 11, 0])
+    assert late.read(newer) == ({**EXPECTED[0], "joe": 6}, [7, 3, 15, 0])
     assert paths == []
 
 
@@ -250,15 +233,22 @@ def test_a_folder_that_lags_behind_a_base_is_built_anew_when_deltas_are_gone(sta
     other, late = start(), start()
     late.store.at(sealed)
     late.store.commit(sealed, epoch=4, attempt="lost", is_interval_over=False)
-    folded = other.epoch(sealed, 4, put(2, joe=5))
-    newer = other.epoch(folded, 5, put(2, kim=6), is_interval_over=True)
-    other.storage.delete(folded.files[-1].path)
+    newer = with_base(other, sealed, 4)
+    other.storage.delete(next(path for epoch, path in newer.recent if epoch == 4))
 
-    assert late.read(newer) == ({**EXPECTED[0], "joe": 5, "kim": 6}, [7, 3, 11, 0])
+    assert late.read(newer) == ({**EXPECTED[0], "joe": 6}, [7, 3, 15, 0])
+
+
+def with_base(worker, sealed, number):
+    """Run three epochs, in the last of which a base is taken."""
+    for count, is_over in ((4, True), (5, False), (6, False)):
+        sealed = worker.epoch(sealed, number, put(2, joe=count), is_interval_over=is_over)
+        number += 1
+    return sealed
 
 
 def test_files_too_large_to_merge_in_memory_stay_apart(start, monkeypatch):
-    monkeypatch.setattr(store_module, "_MERGE_BYTES_MAX", 10)
+    monkeypatch.setattr(refs, "MERGE_BYTES_MAX", 10)
     worker, sealed = start(), BLANK
     for number in range(1, 20):
         sealed = worker.epoch(sealed, number, put(0, ada=1))

@@ -89,6 +89,7 @@ def test_entries_are_what_was_written(epochs):
             entries = list(found_here)
             assert all(entry.group == group for entry in entries)
             found |= {(e.state, e.key, e.part): e.value() for e in entries}
+        subtask.store.close()
         assert found == subtask.model
 
 

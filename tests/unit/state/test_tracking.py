@@ -124,17 +124,15 @@ def test_copies_of_a_tracked_dict_are_plain_dicts():
 
 
 REPLACED = st.tuples(st.just("replace"), st.dictionaries(KEYS, st.integers(), max_size=3))
-# Of each epoch: whether it compares, what happens to the dict, whether all is written.
-EPOCHS = st.lists(
-    st.tuples(st.booleans(), st.lists(CALLS | REPLACED, max_size=6), st.booleans()), max_size=6
-)
+# Of each epoch: whether it compares, and what happens to the dict.
+EPOCHS = st.lists(st.tuples(st.booleans(), st.lists(CALLS | REPLACED, max_size=6)), max_size=6)
 
 
 @given(EPOCHS)
 def test_the_sections_of_all_epochs_rebuild_the_dict(epochs):
     state, model = DictState(attribute(), {}), {}
     rebuilt = DictState(attribute(), {})
-    for compares, calls, is_full in epochs:
+    for compares, calls in epochs:
         current = state.begin(compares=compares)
         for how, *arguments in calls:
             if how == "replace":
@@ -142,7 +140,7 @@ def test_the_sections_of_all_epochs_rebuild_the_dict(epochs):
             else:
                 call(current, how, *arguments)
                 call(model, how, *arguments)
-        section = state.section(3, current, is_full=is_full)
+        section = state.section(3, current)
         if section is not None:
             assert isinstance(section, Section)
             rebuilt.apply(section)
@@ -155,16 +153,16 @@ def test_an_epoch_that_changed_nothing_writes_nothing(entries, compares):
     state = DictState(attribute(), {})
     current = state.begin(compares=False)
     current.update(entries)
-    state.section(0, current, is_full=False)
+    state.section(0, current)
 
-    assert state.section(0, state.begin(compares=compares), is_full=False) is None
+    assert state.section(0, state.begin(compares=compares)) is None
 
 
 def test_something_else_in_the_place_of_a_dict_is_refused():
     state = DictState(attribute(), {})
 
     with pytest.raises(StateTypeError):
-        state.section(0, [1], is_full=False)
+        state.section(0, [1])
 
 
 class Annotated:

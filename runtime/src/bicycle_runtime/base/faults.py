@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 __all__ = [
+    "BASE_POINTS",
     "FAULT_POINTS",
     "TRANSACTION_POINTS",
     "InjectedFault",
@@ -43,7 +44,15 @@ TRANSACTION_POINTS: Final = (
     "transaction_marked",
     "transaction_committed",
 )
-_KNOWN_POINTS = FAULT_POINTS + TRANSACTION_POINTS
+# While a base is made beside the epochs, in this order; the two in the middle in a thread.
+BASE_POINTS: Final = (
+    "base_announced",
+    "base_begun",
+    "base_file_written",
+    "base_made",
+    "base_taken",
+)
+_KNOWN_POINTS = FAULT_POINTS + TRANSACTION_POINTS + BASE_POINTS
 
 
 class InjectedFault(Exception):
@@ -60,7 +69,7 @@ def arm_fault(name: str, passage: int = 1, *, act: Callable[[], object] | None =
     """Let the point raise ``InjectedFault`` in this process, once, at its next n-th passage.
 
     Args:
-        name: One of ``FAULT_POINTS`` or ``TRANSACTION_POINTS``.
+        name: One of ``FAULT_POINTS``, ``TRANSACTION_POINTS`` or ``BASE_POINTS``.
         passage: Which passage from now on, 1 or more.
         act: What to do there instead, in the thread that passes; then it goes on.
     """
@@ -82,7 +91,7 @@ def fault_point(name: str) -> None:
     """Break here if the plan says so.
 
     Args:
-        name: One of ``FAULT_POINTS`` or ``TRANSACTION_POINTS``.
+        name: One of ``FAULT_POINTS``, ``TRANSACTION_POINTS`` or ``BASE_POINTS``.
     """
     if name in _armed:
         _pass_armed(name)

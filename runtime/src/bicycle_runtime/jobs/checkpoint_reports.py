@@ -100,7 +100,7 @@ def _report(found: RetainedEpoch, now_ms: int) -> EpochReport:
         offsets={uid: dict(shards) for uid, shards in sorted(manifest.offsets.items())},
         state_bytes={
             uid: sum(
-                {ref.path: ref.byte_count for part in state.ranges for ref in part.files}.values()
+                {item.path: item.byte_count for p in state.ranges for item in p.objects()}.values()
             )
             for uid, state in sorted(manifest.states.items())
         },
@@ -110,10 +110,11 @@ def _report(found: RetainedEpoch, now_ms: int) -> EpochReport:
 def _files(manifest: Manifest) -> dict[str, tuple[int, bool]]:
     """Return size and kind of each state file, once."""
     return {
-        ref.path: (ref.byte_count, ref.is_base)
+        item.path: (item.byte_count, ref.is_base)
         for state in manifest.states.values()
         for part in state.ranges
         for ref in part.files
+        for item in ref.objects
     }
 
 

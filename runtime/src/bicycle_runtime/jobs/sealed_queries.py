@@ -138,7 +138,12 @@ def select(sealed: SealedEpoch, selection: Selection) -> Iterator[PlacedEntry]:
 def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
     """Return what an operator keeps. All its entries are read."""
     state = sealed.manifest.states[operator]
-    files = {ref.path: ref for part in state.ranges for ref in part.files}.values()
+    files = {
+        item.path: (item.byte_count, ref.is_base)
+        for part in state.ranges
+        for ref in part.files
+        for item in ref.objects
+    }.values()
     tallies: dict[tuple[str, str], _Tally] = {}
     for placed in sealed.entries(operator):
         entry = placed.entry
@@ -150,8 +155,8 @@ def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
         group_count=state.group_count if state.scope == StateScope.KEY_GROUPS.value else 0,
         task_count=len(state.ranges),
         file_count=len(files),
-        base_bytes=sum(ref.byte_count for ref in files if ref.is_base),
-        delta_bytes=sum(ref.byte_count for ref in files if not ref.is_base),
+        base_bytes=sum(size for size, is_base in files if is_base),
+        delta_bytes=sum(size for size, is_base in files if not is_base),
         states=tuple(tally.summary(*place) for place, tally in sorted(tallies.items())),
     )
 

@@ -255,7 +255,7 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
     LOOP_WATCH.operator = operator
     try:
         yield
-    except BicycleError:
+    except (BicycleError, InjectedFault):
         raise
     except Exception as error:
         text, _ = user_frames(error)

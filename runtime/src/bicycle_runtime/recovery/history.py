@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from zlib import crc32
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.recovery.errors import (
@@ -20,8 +19,8 @@ from bicycle_runtime.recovery.errors import (
     ManifestError,
 )
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
+from bicycle_runtime.recovery.objects import SealedObject, is_whole
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.refs import StateRef
 
 __all__ = ["EpochHistory", "RetainedEpoch"]
 
@@ -146,22 +145,21 @@ class EpochHistory:
             manifest = self._read(path)
         except ManifestError as error:
             return None, str(error.facts["reason"])
-        for ref in _files(manifest):
-            if ref.path not in checked:
-                checked[ref.path] = self._damage_of(ref, is_thorough=is_thorough)
-        damages = [checked[ref.path] for ref in _files(manifest)]
+        for item in manifest.state_objects():
+            if item.path not in checked:
+                checked[item.path] = self._damage_of(item, is_thorough=is_thorough)
+        damages = [checked[item.path] for item in manifest.state_objects()]
         return manifest, next((damage for damage in damages if damage), None)
 
-    def _damage_of(self, ref: StateRef, *, is_thorough: bool) -> str | None:
+    def _damage_of(self, item: SealedObject, *, is_thorough: bool) -> str | None:
         try:
             if is_thorough:
-                data = self._storage.read(ref.path)
-                is_whole = len(data) == ref.byte_count and crc32(data) == ref.crc32
+                is_good = is_whole(self._storage, item)
             else:
-                is_whole = self._storage.size(ref.path) == ref.byte_count
+                is_good = self._storage.size(item.path) == item.byte_count
         except ObjectMissingError:
-            return f"its state file {ref.path} is missing"
-        return None if is_whole else f"its state file {ref.path} is damaged"
+            return f"its state file {item.path} is missing"
+        return None if is_good else f"its state file {item.path} is damaged"
 
     def _is_collected(self, epoch: int) -> bool:
         """Tell whether files of an epoch are missing because the job collects it, or did.
@@ -179,18 +177,14 @@ class EpochHistory:
         except (ManifestError, ObjectMissingError):
             return epoch not in self.epochs()
         needed = successor.state_paths()
-        damages = {ref.path: self._damage_of(ref, is_thorough=False) for ref in _files(oldest)}
+        damages = {
+            item.path: self._damage_of(item, is_thorough=False) for item in oldest.state_objects()
+        }
         broken = {path for path, damage in damages.items() if damage}
         return bool(broken) and not broken & needed
 
     def _gone(self, epoch: int) -> EpochGoneError:
         return EpochGoneError(epoch=epoch, url=self._storage.url, known_text=_listed(self.epochs()))
-
-
-def _files(manifest: Manifest) -> list[StateRef]:
-    return [
-        ref for state in manifest.states.values() for part in state.ranges for ref in part.files
-    ]
 
 
 def _name_of(epoch: int) -> str:

@@ -8,7 +8,7 @@ told apart by a prefix: ``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``fee
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointSt
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.recovery.fields import FieldReader
 from bicycle_runtime.recovery.trailer import FileForm
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.refs import RangeState, SstRef, StateRef
 
 __all__ = [
     "Manifest",
@@ -95,12 +95,18 @@ class Manifest:
 
     def state_paths(self) -> set[str]:
         """Return the paths of all state files that this epoch needs."""
-        return {
-            ref.path
-            for state in self.states.values()
-            for part in state.ranges
-            for ref in part.files
-        }
+        return {item.path for item in self.state_objects()}
+
+    def state_objects(self) -> Iterator[StateRef | SstRef]:
+        """Yield all state files that this epoch needs, with sizes and checksums."""
+        for state in self.states.values():
+            for part in state.ranges:
+                yield from part.objects()
+
+    def bases_in_making(self) -> set[str]:
+        """Return the folders of the bases that were being made when this epoch was sealed."""
+        ranges = (part for state in self.states.values() for part in state.ranges)
+        return {part.making.folder for part in ranges if part.making is not None}
 
     def feedback_paths(self) -> set[str]:
         """Return the paths of the staged records that the next epoch reads."""

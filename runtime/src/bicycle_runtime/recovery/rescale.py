@@ -51,7 +51,8 @@ def restore_ranges(
         )
         raise StateLostError(job=job, lost=lost)
     if len(state.ranges) == parallelism:
-        return state.ranges
+        # What was being made is given up: who made it may be gone, and its files are swept.
+        return tuple(old.with_mark(None) for old in state.ranges)
     if scope is StateScope.SUBTASK:
         return _handed_over(state.ranges, parallelism)
     return tuple(

@@ -9,7 +9,7 @@ or one that repeats older entries, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 from zlib import crc32
 
@@ -23,6 +23,7 @@ __all__ = [
     "Section",
     "decode_sections",
     "encode_sections",
+    "full_sections",
     "make_section",
     "merge_sections",
 ]
@@ -116,6 +117,22 @@ def merge_sections(files: Iterable[Sequence[Section]]) -> list[Section]:
                 merged[place] = _Merged(is_full=section.is_full)
             merged[place].add(section)
     return [merged[place].section(*place) for place in sorted(merged)]
+
+
+def full_sections(
+    sections: Iterable[Section], *, keeps_empty: Callable[[str], bool]
+) -> list[Section]:
+    """Return merged sections as what is left of each state, for a base.
+
+    Args:
+        sections: What ``merge_sections`` returned for all files.
+        keeps_empty: Tells by its name whether a section of which nothing is left stays.
+    """
+    return [
+        make_section(s.group, s.name, bytes(s.keys), bytes(s.values), is_full=True)
+        for s in sections
+        if s.keys != EMPTY_ARRAY or keeps_empty(s.name)
+    ]
 
 
 class _Merged:

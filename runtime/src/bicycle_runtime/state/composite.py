@@ -39,12 +39,10 @@ class CompositeTable(Generic[Main]):
             sections += table.changes()
         return sections
 
-    def everything(self) -> list[Section]:
-        """Return the whole state as full sections, and regard all changes as written."""
-        sections = list(self.main.everything())
-        for table in self._others:
-            sections += table.everything()
-        return sections
+    def keeps_empty(self, section_name: str) -> bool:
+        """Tell whether a section of which nothing is left must stay in a base."""
+        claimed = any(table.claims(section_name) for table in self._others)
+        return not claimed and self.main.keeps_empty(section_name)
 
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""

@@ -56,13 +56,12 @@ class DictState:
             self.entries = tracked
         return self.entries
 
-    def section(self, group: int, current: Any, *, is_full: bool) -> Section | None:
+    def section(self, group: int, current: Any) -> Section | None:
         """Return what changed as a section; None when nothing did.
 
         Args:
             group: The key group.
             current: What the function's attribute holds now.
-            is_full: Whether to return all entries.
 
         Raises:
             StateTypeError: it is no dict any more.
@@ -70,11 +69,8 @@ class DictState:
         is_replaced = current is not self.entries  # the function put another dict in its place
         if is_replaced:
             self._replace(current)
-            is_full = True
         kept, gone = self._compared() if self._written is not None else self._noted()
-        if is_full:
-            if not self.entries and not gone and not is_replaced:
-                return None
+        if is_replaced:
             kept, gone = list(self.entries), []
         elif not kept and not gone:
             return None
@@ -84,7 +80,7 @@ class DictState:
         deleted = _KEYS.encode_list(gone) if gone else None
         keys = _KEYS.encode_list(kept)
         return make_section(
-            group, self._attribute.name, keys, values, deleted=deleted, is_full=is_full
+            group, self._attribute.name, keys, values, deleted=deleted, is_full=is_replaced
         )
 
     def apply(self, section: Section) -> None:

@@ -6,7 +6,7 @@ garbage. Which files are merged or folded is decided by ``refs``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
@@ -14,7 +14,12 @@ from bicycle_runtime.state.changes import Section, decode_sections, encode_secti
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.refs import RangeState, StateRef
 
-__all__ = ["SealedFiles"]
+__all__ = ["SealedFiles", "folder_of_range"]
+
+
+def folder_of_range(operator: str, groups: range) -> str:
+    """Return the folder of the files of some key groups."""
+    return f"state/{operator}/{groups.start:05}-{groups.stop:05}"
 
 
 class SealedFiles:
@@ -35,13 +40,25 @@ class SealedFiles:
         Raises:
             StateFileError: the file is missing or damaged.
         """
-        data = self._read(ref.path)
-        if len(data) != ref.byte_count or crc32(data) != ref.crc32:
-            reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
-            raise StateFileError(path=ref.path, operator=self.operator, reason=reason)
-        return decode_sections(
-            data, path=ref.path, operator=self.operator, groups=ref.groups_in(groups)
-        )
+        if ref.is_database:
+            return [section for part in self.parts(ref, groups) for section in part]
+        counted = ref.groups_in(groups)
+        data = self.data_of(ref)
+        return decode_sections(data, path=ref.path, operator=self.operator, groups=counted)
+
+    def parts(self, ref: StateRef, groups: range) -> Iterator[Sequence[Section]]:
+        """Yield the sections of a file; those of a database one key group at a time.
+
+        Raises:
+            StateFileError: the file is missing or damaged.
+        """
+        if not ref.is_database:
+            yield self.read(ref, groups)
+            return
+        # A library of 11 MB, which jobs with state in memory do not need.
+        from bicycle_runtime.state.rocksdb.bases import sections_of
+
+        yield from sections_of(self, ref, ref.groups_in(groups))
 
     def read_delta(self, path: str, groups: range) -> Sequence[Section]:
         """Return the sections of a delta that only its path is known of.
@@ -52,6 +69,22 @@ class SealedFiles:
         if not path.endswith(".delta"):
             raise StateFileError(path=path, operator=self.operator, reason="it is no delta")
         return decode_sections(self._read(path), path=path, operator=self.operator, groups=groups)
+
+    def data_of(self, ref: StateRef) -> bytes:
+        """Return the object of a reference as it was written.
+
+        Raises:
+            StateFileError: it is missing or damaged.
+        """
+        data = self._read(ref.path)
+        if len(data) != ref.byte_count or crc32(data) != ref.crc32:
+            reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
+            raise self.damaged(ref.path, reason)
+        return data
+
+    def damaged(self, path: str, reason: str) -> StateFileError:
+        """Return the error of a file that can not be used."""
+        return StateFileError(path=path, operator=self.operator, reason=reason)
 
     def write_delta(
         self, state: RangeState, changes: Sequence[Section], name: str, *, epoch: int, start: int
@@ -67,40 +100,33 @@ class SealedFiles:
         """
         folded = state.files[start:]
         return self._write(
-            state, changes, f"{name}.delta",
+            f"{self.folder(state)}/{name}.delta", changes,
             tier=max((old.tier for old in folded), default=-1) + 1 if folded else 0,
             first_epoch=min((old.first_epoch for old in folded), default=epoch), epoch=epoch,
         )  # fmt: skip
 
-    def write_base(
-        self, state: RangeState, everything: Sequence[Section], name: str, *, epoch: int
-    ) -> StateRef:
-        """Write the whole state, or a part of it that lies in a file of its own."""
-        tier = max((old.tier for old in state.files), default=-1) + 1
-        first = min((old.first_epoch for old in state.files), default=epoch)
-        return self._write(
-            state, everything, f"{name}.base", tier=tier, first_epoch=first, epoch=epoch
-        )
+    def write_base(self, path: str, sections: Sequence[Section], *, epoch: int) -> StateRef:
+        """Write the state as of an epoch, or a part of it that lies in a file of its own."""
+        return self._write(path, sections, tier=0, first_epoch=0, epoch=epoch)
+
+    def folder(self, state: RangeState) -> str:
+        """Return where the files of a range lie."""
+        return folder_of_range(self.operator, range(state.first_group, state.end_group))
 
     def _read(self, path: str) -> bytes:
         try:
             return self.storage.read(path)
         except ObjectMissingError:
-            raise StateFileError(
-                path=path, operator=self.operator, reason="it is missing"
-            ) from None
+            raise self.damaged(path, "it is missing") from None
 
     def _write(
-        self, state: RangeState, sections: Sequence[Section], name: str,
-        *, tier: int, first_epoch: int, epoch: int,
-    ) -> StateRef:  # fmt: skip
+        self, path: str, sections: Sequence[Section], *, tier: int, first_epoch: int, epoch: int
+    ) -> StateRef:
         data = encode_sections(sections)
-        folder = f"state/{self.operator}/{state.first_group:05}-{state.end_group:05}"
-        path = f"{folder}/{name}"
         self.storage.write(path, data)
         return StateRef(
             path=path,
-            is_base=name.endswith(".base"),
+            is_base=path.endswith(".base"),
             tier=tier,
             first_epoch=first_epoch,
             last_epoch=epoch,

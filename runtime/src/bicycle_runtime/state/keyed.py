@@ -11,13 +11,13 @@ they live. A TTL may therefore be added and taken away again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.changes import EVERYWHERE, Section, make_section, merge_sections
+from bicycle_runtime.state.changes import EVERYWHERE, Section, make_section
 from bicycle_runtime.state.errors import StateKindError
 from bicycle_runtime.state.values import ValueCodec
 from bicycle_sdk.state.access import make_cells
@@ -164,29 +164,16 @@ class KeyedTable:
             cells.sweep()
             if cells.touched:
                 touched, cells.touched = cells.touched, {}
-                sections += self._entries(state, touched, is_full=False)
+                sections += self._entries(state, touched)
             expiry = cells.expiry
             if expiry is not None and expiry.touched:
                 stamped, expiry.touched = expiry.touched, {}
-                sections += self._times(state, stamped, is_full=False)
+                sections += self._times(state, stamped)
         return sections
 
-    def everything(self) -> list[Section]:
-        """Return all states as full sections, those that were never declared included."""
-        sections = [
-            section
-            for _, unread in sorted(self._unread.items())
-            for section in _made_full(merge_sections([unread]))
-        ]
-        for _, state in sorted(self._states.items()):
-            cells = state.cells
-            cells.sweep()
-            cells.touched = {}
-            sections += self._entries(state, cells.cells(), is_full=True)
-            if cells.expiry is not None:
-                cells.expiry.touched = {}
-                sections += self._times(state, cells.cells(), is_full=True)
-        return sections
+    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # all of it may go
+        """Tell whether a section of which nothing is left must stay in a base."""
+        return False
 
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""
@@ -224,7 +211,7 @@ class KeyedTable:
             if self._name_of(shape, descriptor.name) in self._unread:
                 raise StateKindError(state=descriptor.name, sealed=shape, asked=descriptor.kind)
 
-    def _entries(self, state: _State, cells: Iterable[Any], *, is_full: bool) -> list[Section]:
+    def _entries(self, state: _State, cells: Iterable[Any]) -> list[Section]:
         name, codec, peek = self._entries_name(state), state.codec, state.cells.peek
         return [
             make_section(
@@ -233,12 +220,11 @@ class KeyedTable:
                 _KEYS.encode_list(kept),
                 codec.encode_list([peek(cell) for cell in kept]),
                 deleted=_KEYS.encode_list(gone) if gone else None,
-                is_full=is_full,
             )
             for group, kept, gone in self._by_group(state, cells, self._held(state))
         ]
 
-    def _times(self, state: _State, cells: Iterable[Any], *, is_full: bool) -> list[Section]:
+    def _times(self, state: _State, cells: Iterable[Any]) -> list[Section]:
         name = self._times_prefix + state.descriptor.name
         assert state.cells.expiry is not None
         stamps = state.cells.expiry.stamps
@@ -249,7 +235,6 @@ class KeyedTable:
                 _KEYS.encode_list(kept),
                 _STAMPS.encode_list([stamps[cell] for cell in kept]),
                 deleted=_KEYS.encode_list(gone) if gone else None,
-                is_full=is_full,
             )
             for group, kept, gone in self._by_group(state, cells, stamps.__contains__)
         ]
@@ -353,10 +338,3 @@ def _decoded(keys: Any) -> list[Any]:
 def _is_by_clock(state: _State) -> bool:
     ttl = state.descriptor.time_to_live
     return ttl is not None and ttl.time == "processing"
-
-
-def _made_full(sections: Sequence[Section]) -> list[Section]:
-    return [
-        make_section(s.group, s.name, bytes(s.keys), bytes(s.values), is_full=True)
-        for s in sections
-    ]

@@ -1,5 +1,7 @@
 """A state table and its files: load what is sealed, catch up, write the changes of an epoch.
 
+Bases are folded from the files beside the epochs (``folding``), so no epoch writes all of a state.
+
 A store belongs to one operator in one subtask and lives as long as the worker process. Its table
 stands at a *label*, the path of the commit that it includes. The driver says which label is
 sealed; a table that stands elsewhere (another attempt won, or another worker ran the last epochs)
@@ -12,9 +14,11 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.state.bases import Bases
 from bicycle_runtime.state.changes import merge_sections
 from bicycle_runtime.state.files import SealedFiles
-from bicycle_runtime.state.refs import RangeState, fold_start, merge_start
+from bicycle_runtime.state.folding import fold_files
+from bicycle_runtime.state.refs import RangeState, merge_start
 from bicycle_runtime.state.tables import StateTable
 
 __all__ = ["StateStore"]
@@ -36,6 +40,7 @@ class StateStore(Generic[Table]):
         self._new_table = new_table
         self._table = new_table()
         self._label: str | None = ""
+        self.bases = Bases(self._files)
 
     def at(self, state: RangeState) -> Table:
         """Return the table as of a sealed state. Until ``commit`` it counts as unsealed.
@@ -44,6 +49,7 @@ class StateStore(Generic[Table]):
             StateFileError: a file is missing or damaged.
         """
         label, self._label = self._label, None
+        self.bases.begin(state, lambda _: fold_files(state, self._table.keeps_empty))
         if label == state.label and label != "":
             return self._table
         since = state.epoch_of(label) if label else None
@@ -55,7 +61,8 @@ class StateStore(Generic[Table]):
         groups = range(state.first_group, state.end_group)
         for ref in state.files:
             if ref.last_epoch > since:
-                self._table.apply(self._files.read(ref, groups))
+                for part in self._files.parts(ref, groups):
+                    self._table.apply(part)
         return self._table
 
     def commit(
@@ -63,8 +70,8 @@ class StateStore(Generic[Table]):
     ) -> RangeState:
         """Write what changed since ``at`` and return the state that includes it.
 
-        An epoch that changed nothing writes nothing. Now and then a commit also folds older files
-        into its own: a few of one tier into one of the next, or everything into a base.
+        An epoch that changed nothing writes nothing. Now and then a commit also merges older files
+        with its own, a few of one tier into one of the next, or takes a base that was made.
 
         Args:
             state: The sealed state that ``at`` was given.
@@ -76,18 +83,18 @@ class StateStore(Generic[Table]):
         if not changes:
             self._label = state.label
             return state
+        state = self.bases.settled(
+            state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+        )
         groups = range(state.first_group, state.end_group)
-        name = f"{epoch:012}-{attempt}"
-        if fold_start(state.files, is_interval_over=is_interval_over):
-            everything = self._table.everything()
-            start = 0
-            ref = self._files.write_base(state, everything, name, epoch=epoch)
-        else:
-            start = merge_start(state.files)
-            if start < len(state.files):
-                older = [self._files.read(ref, groups) for ref in state.files[start:]]
-                changes = merge_sections([*older, changes])
-            ref = self._files.write_delta(state, changes, name, epoch=epoch, start=start)
+        since = 0 if state.making is None else state.making.epoch
+        start = merge_start(state.files, since=since)
+        if start < len(state.files):
+            older = [self._files.read(ref, groups) for ref in state.files[start:]]
+            changes = merge_sections([*older, changes])
+        ref = self._files.write_delta(
+            state, changes, f"{epoch:012}-{attempt}", epoch=epoch, start=start
+        )
         self._label = ref.path
         return state.committed(ref, state.files[:start])
 
@@ -96,4 +103,5 @@ class StateStore(Generic[Table]):
         self._table = table
 
     def close(self) -> None:
-        """Let go of what is open, which is nothing: the table is in memory."""
+        """Give up the base that is in the making; the table is in memory."""
+        self.bases.close()

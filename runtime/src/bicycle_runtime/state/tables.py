@@ -34,8 +34,11 @@ class StateTable(Protocol):
     def changes(self) -> list[Section]:
         """Return what changed since the last call, and regard it as written."""
 
-    def everything(self) -> list[Section]:
-        """Return the whole state as full sections, and regard all changes as written."""
+    def keeps_empty(self, section_name: str) -> bool:
+        """Tell whether a section of which nothing is left must stay in a base.
+
+        It must where a function may have begun with something there.
+        """
 
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""
@@ -104,16 +107,12 @@ class FunctionTable:
     def changes(self) -> list[Section]:
         sections = []
         for group in sorted(self.touched):
-            sections += self._group_changes(group, self.groups[group], is_full=False)
+            sections += self._group_changes(group, self.groups[group])
         self.touched.clear()
         return sections
 
-    def everything(self) -> list[Section]:
-        sections = []
-        for group, state in sorted(self.groups.items()):
-            sections += self._group_changes(group, state, is_full=True)
-        self.touched.clear()
-        return sections
+    def keeps_empty(self, section_name: str) -> bool:
+        return any(attribute.name == section_name for attribute in self._dict_attributes)
 
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
@@ -146,8 +145,8 @@ class FunctionTable:
     ) -> DictState:
         return DictState(attribute, initial)
 
-    def _group_changes(self, group: int, state: GroupState, *, is_full: bool) -> list[Section]:
-        sections = [state.named.section(group, state.named.entries, is_full=is_full)]
+    def _group_changes(self, group: int, state: GroupState) -> list[Section]:
+        sections = [state.named.section(group, state.named.entries)]
         hook = getattr(state.instance, "snapshot_state", None)
         snapshot = self._call_hook(hook) if hook is not None else None
         if snapshot is not None:
@@ -156,21 +155,16 @@ class FunctionTable:
         else:
             for name, kept in state.dicts.items():
                 current = getattr(state.instance, name)
-                sections.append(kept.section(group, current, is_full=is_full))
+                sections.append(kept.section(group, current))
                 setattr(state.instance, name, kept.entries)
-            sections += [
-                self._value_section(group, state, item, is_full=is_full)
-                for item in self._value_attributes
-            ]
+            sections += [self._value_section(group, state, item) for item in self._value_attributes]
         return [section for section in sections if section is not None]
 
-    def _value_section(
-        self, group: int, state: GroupState, attribute: Attribute, *, is_full: bool
-    ) -> Section | None:
+    def _value_section(self, group: int, state: GroupState, attribute: Attribute) -> Section | None:
         data = attribute.codec.encode_list([getattr(state.instance, attribute.name)])
         digest = hash(data)
         known = state.written.get(attribute.name, self._initial_hashes[attribute.name])
-        if digest == known and not (is_full and attribute.name in state.written):
+        if digest == known:
             return None
         state.written[attribute.name] = digest
         return make_section(group, attribute.name, _NO_KEY, data, is_full=True)
@@ -210,16 +204,10 @@ class AccumulatorTable:
         for group, key in self.touched:
             by_group.setdefault(group, []).append(key)
         self.touched.clear()
-        return [
-            self._section(group, keys, is_full=False) for group, keys in sorted(by_group.items())
-        ]
+        return [self._section(group, keys) for group, keys in sorted(by_group.items())]
 
-    def everything(self) -> list[Section]:
-        self.touched.clear()
-        return [
-            self._section(group, list(table), is_full=True)
-            for group, table in sorted(self.groups.items())
-        ]
+    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # all of it may go
+        return False
 
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
@@ -229,7 +217,7 @@ class AccumulatorTable:
             keys = _KEYS.decode_list(bytes(section.keys))
             table.update(zip(keys, self._codec.decode_list(section.values), strict=True))
 
-    def _section(self, group: int, keys: list[Any], *, is_full: bool) -> Section:
+    def _section(self, group: int, keys: list[Any]) -> Section:
         table = self.groups[group]
         values = self._codec.encode_list([table[key] for key in keys])
-        return make_section(group, self.NAME, _KEYS.encode_list(keys), values, is_full=is_full)
+        return make_section(group, self.NAME, _KEYS.encode_list(keys), values)

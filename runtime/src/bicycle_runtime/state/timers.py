@@ -53,16 +53,12 @@ class TimerTable:
         sections = []
         for queue in (self.event, self.processing):
             touched, queue.touched = queue.touched, {}
-            sections += self._sections(queue, touched, is_full=False)
+            sections += self._sections(queue, touched)
         return sections
 
-    def everything(self) -> list[Section]:
-        """Return all timers as full sections, and regard all changes as written."""
-        sections = []
-        for queue in (self.event, self.processing):
-            queue.touched = {}
-            sections += self._sections(queue, queue.waiting, is_full=True)
-        return sections
+    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # all of it may go
+        """Tell whether a section of which nothing is left must stay in a base."""
+        return False
 
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""
@@ -75,9 +71,7 @@ class TimerTable:
             for key, time_ms in _decoded(section.deleted):
                 queue.unload(key, time_ms)
 
-    def _sections(
-        self, queue: TimerQueue, cells: Iterable[tuple[Any, int]], *, is_full: bool
-    ) -> list[Section]:
+    def _sections(self, queue: TimerQueue, cells: Iterable[tuple[Any, int]]) -> list[Section]:
         parts: dict[int, tuple[list[Any], list[Any]]] = {}
         for cell in cells:
             part = parts.setdefault(self._groups[cell[0]], ([], []))
@@ -89,7 +83,6 @@ class TimerTable:
                 _KEYS.encode_list(waiting),
                 _KEYS.encode_list([None] * len(waiting)),
                 deleted=_KEYS.encode_list(gone) if gone else None,
-                is_full=is_full,
             )
             for group, (waiting, gone) in sorted(parts.items())
         ]

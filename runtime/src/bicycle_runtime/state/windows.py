@@ -89,16 +89,6 @@ class Cells:
                     yield make_section(group, self._name(place), _NOTHING, _NOTHING, is_full=True)
         self._touched.clear()
 
-    def everything(self) -> Iterator[Section]:
-        """Yield all values."""
-        self._touched.clear()
-        self._sealed.clear()
-        for place, groups in sorted(self.places.items()):
-            for group, values in sorted(groups.items()):
-                if values:
-                    self._sealed.add((place, group))
-                    yield self._section(place, group, values, values, is_full=True)
-
     def apply(self, section: Section) -> None:
         """Put a sealed section in."""
         place = int(section.name[1:])
@@ -127,9 +117,8 @@ class Cells:
                 del self.places[place]
 
     def _section(
-        self, place: int, group: int, values: dict[Any, Any], keys: Iterable[Any], *,
-        is_full: bool = False,
-    ) -> Section:  # fmt: skip
+        self, place: int, group: int, values: dict[Any, Any], keys: Iterable[Any]
+    ) -> Section:
         put = [key for key in keys if key in values]
         gone = [key for key in keys if key not in values]
         stored = [values[key] for key in put]
@@ -141,7 +130,6 @@ class Cells:
             _KEYS.encode_list(put),
             self._codec.encode_list(stored),
             deleted=_KEYS.encode_list(gone) if gone else None,
-            is_full=is_full,
         )
 
 
@@ -217,18 +205,6 @@ class Records:
                 del self._sealed[place, group]
         self._touched.clear()
 
-    def everything(self) -> Iterator[Section]:
-        """Yield all records, those of a place as one chunk."""
-        self._touched.clear()
-        self._sealed.clear()
-        for place, groups in sorted(self.places.items()):
-            for group, kept in sorted(groups.items()):
-                for key in kept:
-                    kept[key] = {self.epoch: self.row(place, group, key)}
-                if kept:
-                    self._sealed[place, group] = {self.epoch}
-                    yield self._section((place, group, self.epoch), list(kept), [], is_full=True)
-
     def apply(self, section: Section) -> None:
         """Put a sealed section in."""
         place, epoch = map(int, section.name[1:].split("#"))
@@ -254,9 +230,7 @@ class Records:
     def _name(place: int, epoch: int) -> str:
         return f"r{place}#{epoch}"
 
-    def _section(
-        self, part: tuple[int, int, int], put: list[Any], gone: list[Any], *, is_full: bool = False
-    ) -> Section:
+    def _section(self, part: tuple[int, int, int], put: list[Any], gone: list[Any]) -> Section:
         place, group, epoch = part
         kept = self.places.get(place, {}).get(group, {})
         return make_section(
@@ -265,7 +239,6 @@ class Records:
             _KEYS.encode_list(put),
             self._codec.encode_list([kept[key][epoch] for key in put]),
             deleted=_KEYS.encode_list(gone) if gone else None,
-            is_full=is_full,
         )
 
 
@@ -285,8 +258,8 @@ class WindowTable:
     def changes(self) -> list[Section]:
         return [*self.cells.sections(), *self.values.sections(), *self.records.sections()]
 
-    def everything(self) -> list[Section]:
-        return [*self.cells.everything(), *self.values.everything(), *self.records.everything()]
+    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # else each place stays for ever
+        return False
 
     def apply(self, sections: Iterable[Section]) -> None:
         self.generation += 1

@@ -128,4 +128,8 @@ def _tables(
     sealed = manifest.states.get(spec.uid)
     if sealed is None:
         return []
-    return [StateStore(spec.uid, setup.storage, new_table).at(part) for part in sealed.ranges]
+    return [
+        # Whoever looks makes no base.
+        StateStore(spec.uid, setup.storage, new_table).at(part.with_mark(None))
+        for part in sealed.ranges
+    ]

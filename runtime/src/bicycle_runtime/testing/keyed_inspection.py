@@ -85,8 +85,8 @@ class _NoTable:
     def changes(self) -> list[Section]:
         return []
 
-    def everything(self) -> list[Section]:
-        return []
+    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # there is none
+        return False
 
     def apply(self, sections: Any) -> None:
         """Read nothing."""
@@ -109,5 +109,5 @@ def _opened(
     groups = GroupCache(spec.group_count)
     keyed, timers = KeyedTable(groups, clock), TimerTable(groups)
     composite = CompositeTable(_NoTable(), keyed, timers)
-    StateStore(spec.uid, setup.storage, lambda: composite).at(part)
+    StateStore(spec.uid, setup.storage, lambda: composite).at(part.with_mark(None))
     return keyed, timers

@@ -45,7 +45,7 @@ def windows_of(
                 KeyedTable(GroupCache(1), lambda _domain: 0),
             ),
         )
-        table = store.at(part).main
+        table = store.at(part.with_mark(None)).main
         cells = {} if plan.keeps_records else table.cells.places
         for place, groups in cells.items():
             for keys in groups.values():

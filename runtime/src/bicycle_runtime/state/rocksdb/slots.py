@@ -20,6 +20,7 @@ __all__ = ["Slot", "claim_slot", "folder_of"]
 _SLOTS_MAX = 1_024
 _LOCK = "lock"
 _CONTENT = "rocksdb-"
+_SCRATCH = "base-"
 
 
 class Slot:
@@ -44,6 +45,17 @@ class Slot:
         for number in numbers:
             remove(self._content(number))
         return self._content(max(numbers, default=0) + 1)
+
+    def scratch(self, name: str) -> Path:
+        """Return a place beside what lies here, which nothing is in."""
+        path = self.path / f"{_SCRATCH}{name}"
+        remove(path)
+        return path
+
+    def discard_scratch(self) -> None:
+        """Remove what those who held the folder before left beside its content."""
+        for path in self.path.glob(f"{_SCRATCH}*"):
+            remove(path)
 
     def _content(self, number: int) -> Path:
         return self.path / f"{_CONTENT}{number}"

@@ -7,23 +7,29 @@ It is a ``Store``. The folder stands at a label, as the table in memory does:
 - A folder that is missing, foreign, damaged or at a label that is not among the last ones is built
   anew from the files. That is told by a log event, never by an error: the folder is a cache.
 
-Nothing that is not sealed ever reaches the folder.
+Nothing that is not sealed ever reaches the folder. So a base is a checkpoint of the folder at the
+beginning of an epoch; its files are written beside the epochs (``rocksdb.bases``).
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.state.bases import BaseFolder, Bases, Make
 from bicycle_runtime.state.changes import EVERYWHERE, Section, merge_sections
 from bicycle_runtime.state.errors import LocalStateError, StateFileError
 from bicycle_runtime.state.files import SealedFiles
-from bicycle_runtime.state.refs import RangeState, StateRef, fold_start, merge_start
+from bicycle_runtime.state.refs import RangeState, SstRef, StateRef, merge_start
+from bicycle_runtime.state.rocksdb.bases import upload
 from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.rocksdb.restoring import restore
 from bicycle_runtime.state.rocksdb.slots import Slot, claim_slot, folder_of
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError
 from bicycle_runtime.state.tables import StateTable
@@ -33,8 +39,6 @@ __all__ = ["PagedStore"]
 Table = TypeVar("Table", bound=StateTable)
 
 _LOGGER = logging.getLogger(__name__)
-_MERGE_BYTES_MAX = 64 << 20  # More than this is not merged in memory; the next base takes it.
-_BASE_FILE_BYTES = 32 << 20  # A base lies in files of about this size.
 
 
 class PagedStore(Generic[Table]):
@@ -63,6 +67,8 @@ class PagedStore(Generic[Table]):
         self._slot: Slot | None = None
         self._space: RocksSpace | None = None
         self._identity = ""
+        self._known: dict[str, SstRef] = {}  # What storage has of the files of the space, by name.
+        self.bases = Bases(self._files)
 
     # --- as a store --------------------------------------------------------------------------
 
@@ -93,6 +99,7 @@ class PagedStore(Generic[Table]):
         except SpaceError as error:
             self._tell("state_folder_damaged", error=error)
             self._start_over(state)
+        self.bases.begin(state, partial(self._checkpoint, state))
         self._pages.trim()
         return self._table
 
@@ -112,25 +119,26 @@ class PagedStore(Generic[Table]):
             self._label = state.label
             self._pending = ([], state.label)
             return state
+        state = self.bases.settled(
+            state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+        )
+        since = 0 if state.making is None else state.making.epoch
+        start = merge_start(state.files, since=since)
+        groups = self._groups_of(state)
+        older = [self._files.read(old, groups) for old in state.files[start:]]
+        written = merge_sections([*older, changes]) if older else changes
         name = f"{epoch:012}-{attempt}"
-        if fold_start(state.files, is_interval_over=is_interval_over):
-            # A base of what was sealed before, and a delta: who lags by one reads that alone.
-            kept = self._write_base(state, name, epoch - 1)
-            ref = self._files.write_delta(state, changes, name, epoch=epoch, start=len(state.files))
-        else:
-            start = self._merge_start(state)
-            groups = self._groups_of(state)
-            older = [self._files.read(old, groups) for old in state.files[start:]]
-            written = merge_sections([*older, changes]) if older else changes
-            ref = self._files.write_delta(state, written, name, epoch=epoch, start=start)
-            kept = list(state.files[:start])
-        committed = state.committed(ref, kept)
+        ref = self._files.write_delta(state, written, name, epoch=epoch, start=start)
+        if state.making is not None and state.making.epoch == epoch:
+            self._write_soon()
+        committed = state.committed(ref, state.files[:start])
         self._label = ref.path
         self._pending = (changes, ref.path)
         return committed
 
     def close(self) -> None:
         """Let go of the folder; what is in memory is written to it first."""
+        self.bases.close()
         self._pages.let_go()
         self._close_space()
         if self._slot is not None:
@@ -152,6 +160,7 @@ class PagedStore(Generic[Table]):
         self._slot = claim_slot(folder_of(folder, identity))
         if self._slot.number:
             self._tell("state_folder_held_by_another", level=logging.INFO)
+        self._slot.discard_scratch()
         self._identity = identity
         try:
             self._space = self._opened(self._slot.current())
@@ -169,14 +178,22 @@ class PagedStore(Generic[Table]):
     def _opened(self, place: Path) -> RocksSpace:
         return RocksSpace.open_space(place, self._identity, self._pages.settings)
 
-    def _anew(self) -> None:
-        """Have an empty space in place of what lies in the folder."""
+    def _anew(self, bases: Sequence[StateRef] = ()) -> None:
+        """Have a space with what bases have in place of what lies in the folder."""
         assert self._slot is not None
+        groups = self._groups_of(self._sealed) if self._sealed is not None else range(0)
         self._close_space()
+        self._known = {}
         try:
-            self._space = self._opened(self._slot.renew())
+            place = self._slot.renew()
+            if bases:
+                self._space, self._known = restore(
+                    self._files, bases, groups, place=place, open_space=self._opened
+                )
+            else:
+                self._space = self._opened(place)
         except (SpaceError, OSError) as error:
-            raise LocalStateError(folder=str(self._slot.path), reason=str(error)) from error
+            raise self._local_error(error) from error
 
     def _close_space(self) -> None:
         space, self._space = self._space, None
@@ -251,7 +268,8 @@ class PagedStore(Generic[Table]):
             return False
         for sections in files if is_table_current else ():
             self._table.apply(sections)
-        self._space.apply(files, state.label)
+        self._space.apply_of_others(files, state.label)
+        self._pages.marks = self._space.marks()
         return True
 
     def _start_over(self, state: RangeState) -> None:
@@ -265,12 +283,12 @@ class PagedStore(Generic[Table]):
             raise self._local_error(error) from error
 
     def _rebuild(self, state: RangeState) -> None:
-        self._anew()
+        self._anew([ref for ref in state.files if ref.is_database])
         assert self._space is not None
         groups = self._groups_of(state)
         self._pages.stand_on(self._space, groups, self._heal)
         try:
-            self._apply(list(state.files), state, None)
+            self._apply([ref for ref in state.files if not ref.is_database], state, None)
         except SpaceError as error:
             raise self._local_error(error) from error
 
@@ -285,7 +303,8 @@ class PagedStore(Generic[Table]):
                     table.apply(sections)
                 yield sections
 
-        self._space.apply(files(), state.label)
+        self._space.apply_of_others(files(), state.label)
+        self._pages.marks = self._space.marks()
 
     def _load_residents(self) -> None:
         """Give the table what it holds in memory."""
@@ -300,27 +319,23 @@ class PagedStore(Generic[Table]):
 
     # --- folding -----------------------------------------------------------------------------
 
-    def _merge_start(self, state: RangeState) -> int:
-        start = merge_start(state.files)
-        merged_bytes = sum(ref.byte_count for ref in state.files[start:])
-        return start if merged_bytes <= _MERGE_BYTES_MAX else len(state.files)
-
-    def _write_base(self, state: RangeState, name: str, epoch: int) -> list[StateRef]:
-        """Write all that is sealed into files of bounded size, a few key groups at a time."""
+    def _write_soon(self) -> None:
+        """Let the checkpoint that is made in the next epoch have little to write."""
         assert self._space is not None
-        refs: list[StateRef] = []
-        gathered: list[Section] = []
-        size = 0
-        groups = (EVERYWHERE, *self._pages.groups)
-        for group in groups:
-            sections = [self._space.section(group, name) for name in self._space.names(group)]
-            size += sum(len(bytes(s.keys)) + len(bytes(s.values)) for s in sections)
-            gathered += sections
-            if size > _BASE_FILE_BYTES or (group == groups[-1] and gathered):
-                part = f"{name}.{len(refs):04}"
-                refs.append(self._files.write_base(state, gathered, part, epoch=epoch))
-                gathered, size = [], 0
-        return refs
+        with contextlib.suppress(SpaceError):  # The next epoch finds out, and heals.
+            self._space.write_soon()
+
+    def _checkpoint(self, state: RangeState, folder: BaseFolder) -> Make | None:
+        """Link the space as it is at a sealed state, and return what writes a base of it."""
+        assert self._space is not None
+        assert self._slot is not None
+        place = self._slot.scratch(f"{folder.epoch}")
+        try:
+            self._space.checkpoint(place)
+        except SpaceError as error:
+            self._tell("base_not_begun", error=error)
+            return None
+        return upload(state, place, self._known)
 
     @staticmethod
     def _groups_of(state: RangeState) -> range:

@@ -108,7 +108,7 @@ class PagedDictState(DictState):
     def begin(self, *, compares: bool) -> dict[Any, Any]:  # noqa: ARG002  # a part can not be compared
         return self.entries
 
-    def section(self, group: int, current: Any, *, is_full: bool) -> Section | None:
+    def section(self, group: int, current: Any) -> Section | None:
         paged = self.paged
         if current is not paged:  # The function put another dict in its place.
             if not isinstance(current, dict):
@@ -117,7 +117,7 @@ class PagedDictState(DictState):
             fresh = dict(current)
             paged.clear()
             paged.update(fresh)
-        is_full = is_full or paged.is_emptied
+        is_full = paged.is_emptied
         keys = list(paged) if is_full else list(paged.touched)
         missing = object()
         found_values = [(key, dict.get(paged, key, missing)) for key in keys]

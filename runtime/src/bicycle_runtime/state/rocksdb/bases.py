@@ -1,0 +1,264 @@
+"""Bases that RocksDB made: the files of a local database, in the storage of the job.
+
+A checkpoint links the files of the database at a label, in a moment; a thread then writes those
+that the storage has not got. A file is named by its content and by the base that first had it.
+What the sealed state names is used again, and nothing else: so a file that is being collected is
+never counted on, nor is one that was removed ever written again. The small files that say which of
+them form a database lie in the index of the base.
+
+Reading goes the other way round: the files are brought into a folder, which opens as a database.
+They are copied, not linked, into folders that are written to: a cache that shares its files with
+what is sealed could damage it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from threading import Lock
+from zlib import crc32
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
+from bicycle_runtime.state.bases import BaseFolder, BaseIndex, Make, decode_index
+from bicycle_runtime.state.changes import EVERYWHERE, Section
+from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.refs import RangeState, SstRef, StateRef
+from bicycle_runtime.state.rocksdb.space import LAYOUT, RocksSpace, SpaceError
+from bicycle_runtime.state.settings import StateSettings
+
+__all__ = ["Progress", "bring", "index_of", "mounted", "sections_of", "upload", "watched"]
+
+Progress = Callable[[int, int], None]
+
+_LOGGER = logging.getLogger(__name__)
+_SST = "*.sst"
+_CURRENT = "CURRENT"
+_SMALL_FILES = (_CURRENT, "MANIFEST-*")
+_DIGEST_BYTES = 20
+_PIECE_BYTES = 1 << 20
+_THREADS = 4
+_TELL_SECONDS = 5.0
+
+
+# --- writing ---------------------------------------------------------------------------------
+
+
+def upload(state: RangeState, place: Path, known: dict[str, SstRef]) -> Make:
+    """Return what writes a checkpoint of a database into the storage, and removes it here.
+
+    Args:
+        state: The sealed state that the checkpoint holds.
+        place: Folder of the checkpoint.
+        known: What is known of the files of the database by their names; gets what is written.
+    """
+    sealed = {sst.path: sst for ref in state.files for sst in ref.ssts}
+    return partial(_upload, place, known, sealed)
+
+
+def _upload(
+    place: Path, known: dict[str, SstRef], sealed: Mapping[str, SstRef], folder: BaseFolder
+) -> None:
+    try:
+        by_digest = {sst.digest: sst for sst in sealed.values()}
+        ssts = []
+        for file in sorted(place.glob(_SST)):
+            sst = known.get(file.name)
+            if sst is None or sst.path not in sealed:
+                sst = _written(file, by_digest, folder)
+            ssts.append(sst)
+        files = {file.name: file.read_bytes() for name in _SMALL_FILES for file in place.glob(name)}
+        groups = (folder.groups.start, folder.groups.stop)
+        folder.finish(
+            BaseIndex(
+                epoch=folder.epoch, groups=groups, layout=LAYOUT, ssts=tuple(ssts), files=files
+            )
+        )
+        known.clear()
+        known.update({sst.name: sst for sst in ssts})
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _written(file: Path, by_digest: Mapping[str, SstRef], folder: BaseFolder) -> SstRef:
+    """Write a file into the storage, unless the sealed state has one of its content."""
+    digest, checksum, size = hashlib.blake2b(digest_size=_DIGEST_BYTES), 0, 0
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            digest.update(piece)
+            checksum = crc32(piece, checksum)
+            size += len(piece)
+            folder.pause()
+    name = f"{digest.hexdigest()}.sst"
+    found = by_digest.get(name)
+    if found is not None:
+        return SstRef(name=file.name, path=found.path, byte_count=size, crc32=checksum)
+    path = f"{folder.path}/{name}"
+    with file.open("rb") as stream, folder.files.storage.open_write(path) as target:
+        while piece := stream.read(_PIECE_BYTES):
+            target.write(piece)
+            folder.pause()
+    folder.note_file()
+    return SstRef(name=file.name, path=path, byte_count=size, crc32=checksum)
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+def index_of(files: SealedFiles, ref: StateRef) -> BaseIndex:
+    """Return the index of a base.
+
+    Raises:
+        StateFileError: it is missing or damaged, or its entries lie in another way.
+    """
+    index = decode_index(files.data_of(ref), path=ref.path, operator=files.operator)
+    if index.layout != LAYOUT:
+        reason = f"its entries lie in layout {index.layout!r}, this runtime reads {LAYOUT!r}"
+        raise files.damaged(ref.path, reason)
+    return index
+
+
+def bring(
+    files: SealedFiles, index: BaseIndex, target: Path, *, progress: Progress, is_linked: bool
+) -> None:
+    """Bring the files of a base into a new folder, several at a time.
+
+    The file that makes a database of it comes last: a folder that was not finished is none.
+
+    Args:
+        files: The operator's.
+        index: Of the base.
+        target: The folder.
+        progress: Is told how many bytes have come, of how many; from several threads, in turn.
+        is_linked: Only look at files of this machine where they lie, for reading. Then the
+            database itself finds what is damaged.
+
+    Raises:
+        StateFileError: a file is missing or damaged.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    total, done, lock = sum(sst.byte_count for sst in index.ssts), 0, Lock()
+
+    def come(byte_count: int) -> None:
+        nonlocal done
+        with lock:
+            done += byte_count
+            progress(done, total)
+
+    one = partial(_link if is_linked else _copy, files, target, come)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="bicycle-bring") as threads:
+        for _ in threads.map(one, index.ssts):
+            pass
+    for name in sorted(index.files, key=lambda name: (name == _CURRENT, name)):
+        (target / name).write_bytes(index.files[name])
+
+
+def _copy(files: SealedFiles, target: Path, come: Callable[[int], None], sst: SstRef) -> None:
+    checksum, size = 0, 0
+    try:
+        with files.storage.open_read(sst.path) as stream, (target / sst.name).open("wb") as copy:
+            while piece := stream.read(_PIECE_BYTES):
+                copy.write(piece)
+                checksum = crc32(piece, checksum)
+                size += len(piece)
+                come(len(piece))
+    except ObjectMissingError:
+        raise files.damaged(sst.path, "it is missing") from None
+    if (size, checksum) != (sst.byte_count, sst.crc32):
+        reason = f"{size} bytes, {sst.byte_count} are recorded, or another checksum"
+        raise files.damaged(sst.path, reason)
+
+
+def _link(files: SealedFiles, target: Path, come: Callable[[int], None], sst: SstRef) -> None:
+    storage = files.storage
+    if not isinstance(storage, LocalStorage):
+        _copy(files, target, come, sst)
+        return
+    try:
+        size = storage.size(sst.path)
+    except ObjectMissingError:
+        raise files.damaged(sst.path, "it is missing") from None
+    if size != sst.byte_count:
+        raise files.damaged(sst.path, f"{size} bytes, {sst.byte_count} are recorded")
+    (target / sst.name).symlink_to(storage.local_path(sst.path).absolute())
+    come(size)
+
+
+@contextmanager
+def mounted(
+    files: SealedFiles, index: BaseIndex, *, path: str, progress: Progress | None = None
+) -> Iterator[RocksSpace]:
+    """Open a base for reading, in a folder that is gone afterwards.
+
+    Args:
+        files: The operator's.
+        index: Of the base.
+        path: Of the index, for errors.
+        progress: Is told how many bytes have come, of how many.
+
+    Raises:
+        StateFileError: a file is missing or damaged.
+    """
+    with tempfile.TemporaryDirectory(prefix="bicycle-base-", ignore_cleanup_errors=True) as name:
+        place = Path(name)
+        bring(files, index, place, progress=progress or _nobody, is_linked=True)
+        try:
+            space = RocksSpace.open_for_reading(place, StateSettings())
+        except SpaceError as error:
+            raise files.damaged(path, str(error)) from error
+        try:
+            yield space
+        finally:
+            space.close()
+
+
+def sections_of(files: SealedFiles, ref: StateRef, groups: range) -> Iterator[Sequence[Section]]:
+    """Yield the sections of a base for some key groups, and of what all have: a group at a time.
+
+    Raises:
+        StateFileError: a file is missing or damaged.
+    """
+    with mounted(files, index_of(files, ref), path=ref.path) as space:
+        for group in (EVERYWHERE, *groups):
+            try:
+                sections = [space.section(group, name) for name in space.names(group)]
+            except SpaceError as error:
+                raise files.damaged(ref.path, str(error)) from error
+            yield sections
+
+
+@contextmanager
+def watched(operator: str, byte_count: int) -> Iterator[Progress]:
+    """Give what tells the log how far the files of bases have come, now and then and at the end."""
+    began = told = time.monotonic()
+    come = 0
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told, come
+        come = done
+        now = time.monotonic()
+        if now - told >= _TELL_SECONDS:
+            told = now
+            left_s = (total - done) * (now - began) / max(1, done)
+            log_event(
+                _LOGGER, "state_restoring", operator=operator, byte_count=done,
+                byte_count_all=total, left_s=round(left_s),
+            )  # fmt: skip
+
+    yield tell
+    log_event(
+        _LOGGER, "state_restored", operator=operator, byte_count=come,
+        byte_count_all=byte_count, duration_ms=round((time.monotonic() - began) * 1000),
+    )  # fmt: skip
+
+
+def _nobody(done: int, total: int) -> None:
+    """Tell nobody."""
