@@ -267,9 +267,9 @@ def test_an_epoch_too_small_to_be_divided_reads_the_file_that_waited_longest(tmp
     read = []
     for _ in range(4):
         run.source.poll()
-        read.append(
-            set(run.read(Budget(record_count=100, byte_count=1 << 20, parallelism=1)).values)
-        )
+        epoch = run.read(Budget(record_count=100, byte_count=1 << 20, parallelism=1))
+        run.seal(epoch)
+        read.append(set(epoch.values))
 
     assert read == [{"a"}, {"b"}, {"a"}, {"b"}]
     run.stop()
