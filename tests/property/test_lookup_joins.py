@@ -178,6 +178,20 @@ def test_rows_that_ask_for_the_same_at_one_time_ask_once(parts, size):
         assert len(answers) == len({key for key, _ in answers})
 
 
+def test_an_answer_ages_by_the_time_of_epochs_so_that_a_test_can_move_it():
+    job = looked_up(Desk(0), capacity=1, cache=LookupCache(size=3, ttl=1_000))
+    numbers = []
+    with Harness(job) as harness:
+        for pause_ms in (0, 999, 1):
+            harness.advance_time(pause_ms)
+            harness.push([("a", 1, len(numbers))])
+            harness.run()
+            (_, (_, number)), _time = harness.results("out")[-1]
+            numbers.append(number)
+
+    assert numbers == [1, 1, 2]
+
+
 @settings(deadline=None)
 @given(
     questions=st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 6)), max_size=30),
