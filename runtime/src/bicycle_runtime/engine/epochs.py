@@ -23,6 +23,7 @@ from bicycle_runtime.engine.failures import raise_first_failure, raise_if_mixed
 from bicycle_runtime.engine.merging import (
     merge_ends,
     merge_feedback,
+    merge_forms,
     merge_offsets,
     merge_staged,
     merge_states,
@@ -33,6 +34,7 @@ from bicycle_runtime.engine.pacing import Pacer
 from bicycle_runtime.engine.publishing import Publisher
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.state_forms import begun_forms
 from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark, total_counts
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
@@ -250,6 +252,7 @@ class EpochLoop:
             self._run_id,
             blocking_call_ms=self._options.blocking_call_ms,
             state=self._options.state_settings,
+            forms=self._last.forms,
         )
 
     def _plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
@@ -345,6 +348,7 @@ class EpochLoop:
                 for uid in setup.sources
             },
             states=merge_states(self._last.states, reports),
+            forms=merge_forms(self._last.forms, reports),
             sinks={
                 uid: sink.prepare(epoch, merge_staged(reports, uid), is_last=is_last)
                 for uid, sink in setup.sinks.items()
@@ -407,11 +411,15 @@ class EpochLoop:
         last = self._ledger.last()
         if last is not None:
             self._last = last.manifest
-            refuse_lost_state(last.manifest, self._setup.graph, job=self._setup.job_id)
+            refuse_lost_state(
+                last.manifest, self._setup.graph, job=self._setup.job_id,
+                allows_dropped=self._setup.allows_dropped_state,
+            )  # fmt: skip
             log_event(
                 _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
                 event_count=last.manifest.event_count, is_published=last.is_published,
             )  # fmt: skip
+        forms = begun_forms(self._last, self._setup)
         restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
         for uid, sink in self._setup.sinks.items():
             sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
@@ -424,7 +432,7 @@ class EpochLoop:
                 self._last.offsets.get(uid, {}),
                 self._last.sources.get(uid, {}),
             )
-        self._last = replace(self._last, states=restored)
+        self._last = replace(self._last, states=restored, forms=forms)
         self._timeline.resume(self._last.time)
 
     def _services_of(self, uid: str) -> Any:

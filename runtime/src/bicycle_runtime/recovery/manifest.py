@@ -2,7 +2,7 @@ r"""What an epoch was: the one object whose creation makes it final, with all th
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, memos of connectors, the plan) are operator-state entries,
-told apart by a prefix: ``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
+told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
 ``plan``, ``time``. Offsets of a shard are source entries ``<uid>\x1f<shard>``.
 """
 
@@ -20,6 +20,7 @@ from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointSt
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.recovery.fields import FieldReader
 from bicycle_runtime.recovery.trailer import FileForm
+from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.refs import RangeState
 
 __all__ = [
@@ -92,6 +93,7 @@ class Manifest:
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     feedback: Mapping[int, tuple[StagedFile, ...]] = field(default_factory=dict)
     time: TimeRecord = field(default_factory=TimeRecord)
+    forms: Mapping[str, OperatorForms] = field(default_factory=dict)
 
     def state_paths(self) -> set[str]:
         """Return the paths of all state files that this epoch needs."""
@@ -116,6 +118,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     if manifest.time != TimeRecord():
         entries["time"] = _ENCODE(manifest.time)
     entries |= {f"state:{uid}": _ENCODE(state) for uid, state in manifest.states.items()}
+    entries |= {f"forms:{uid}": _ENCODE(forms) for uid, forms in manifest.forms.items()}
     entries |= {f"sink:{uid}": _ENCODE(memo) for uid, memo in manifest.sinks.items()}
     entries |= {f"source:{uid}": _ENCODE(memo) for uid, memo in manifest.sources.items()}
     entries |= {
@@ -169,6 +172,10 @@ def _manifest(state: CheckpointState) -> Manifest:
             uid: msgspec.json.decode(data, type=OperatorState)
             for uid, data in entries["state"].items()
         },
+        forms={
+            uid: msgspec.json.decode(data, type=OperatorForms)
+            for uid, data in entries["forms"].items()
+        },
         sinks={uid: msgspec.json.decode(data) for uid, data in entries["sink"].items()},
         sources={uid: msgspec.json.decode(data) for uid, data in entries["source"].items()},
         feedback={
@@ -181,7 +188,7 @@ def _manifest(state: CheckpointState) -> Manifest:
 
 def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
     entries: dict[str, dict[str, bytes]] = {
-        prefix: {} for prefix in ("plan", "time", "state", "sink", "source", "feedback")
+        prefix: {} for prefix in ("plan", "time", "state", "forms", "sink", "source", "feedback")
     }
     for name, data in states.items():
         prefix, _, rest = name.partition(":")

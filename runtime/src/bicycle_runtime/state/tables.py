@@ -66,7 +66,8 @@ class FunctionTable:
         self._prototype = prototype
         self._dict_attributes = [item for item in attributes if item.tracked is not None]
         self._value_attributes = [item for item in attributes if item.tracked is None]
-        self._values_by_name = {attribute.name: attribute for attribute in self._value_attributes}
+        self._values_by_section = {item.section: item for item in self._value_attributes}
+        self._dicts_by_section = {item.section: item.name for item in self._dict_attributes}
         self._call_hook = call_hook
         self._initial_hashes = {
             attribute.name: hash(attribute.codec.encode_list([getattr(prototype, attribute.name)]))
@@ -173,7 +174,7 @@ class FunctionTable:
         if digest == known and not (is_full and attribute.name in state.written):
             return None
         state.written[attribute.name] = digest
-        return make_section(group, attribute.name, _NO_KEY, data, is_full=True)
+        return make_section(group, attribute.section, _NO_KEY, data, is_full=True)
 
     def _apply_one(self, section: Section, state: GroupState) -> None:
         name = section.name
@@ -182,13 +183,15 @@ class FunctionTable:
             self._call_hook(state.instance.restore_state, snapshot)
         elif name == NAMED:
             state.named.apply(section)
-        elif name in state.dicts:
-            state.dicts[name].apply(section)
-            setattr(state.instance, name, state.dicts[name].entries)
-        elif name in self._values_by_name:
-            attribute = self._values_by_name[name]
-            setattr(state.instance, name, attribute.codec.decode_list(section.values)[0])
-            state.written[name] = hash(bytes(section.values))
+        elif name in self._dicts_by_section:
+            attribute_name = self._dicts_by_section[name]
+            kept = state.dicts[attribute_name]
+            kept.apply(section)
+            setattr(state.instance, attribute_name, kept.entries)
+        elif name in self._values_by_section:
+            attribute = self._values_by_section[name]
+            setattr(state.instance, attribute.name, attribute.codec.decode_list(section.values)[0])
+            state.written[attribute.name] = hash(bytes(section.values))
 
 
 class AccumulatorTable:
@@ -200,8 +203,8 @@ class AccumulatorTable:
 
     NAME = "$accumulator"
 
-    def __init__(self, value_type: Any = None) -> None:
-        self._codec = ValueCodec(value_type)
+    def __init__(self, value_type: Any = None, codec: ValueCodec | None = None) -> None:
+        self._codec = codec or ValueCodec(value_type)
         self.groups: dict[int, dict[Any, Any]] = {}
         self.touched: dict[tuple[int, Any], None] = {}
 
@@ -227,7 +230,8 @@ class AccumulatorTable:
             if section.is_full:
                 table.clear()
             keys = _KEYS.decode_list(bytes(section.keys))
-            table.update(zip(keys, self._codec.decode_list(section.values), strict=True))
+            values = self._codec.decode_list(section.values, section.keys)
+            table.update(zip(keys, values, strict=True))
 
     def _section(self, group: int, keys: list[Any], *, is_full: bool) -> Section:
         table = self.groups[group]
