@@ -10,7 +10,14 @@ from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import LookupCache
 from bicycle_sdk.joins.lookups import Answers
 from tests.event_time import Stamps
-from tests.property.join_jobs import FAULTS, RESCALES, STRATEGY, key_of
+from tests.property.join_jobs import (
+    FAULTS,
+    RESCALES,
+    STRATEGY,
+    fail_in_next_epoch,
+    happen,
+    key_of,
+)
 
 MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 FAILING, UNKNOWN = "f", "u"
@@ -73,17 +80,10 @@ def run(job, parts, **options):
     found, before = [], 0
     with Harness(job, **options) as harness:
         for rows, event in parts:
-            if event and event[0] == "crash":
-                harness.fail_at(event[1], passage=event[2])
+            fail_in_next_epoch(harness, event)
             harness.push(rows)
             harness.run()
-            match event:
-                case ("rescale", width):
-                    harness.rescale(width)
-                case "crash":
-                    harness.crash()
-                case "lose workers":
-                    harness.lose_workers()
+            happen(harness, event)
             results = harness.results("out")
             found.append(results[before:])
             before = len(results)
