@@ -73,6 +73,7 @@ class HarnessOptions:
         engine: Sizes of epochs.
         start_ms: First reading of the clock.
         new_executor: Makes what runs the tasks; None runs them in the calling thread.
+        allows_dropped_state: Whether what is sealed may be given up.
     """
 
     parallelism: int | None = None
@@ -83,6 +84,7 @@ class HarnessOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     start_ms: int = 1_000_000
     new_executor: Callable[[], Executor] = LocalExecutor
+    allows_dropped_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +381,7 @@ class Harness:
             self._bundle, job_id="harness", storage=self._storage, parallelism=self._parallelism,
             registry=self._registry,
         )  # fmt: skip
+        setup = replace(setup, allows_dropped_state=self._options.allows_dropped_state)
         for uid, script in self._scripts.items():
             source = setup.sources[uid]
             assert isinstance(source, ScriptSource)
