@@ -32,6 +32,7 @@ _PLACES = {
     "new": "new",
     "plan": "plan",
     "plugins": "plugins",
+    "replay": "replay",
     "run": "run",
     "state": "state",
     "status": "job_commands",

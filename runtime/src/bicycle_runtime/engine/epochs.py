@@ -32,6 +32,12 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.orders import epoch_orders
 from bicycle_runtime.engine.pacing import Pacer
 from bicycle_runtime.engine.publishing import Publisher
+from bicycle_runtime.engine.replay_record import (
+    FailedEpochs,
+    encode_record,
+    record_of,
+    with_counts,
+)
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.state_forms import begun_forms
@@ -40,6 +46,7 @@ from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.spec import JobImage, Link
+from bicycle_runtime.operators.task import EpochOrder
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord
 
@@ -105,6 +112,8 @@ class EpochLoop:
             sink_paths=self._sink_paths,
         )
         self._publisher = Publisher(setup.sinks, self._ledger)
+        self._failed = FailedEpochs(setup.storage, job=setup.job_id)
+        self._replay = b""
         self._pacer = Pacer(options)
         self._last = self._blank()
         self._folded_ms = self._clock.now_ms()
@@ -225,6 +234,7 @@ class EpochLoop:
         # 1. Plan: each source with input gives a bounded slice.
         with watch.phase("plan"):
             slices = self._plan(statuses)
+            self._replay = b""
         # 2. Run: tasks write deltas and staged output, and report.
         with watch.phase("run"):
             has_work = fires or any(slices.values()) or bool(self._last.feedback)
@@ -239,6 +249,7 @@ class EpochLoop:
             fault_point("before_seal")
             self._ledger.seal(manifest)
             fault_point("after_seal")
+        self._failed.forget(epoch)
         self._last = manifest
         self._timeline.take(manifest.time)
         for uid, source in self._setup.sources.items():
@@ -314,6 +325,14 @@ class EpochLoop:
             feedback=self._last.feedback,
             time=self._time,
         )
+        record = record_of(self._setup, orders[0], slices)
+        with self._failed.noting(record):
+            reports = self._unmixed(orders)
+        self._replay = encode_record(with_counts(record, reports))
+        return reports
+
+    def _unmixed(self, orders: list[EpochOrder]) -> list[TaskReport]:
+        epoch = orders[0].epoch
         for _ in range(_MIXED_RUNS_MAX):
             reports = self._executor.run(orders)
             raise_first_failure(reports, self._setup.sources)
@@ -358,6 +377,7 @@ class EpochLoop:
                 for uid, source in setup.sources.items()
             },
             feedback=merge_feedback(reports) if reports else self._last.feedback,
+            replay=self._replay,
         )
 
     def _commit(self, manifest: Manifest) -> None:
@@ -434,6 +454,7 @@ class EpochLoop:
             )
         self._last = replace(self._last, states=restored, forms=forms)
         self._timeline.resume(self._last.time)
+        self._failed.resume(self._last.epoch + 1)
 
     def _services_of(self, uid: str) -> Any:
         services = self._services

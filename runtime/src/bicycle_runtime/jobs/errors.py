@@ -8,6 +8,7 @@ __all__ = [
     "CheckpointVersionError",
     "DoctorError",
     "DriverEndedError",
+    "EpochNotReplayableError",
     "ExportRefusedError",
     "ExtraMissingError",
     "GuaranteeError",
@@ -21,6 +22,8 @@ __all__ = [
     "NoRetentionError",
     "NothingToFollowError",
     "OperatorUnknownError",
+    "ReplayEndedError",
+    "ReplayPluginError",
     "RequestTimeoutError",
     "RequestUnknownError",
     "ScaffoldError",
@@ -209,3 +212,30 @@ class StateLoadingError(BicycleError):
     code = "BIC-1933"
     message = "values can not be loaded with the classes of plugin {plugin!r}: {detail}"
     fix = "leave --plugin out; values of its classes are then shown by their type"
+
+
+class EpochNotReplayableError(BicycleError):
+    """An epoch can not be run again: it is gone, or nobody noted how it was run."""
+
+    code = "BIC-1970"
+    message = "epoch {epoch} can not be replayed: {problem}; epochs to choose from: {known_text}"
+    fix = "name one of them with --epoch; --retained-epochs of a run keeps more"
+
+
+class ReplayPluginError(BicycleError):
+    """Nobody knows which plugin ran the job."""
+
+    code = "BIC-1971"
+    message = "the checkpoint {url} does not say which plugin ran the job"
+    fix = "name the plugin with --plugin, and its parameters with --set"
+
+
+class ReplayEndedError(BicycleError):
+    """The process of a replay ended before it could report."""
+
+    code = "BIC-1972"
+    message = "the process that replayed epoch {epoch} ended with {how}"
+    fix = (
+        "a function of the plugin ends its process, or takes all memory: replay with --pdb and "
+        "step through it"
+    )
