@@ -62,6 +62,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1931, 1931, CONFIG),
     (1932, 1932, ENVIRONMENT),
     (1933, 1933, PLUGIN),
+    (1940, 1940, STATE),
     (1970, 1970, STATE),
     (1971, 1971, USAGE),
     (2000, 2098, USAGE),

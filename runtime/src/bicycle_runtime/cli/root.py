@@ -34,6 +34,7 @@ _PLACES = {
     "plugins": "plugins",
     "replay": "replay",
     "run": "run",
+    "savepoint": "savepoint",
     "state": "state",
     "status": "job_commands",
     "stop": "job_commands",

@@ -233,7 +233,7 @@ class Sink(ABC):
 
         The result is plain JSON; it is sealed in the manifest and is the memo of the next start.
         Everything that ``publish`` needs must be in it. ``is_last`` is set at the end of bounded
-        input and at a clean stop.
+        input, at a clean stop, and for a savepoint: what is open is completed, and epochs may follow.
         """
 
     @abstractmethod

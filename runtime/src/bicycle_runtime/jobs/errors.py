@@ -22,10 +22,12 @@ __all__ = [
     "NoRetentionError",
     "NothingToFollowError",
     "OperatorUnknownError",
+    "OriginRunningError",
     "ReplayEndedError",
     "ReplayPluginError",
     "RequestTimeoutError",
     "RequestUnknownError",
+    "SavepointFailedError",
     "ScaffoldError",
     "StateLoadingError",
     "StatusFormatError",
@@ -212,6 +214,22 @@ class StateLoadingError(BicycleError):
     code = "BIC-1933"
     message = "values can not be loaded with the classes of plugin {plugin!r}: {detail}"
     fix = "leave --plugin out; values of its classes are then shown by their type"
+
+
+class OriginRunningError(BicycleError):
+    """A job is to begin with the checkpoint of another one that runs."""
+
+    code = "BIC-1940"
+    message = "{url} is the checkpoint directory of a job that runs, as process {pid}"
+    fix = "stop it first, or begin with a savepoint of it (`bicycle savepoint create`)"
+
+
+class SavepointFailedError(BicycleError):
+    """A running job could not take a savepoint; the job goes on."""
+
+    code = "BIC-1941"
+    message = "job {job!r} could not take a savepoint: {reason}; the job is not affected"
+    fix = "see the log of the job with `bicycle logs {job}`, and ask again"
 
 
 class EpochNotReplayableError(BicycleError):
