@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import Budget, SourceStatus, total_lag
+from bicycle_runtime.connectors.contract import Budget, SourceStatus
 from bicycle_runtime.engine.bounded import require_bounded
 from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.engine.executor import Executor
@@ -41,7 +42,8 @@ from bicycle_runtime.engine.replay_record import (
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.state_forms import begun_forms
-from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark, total_counts
+from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark
+from bicycle_runtime.engine.telling import stats_of
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.reports import TaskReport
@@ -49,6 +51,7 @@ from bicycle_runtime.operators.spec import JobImage, Link
 from bicycle_runtime.operators.task import EpochOrder
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord
+from bicycle_sdk.contexts import WATERMARK_MAX
 
 __all__ = ["EpochLoop", "LoopServices", "Step"]
 
@@ -193,6 +196,29 @@ class EpochLoop:
             statuses = self._polled() if fires else {}
             self._run_epoch(statuses, fires=fires, is_last=True, is_finished=is_finished)
         self._publisher.finish()
+
+    def close_outputs(self) -> int:
+        """Run an epoch without new input in which sinks close what is open; publish it.
+
+        Returns:
+            Its number: an epoch that needs nothing which sinks keep. The job may go on.
+        """
+        self._run_epoch({}, is_last=True)
+        self.settle()
+        return self._last.epoch
+
+    def drain(self) -> Step:
+        """Run an epoch without new input at the end of event time: what waits for it fires.
+
+        It is the last step when nothing went round a loop.
+        """
+        self._timeline.raise_floor(WATERMARK_MAX)
+        self._run_epoch({}, fires=self._setup.plan.is_timed, is_last=False)
+        return Step(has_run=True, is_finished=not self._last.feedback, wait_ms=0)
+
+    def holding(self, epoch: int) -> AbstractContextManager[None]:
+        """Let nothing of a published epoch be collected while inside. From any thread."""
+        return self._ledger.holding(epoch)
 
     def advance_watermark(self, watermark_ms: int) -> None:
         """Let no watermark stay below this one from the next epoch on, as if a source had said so.
@@ -397,32 +423,13 @@ class EpochLoop:
         has_backlog = any(status.has_input for status in statuses.values()) and self._is_behind()
         if reports:
             self._pacer.learn(duration_ms=duration_ms, has_backlog=has_backlog)
-        counts = total_counts(reports)
         self._services.on_epoch(
-            EpochStats(
-                epoch=manifest.epoch,
-                record_count=sum(sum(report.source_counts.values()) for report in reports),
-                event_count=manifest.event_count,
-                duration_ms=duration_ms,
-                phases_ms=watch.phases_ms,
-                lag=total_lag([status.lag for status in statuses.values()]),
-                state_bytes=sum(
-                    part.byte_count for state in manifest.states.values() for part in state.ranges
-                ),
-                watermark_ms=lowest_watermark(manifest.time),
-                counts=counts,
+            stats_of(
+                manifest, reports, statuses, watch,
+                graph=self._setup.graph, timeline=self._timeline, duration_ms=duration_ms,
                 dropped_count=self.dropped_count(),
-                late_dropped_count=sum(
-                    counts[vertex.id].late
-                    for vertex in self._setup.graph.vertices
-                    if vertex.id in counts and "late_tag" not in vertex.details
-                ),
-                time=manifest.time,
-                idle_shards=self._timeline.idle_shards(),
-                slowest_inputs=self._timeline.slowest_inputs(),
-                shard_lags={uid: status.shard_lags for uid, status in statuses.items()},
             )
-        )
+        )  # fmt: skip
 
     def _is_behind(self) -> bool:
         return any(source.poll().has_input for source in self._setup.sources.values())
