@@ -53,6 +53,24 @@ def actions(*sources):
 ACTIONS = actions("left", "right")
 
 
+def fail_in_next_epoch(harness, event):
+    """Let the job crash on its way, if the event says so."""
+    match event:
+        case ("crash", point, passage):
+            harness.fail_at(point, passage=passage)
+
+
+def happen(harness, event):
+    """Let something happen to the job between two epochs."""
+    match event:
+        case ("rescale", parallelism):
+            harness.rescale(parallelism)
+        case "crash":
+            harness.crash()
+        case "lose workers":
+            harness.lose_workers()
+
+
 def run(job, rows, actions, budget):
     """Run a job over rows by source, with what happens to it; return results and what is kept."""
     left = {source: list(found) for source, found in rows.items()}
@@ -65,12 +83,9 @@ def run(job, rows, actions, budget):
                     del left[source][:count]
                 case "epoch":
                     harness.run_epoch()
-                case ("crash", point, passage):
-                    harness.fail_at(point, passage=passage)
-                case ("rescale", parallelism):
-                    harness.rescale(parallelism)
-                case "lose workers":
-                    harness.lose_workers()
+                case _:
+                    fail_in_next_epoch(harness, action)
+                    happen(harness, action)
         for source, found in left.items():
             harness.push(found, source=source)
         harness.end()

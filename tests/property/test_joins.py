@@ -41,12 +41,17 @@ def outer(pairs, left, right, how):
 @MANY
 @given(
     disordered("l"), disordered("r"), ACTIONS, BUDGETS,
-    st.tuples(st.integers(-80, 80), st.integers(0, 80)),
+    st.tuples(st.integers(-80, 80), st.integers(0, 80)), st.tuples(st.booleans(), st.booleans()),
 )  # fmt: skip
-def test_an_interval_join_gives_the_pairs_of_brute_force(how, left, right, actions, budget, span):
+def test_an_interval_join_gives_the_pairs_of_brute_force(
+    how, left, right, actions, budget, span, inclusive
+):
+    # The bounds as they are told; those that still match differ by 1 ms where they are excluded.
     lower, upper = span[0], span[0] + span[1]
+    told = (lower - (not inclusive[0]), upper + (not inclusive[1]))
+    ends = {"lower_inclusive": inclusive[0], "upper_inclusive": inclusive[1]}
     pairs = [(a, b) for a in left for b in right if a[0] == b[0] and lower <= b[1] - a[1] <= upper]
-    job = with_times(lambda a, b: a.interval_join(b, lower, upper, pair, how=how))
+    job = with_times(lambda a, b: a.interval_join(b, *told, pair, how=how, **ends))
 
     results, states = run(job, {"left": left, "right": right}, actions, budget)
 
@@ -75,7 +80,7 @@ def shared(rows, size, slide):
     return found
 
 
-@pytest.mark.parametrize("how", ["inner", "full"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
 @MANY
 @given(
     disordered("l"), disordered("r"), ACTIONS, BUDGETS,

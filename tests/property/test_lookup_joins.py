@@ -10,7 +10,14 @@ from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import LookupCache
 from bicycle_sdk.joins.lookups import Answers
 from tests.event_time import Stamps
-from tests.property.join_jobs import FAULTS, RESCALES, STRATEGY, key_of
+from tests.property.join_jobs import (
+    FAULTS,
+    RESCALES,
+    STRATEGY,
+    fail_in_next_epoch,
+    happen,
+    key_of,
+)
 
 MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 FAILING, UNKNOWN = "f", "u"
@@ -73,17 +80,10 @@ def run(job, parts, **options):
     found, before = [], 0
     with Harness(job, **options) as harness:
         for rows, event in parts:
-            if event and event[0] == "crash":
-                harness.fail_at(event[1], passage=event[2])
+            fail_in_next_epoch(harness, event)
             harness.push(rows)
             harness.run()
-            match event:
-                case ("rescale", width):
-                    harness.rescale(width)
-                case "crash":
-                    harness.crash()
-                case "lose workers":
-                    harness.lose_workers()
+            happen(harness, event)
             results = harness.results("out")
             found.append(results[before:])
             before = len(results)
@@ -176,6 +176,20 @@ def test_rows_that_ask_for_the_same_at_one_time_ask_once(parts, size):
     for results in run(job, parts, parallelism=1):
         answers = {answer for (_, answer), _ in results}
         assert len(answers) == len({key for key, _ in answers})
+
+
+def test_an_answer_ages_by_the_time_of_epochs_so_that_a_test_can_move_it():
+    job = looked_up(Desk(0), capacity=1, cache=LookupCache(size=3, ttl=1_000))
+    numbers = []
+    with Harness(job) as harness:
+        for pause_ms in (0, 999, 1):
+            harness.advance_time(pause_ms)
+            harness.push([("a", 1, len(numbers))])
+            harness.run()
+            (_, (_, number)), _time = harness.results("out")[-1]
+            numbers.append(number)
+
+    assert numbers == [1, 1, 2]
 
 
 @settings(deadline=None)

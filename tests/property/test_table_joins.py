@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from tests.event_time import Stamps
-from tests.property.join_jobs import FAULTS, RESCALES, STRATEGY, key_of, sides
+from tests.property.join_jobs import (
+    FAULTS,
+    RESCALES,
+    STRATEGY,
+    fail_in_next_epoch,
+    happen,
+    key_of,
+    sides,
+)
 
 MANY = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 KEYS = "xyz"
@@ -85,20 +93,13 @@ def run(job, parts, *, parallelism, budget):
     engine = EngineOptions(max_records_per_epoch=budget)
     with Harness(job, engine=engine, parallelism=parallelism) as harness:
         for rows, alone, event in parts:
-            if event and event[0] == "crash":
-                harness.fail_at(event[1], passage=event[2])
+            fail_in_next_epoch(harness, event)
             for side in ("left", "right") if alone == "left" else ("right", "left"):
                 harness.push(rows[side], source=side)
                 if alone:
                     harness.run()
             harness.run()
-            match event:
-                case ("rescale", width):
-                    harness.rescale(width)
-                case "crash":
-                    harness.crash()
-                case "lose workers":
-                    harness.lose_workers()
+            happen(harness, event)
         tables = {key: harness.value("join", key=key, name="table") for key in KEYS}
         harness.end()
         harness.run()

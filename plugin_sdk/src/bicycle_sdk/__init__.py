@@ -68,6 +68,7 @@ if typing.TYPE_CHECKING:
     from bicycle_sdk.state import (
         AggregatingState,
         AggregatingStateDescriptor,
+        Aliases,
         ListState,
         ListStateDescriptor,
         MapState,
@@ -117,6 +118,7 @@ else:
             "state": (
                 "AggregatingState",
                 "AggregatingStateDescriptor",
+                "Aliases",
                 "ListState",
                 "ListStateDescriptor",
                 "MapState",
@@ -144,6 +146,7 @@ __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "Aliases",
     "AsyncFunction",
     "AsyncIOBatchFunction",
     "AsyncIOFunction",

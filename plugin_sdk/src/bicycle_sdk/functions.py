@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from bicycle_sdk.errors import StateMergeError
 
@@ -99,7 +99,13 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
     After ``key_by`` each key group works on a shallow copy of the opened object with state
     attributes of its own, so a ``dict`` attribute holds the keys of one key group; without
     ``key_by`` there is one state per subtask.
+
+    ``state_version`` counts changes of the attributes' meaning that a runtime can not see through
+    by itself; ``migrate_state`` carries them out. An attribute that got another name says so:
+    ``counts: Annotated[dict[str, int], Aliases("totals")]``.
     """
+
+    state_version: ClassVar[int] = 1
 
     @abstractmethod
     def process(self, value: In, ctx: RuntimeContext) -> Iterable[Out] | Awaitable[Iterable[Out]]:
@@ -135,6 +141,26 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         """
         for name, value in state.items():
             setattr(self, name, value)
+
+    def migrate_state(
+        self,
+        attribute: str,  # noqa: ARG002 - overriders use it
+        old_version: int,  # noqa: ARG002 - overriders use it
+        value: Any,
+    ) -> Any:
+        """Return a value that an earlier ``state_version`` wrote as it is declared now.
+
+        Called on a worker when a value is read, once per value and read until the function has
+        written it anew; only where the class defines it and ``state_version`` is greater than the
+        one that the value was written with. It must not look at other state.
+
+        Args:
+            attribute: Name of the state attribute.
+            old_version: The ``state_version`` that wrote the value.
+            value: The value as plain data, a record as a dict by field names. Of an attribute that
+                is a ``dict``: one of its values.
+        """
+        return value
 
     def merge_state(self, states: list[Any]) -> Any:  # noqa: ARG002 - overriders use it
         """Return the one state that takes the place of several.

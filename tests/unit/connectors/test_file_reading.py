@@ -3,6 +3,7 @@
 import gzip
 import io
 import pickle
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -234,6 +235,43 @@ def test_a_large_plain_file_is_split_among_the_subtasks(tmp_path):
     shard, offset = str(path), epoch.batches[2][0].offsets[0]
     number = int(epoch.batches[2][0].values[0].split()[1])
     assert run.source.describe(shard, offset) == f"{path} line {number + 1}"
+    run.stop()
+
+
+def test_files_are_read_side_by_side_and_a_short_one_leaves_its_share(tmp_path):
+    for name, count in (("a", 50_000), ("b", 1_000), ("c", 50_000)):
+        (tmp_path / f"{name}.txt").write_text("".join(f"{name}\n" for _ in range(count)))
+    spec = ConnectorSpec(
+        vertex_id="v", connector_type="text", properties={"path": str(tmp_path / "*.txt")}
+    )
+    run = SourceRun(spec, services_in(tmp_path)).start()
+    run.source.poll()
+
+    first = run.read(Budget(record_count=21_000, byte_count=1 << 30, parallelism=2))
+
+    counts = Counter(first.values)
+    assert counts["b"] == 1_000
+    assert counts["a"] == counts["c"]
+    assert 9_000 < counts["a"] <= 10_000  # The lines of a short file are not counted, but bounded.
+    run.stop()
+
+
+def test_an_epoch_too_small_to_be_divided_reads_the_file_that_waited_longest(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.txt").write_text(f"{name}\n" * 1_000)
+    spec = ConnectorSpec(
+        vertex_id="v", connector_type="text", properties={"path": str(tmp_path / "*.txt")}
+    )
+    run = SourceRun(spec, services_in(tmp_path)).start()
+
+    read = []
+    for _ in range(4):
+        run.source.poll()
+        epoch = run.read(Budget(record_count=100, byte_count=1 << 20, parallelism=1))
+        run.seal(epoch)
+        read.append(set(epoch.values))
+
+    assert read == [{"a"}, {"b"}, {"a"}, {"b"}]
     run.stop()
 
 

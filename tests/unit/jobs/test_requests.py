@@ -1,6 +1,7 @@
 import json
 import os
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -139,3 +140,40 @@ def test_what_was_asked_of_an_earlier_run_is_not_met(home, inbox):
     inbox.open()
 
     assert files(home) == []
+
+
+def test_a_request_that_is_still_being_written_is_left_alone(home, inbox):
+    half = home.folder("job").path / "requests" / ".1.request.json"
+    half.write_text('{"kind": "dou')
+
+    inbox.serve({"double": dict})
+
+    assert files(home) == [half.name]
+
+
+def test_what_takes_longer_is_answered_when_it_is_done_while_the_job_goes_on(home, inbox):
+    later, asked_for = Future(), []
+
+    def start(facts):
+        asked_for.append(facts)
+        return later
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, home, value=21)
+        while not asked_for:
+            inbox.serve({"double": start})
+        inbox.serve({})
+        assert files(home) == []
+        assert not answer.done()
+        later.set_result({"value": 42})
+        assert answer.result() == {"value": 42}
+    assert asked_for == [{"value": 21}]
+    assert files(home) == []
+
+
+def test_an_error_that_comes_later_is_raised_where_it_was_asked(home, inbox):
+    later = Future()
+    later.set_exception(ConfigError(problem="no", hint="ask for less"))
+
+    with Driver(inbox, double=lambda _facts: later), pytest.raises(ConfigError):
+        ask(home)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bicycle_sdk.contexts import Context, wall_clock_ms
+from bicycle_sdk.contexts import Context
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import AsyncIOFunction
 from bicycle_sdk.windows.assigners import Duration, duration_ms
@@ -65,7 +65,7 @@ class Answers:
         clock: Tells the time in ms.
     """
 
-    def __init__(self, size: int, ttl_ms: int, clock: Callable[[], int] = wall_clock_ms) -> None:
+    def __init__(self, size: int, ttl_ms: int, clock: Callable[[], int]) -> None:
         self._size, self._ttl_ms, self._clock = size, ttl_ms, clock
         self._kept: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
 
@@ -114,7 +114,8 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
     def open(self, ctx: Context) -> Any:
         """Begin with no answers, and open what asks."""
         cache = self.options.cache
-        self._answers = Answers(cache.size, duration_ms("ttl", cache.ttl))
+        # By the time of epochs: a cache then ages in a replay, or under a test's clock, as it did.
+        self._answers = Answers(cache.size, duration_ms("ttl", cache.ttl), ctx.now)
         self._asking: dict[Hashable, _Question] = {}
         opening = getattr(self.options.lookup, "open", None)
         return None if opening is None else opening(ctx)

@@ -4,6 +4,7 @@ Handles come from a context: ``ctx.get_value_state("count", int, default=0)``. E
 in plain memory; a runtime adds what makes it durable.
 """
 
+from bicycle_sdk.state.aliases import Aliases
 from bicycle_sdk.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -27,6 +28,7 @@ from bicycle_sdk.state.timers import Timer, TimerService
 __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "Aliases",
     "ListState",
     "ListStateDescriptor",
     "MapState",

@@ -5,6 +5,10 @@ A descriptor is plain data that holds nothing. Kept as a field of the function's
 
     class Seen(KeyedProcessFunction[str, str, str]):
         seen = ValueStateDescriptor("seen", bool, default=False, ttl=StateTtl(timedelta(hours=1)))
+
+All of them take three keywords for code that changes while state stays: ``aliases`` are the names
+that the state had before; ``version`` counts changes that a runtime can not see through by
+itself, and ``migrate(old_version, value)`` carries them out, value by value, when one is read.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ import inspect
 from abc import ABC, abstractmethod
 from builtins import type as _Class  # for classes with a field of that name
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import (
     TYPE_CHECKING,
@@ -34,6 +38,7 @@ __all__ = [
     "AggregatingStateDescriptor",
     "ListStateDescriptor",
     "MapStateDescriptor",
+    "Migrate",
     "ReducingStateDescriptor",
     "StateDescriptor",
     "StateKind",
@@ -54,6 +59,9 @@ ResultOut = TypeVar("ResultOut", covariant=True)  # noqa: PLC0105 - job authors 
 
 TimeDomain = Literal["event", "processing"]
 StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
+# Takes the version that a value was written with and the value as plain data (a record is a dict),
+# and returns the value as it is declared now. It must depend on nothing else.
+Migrate = Callable[[int, Any], Any]
 _UPDATES = ("on_write", "on_access")
 
 
@@ -115,6 +123,9 @@ class StateDescriptor(ABC):
     if TYPE_CHECKING:  # Each descriptor has these fields at their places.
         name: str
         ttl: StateTtl | timedelta | None
+        version: int
+        aliases: tuple[str, ...]
+        migrate: Migrate | None
 
     @property
     def time_to_live(self) -> StateTtl | None:
@@ -133,6 +144,19 @@ class StateDescriptor(ABC):
             _refuse(repr(name), "a state needs a name", "give a text that is not empty")
         if ttl is not None and not isinstance(ttl, StateTtl | timedelta):
             _refuse(name, f"ttl={ttl!r}", "give a StateTtl or a timedelta")
+        self._check_evolution(name)
+
+    def _check_evolution(self, name: str) -> None:
+        version: Any = self.version
+        aliases: Any = self.aliases
+        if type(version) is not int or version < 1:
+            _refuse(name, f"version={version!r}", "give a whole number from 1")
+        if not isinstance(aliases, tuple | list) or not all(
+            isinstance(alias, str) and alias and alias != name for alias in aliases
+        ):
+            _refuse(name, f"aliases={aliases!r}", "give a tuple of the names it had before")
+        if self.migrate is not None:
+            _require_plain(name, self.migrate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,24 +169,32 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     type: Any = None
     default: Any = None
     ttl: StateTtl | timedelta | None = None
+    version: int = field(default=1, kw_only=True)
+    aliases: tuple[str, ...] = field(default=(), kw_only=True)
+    migrate: Migrate | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:  # What the fields say of T, which a type checker can not see.
 
         @overload
-        def __init__(self, name: str, type: _Class[T], default: T, ttl: _Ttl = None) -> None: ...
+        def __init__(
+            self, name: str, type: _Class[T], default: T, ttl: _Ttl = None,
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ) -> None: ...  # fmt: skip
         @overload
         def __init__(
-            self: ValueStateDescriptor[T | None], name: str, type: _Class[T], *, ttl: _Ttl = None
-        ) -> None: ...
+            self: ValueStateDescriptor[T | None], name: str, type: _Class[T], *, ttl: _Ttl = None,
+            version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ) -> None: ...  # fmt: skip
         @overload
         def __init__(
-            self: ValueStateDescriptor[Any],
-            name: str,
-            type: object = None,
-            default: Any = None,
+            self: ValueStateDescriptor[Any], name: str, type: object = None, default: Any = None,
             ttl: _Ttl = None,
-        ) -> None: ...
-        def __init__(self, name: str, type: Any = None, default: Any = None, ttl: _Ttl = None):
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ) -> None: ...  # fmt: skip
+        def __init__(
+            self, name: str, type: Any = None, default: Any = None, ttl: _Ttl = None,
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ):  # fmt: skip
             """Hold what is given."""
 
     def __post_init__(self) -> None:
@@ -183,16 +215,26 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
     name: str
     type: Any = None
     ttl: StateTtl | timedelta | None = None
+    version: int = field(default=1, kw_only=True)
+    aliases: tuple[str, ...] = field(default=(), kw_only=True)
+    migrate: Migrate | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:  # What the fields say of T, which a type checker can not see.
 
         @overload
-        def __init__(self, name: str, type: _Class[T], ttl: _Ttl = None) -> None: ...
+        def __init__(
+            self, name: str, type: _Class[T], ttl: _Ttl = None,
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ) -> None: ...  # fmt: skip
         @overload
         def __init__(
-            self: ListStateDescriptor[Any], name: str, type: object = None, ttl: _Ttl = None
-        ) -> None: ...
-        def __init__(self, name: str, type: Any = None, ttl: _Ttl = None):
+            self: ListStateDescriptor[Any], name: str, type: object = None, ttl: _Ttl = None,
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ) -> None: ...  # fmt: skip
+        def __init__(
+            self, name: str, type: Any = None, ttl: _Ttl = None,
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ):  # fmt: skip
             """Hold what is given."""
 
     def __post_init__(self) -> None:
@@ -214,24 +256,27 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     key_type: Any = None
     value_type: Any = None
     ttl: StateTtl | timedelta | None = None
+    version: int = field(default=1, kw_only=True)
+    aliases: tuple[str, ...] = field(default=(), kw_only=True)
+    migrate: Migrate | None = field(default=None, kw_only=True)
 
     if TYPE_CHECKING:  # What the fields say of K and V, which a type checker can not see.
 
         @overload
         def __init__(
-            self, name: str, key_type: type[K], value_type: type[V], ttl: _Ttl = None
-        ) -> None: ...
+            self, name: str, key_type: type[K], value_type: type[V], ttl: _Ttl = None,
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ) -> None: ...  # fmt: skip
         @overload
         def __init__(
-            self: MapStateDescriptor[Any, Any],
-            name: str,
-            key_type: object = None,
-            value_type: object = None,
-            ttl: _Ttl = None,
-        ) -> None: ...
+            self: MapStateDescriptor[Any, Any], name: str, key_type: object = None,
+            value_type: object = None, ttl: _Ttl = None,
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ) -> None: ...  # fmt: skip
         def __init__(
-            self, name: str, key_type: Any = None, value_type: Any = None, ttl: _Ttl = None
-        ):
+            self, name: str, key_type: Any = None, value_type: Any = None, ttl: _Ttl = None,
+            *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
+        ):  # fmt: skip
             """Hold what is given."""
 
     def __post_init__(self) -> None:
@@ -253,6 +298,9 @@ class ReducingStateDescriptor(StateDescriptor, Generic[T]):
     type: _Class[T]
     reduce: Callable[[T, T], T]
     ttl: StateTtl | timedelta | None = None
+    version: int = field(default=1, kw_only=True)
+    aliases: tuple[str, ...] = field(default=(), kw_only=True)
+    migrate: Migrate | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._check()
@@ -274,6 +322,9 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[In, Acc, Out]):
     aggregate: Aggregate[In, Acc, Out]
     type: Any = None
     ttl: StateTtl | timedelta | None = None
+    version: int = field(default=1, kw_only=True)
+    aliases: tuple[str, ...] = field(default=(), kw_only=True)
+    migrate: Migrate | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         self._check()
@@ -287,6 +338,7 @@ class AggregatingStateDescriptor(StateDescriptor, Generic[In, Acc, Out]):
 
 
 _Ttl = StateTtl | timedelta | None
+_Names = tuple[str, ...]
 
 
 def require_same(known: StateDescriptor, asked: StateDescriptor) -> None:
@@ -299,6 +351,7 @@ def require_same(known: StateDescriptor, asked: StateDescriptor) -> None:
         ("the kind", known.kind, asked.kind),
         ("the type", known.stored_type, asked.stored_type),
         ("the time to live", known.time_to_live, asked.time_to_live),
+        ("the version", known.version, asked.version),
     ):
         if old != new:
             _refuse(

@@ -57,8 +57,8 @@ class OptionInfo:
 
     @property
     def flag(self) -> str:
-        """The command-line flag."""
-        return "--" + self.name.replace("_", "-")
+        """The command-line flag; a word of Python has a ``_`` behind it as a name only."""
+        return "--" + self.name.rstrip("_").replace("_", "-")
 
     @property
     def expected(self) -> str:

@@ -22,7 +22,7 @@ from bicycle_runtime.cli.rendering import (
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.checkpoint_reports import EpochReport
 
-__all__ = ["checkpoints_command", "place_options"]
+__all__ = ["checkpoints_command", "details", "place_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HEADINGS = (
@@ -57,7 +57,7 @@ def place_options(command: F) -> F:
 def checkpoints_command(
     *, job: str | None, checkpoint_dir: str | None, epoch: int | None, verify: bool, as_json: bool
 ) -> None:
-    """List the epochs that a checkpoint directory retains, the newest first.
+    """List the epochs that a checkpoint directory retains, the newest first, and its savepoints.
 
     Damaged ones are listed with the reason. The directory is only read: this works while the job
     runs, takes no lock and needs no plugin.
@@ -65,21 +65,31 @@ def checkpoints_command(
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.checkpoint_places import find_checkpoint
     from bicycle_runtime.jobs.checkpoint_reports import report_checkpoints
+    from bicycle_runtime.jobs.savepoints import list_savepoints
 
     storage = find_checkpoint(home(), job=job, checkpoint_dir=checkpoint_dir)
     now_ms = SystemClock().now_ms()
     reports = report_checkpoints(storage, now_ms=now_ms, epoch=epoch, is_thorough=verify)
+    savepoints = list_savepoints(storage, is_job=True)
     if as_json:
-        answer_json({"url": storage.url, "epochs": [report.to_json() for report in reports]})
+        answer = {
+            "url": storage.url,
+            "epochs": [report.to_json() for report in reports],
+            "savepoints": [entry.to_json() for entry in savepoints],
+        }
+        answer_json(answer)
         return
     click.echo(f"checkpoint {storage.url}")
     if epoch is not None:
-        click.echo("\n".join(line for report in reports for line in _details(report)))
+        click.echo("\n".join(line for report in reports for line in details(report)))
         return
     show_table(_HEADINGS, map(_row, reports))
     for report in reports:
         if report.damage is not None:
             click.echo(f"epoch {report.epoch} is damaged: {report.damage}")
+    for entry in savepoints:
+        what = entry.problem or f"epoch {entry.epoch}, {byte_text(entry.byte_count)}"
+        click.echo(f"savepoint {entry.name}: {what}")
 
 
 def _row(report: EpochReport) -> tuple[str, ...]:
@@ -100,7 +110,8 @@ def _row(report: EpochReport) -> tuple[str, ...]:
     )
 
 
-def _details(report: EpochReport) -> list[str]:
+def details(report: EpochReport) -> list[str]:
+    """Return all that is known of one epoch, for people."""
     lines = [f"epoch {report.epoch}: {_status(report)}"]
     if report.damage is not None:
         lines.append(f"  damage       {report.damage}")

@@ -17,7 +17,9 @@ from bicycle_runtime.cli.rendering import (
     show_table,
     watermark_text,
 )
+from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options, take_savepoint
 from bicycle_runtime.jobs.control import cancel_job, job_status, list_jobs, stop_job
+from bicycle_runtime.jobs.draining import drain_job
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus
 
 __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
@@ -62,13 +64,42 @@ def status_command(*, job: str, as_json: bool) -> None:
 
 @click.command("stop")
 @click.argument("job")
+@click.option(
+    "--drain",
+    is_flag=True,
+    help="Let event time come to its end first: all windows and event-time timers fire. Nothing "
+    "more is read.",
+)
+@click.option("--savepoint", is_flag=True, help="Take a savepoint once it has stopped.")
+@savepoint_options
 @answers
-def stop_command(*, job: str, as_json: bool) -> None:
+def stop_command(
+    *,
+    job: str,
+    drain: bool,
+    savepoint: bool,
+    name: str | None,
+    to: str | None,
+    timeout: int,
+    as_json: bool,
+) -> None:
     """Stop a job cleanly: it finishes its epoch, publishes it and ends. Waits until it has ended.
 
-    Submitted or run again under its name, the job goes on without reading a record twice.
+    Submitted or run again under its name, the job goes on without reading a record twice. --name,
+    --to and --timeout are those of the savepoint.
     """
-    _tell(stop_job(home(), job), as_json=as_json)
+    if not savepoint and (name, to) != (None, None):
+        raise click.UsageError("--name and --to need --savepoint")
+    status = drain_job(home(), job, clock=SystemClock()) if drain else stop_job(home(), job)
+    if not savepoint:
+        _tell(status, as_json=as_json)
+        return
+    answer = take_savepoint(job, name=name, to=to, timeout_ms=timeout)
+    if as_json:
+        answer_json({**status.to_json(), "savepoint": answer})
+    else:
+        _tell(status, as_json=False)
+        click.echo(savepoint_line(answer))
 
 
 @click.command("cancel")

@@ -183,6 +183,14 @@ class Source(ABC):
     def reader(self) -> SourceReader:
         """Return the picklable reader that tasks use."""
 
+    def rereader(self, services: DriverServices) -> SourceReader:  # noqa: ARG002  # most need none
+        """Return a reader for slices of earlier epochs, while the source is not started.
+
+        A replay asks for it, maybe beside the running job: nothing is opened or changed here. What
+        can not be read any more must be an error when it is read, whatever the options say.
+        """
+        return self.reader()
+
     @abstractmethod
     def stop(self) -> None:
         """Close ports and threads. Called once, also after errors."""
@@ -225,7 +233,7 @@ class Sink(ABC):
 
         The result is plain JSON; it is sealed in the manifest and is the memo of the next start.
         Everything that ``publish`` needs must be in it. ``is_last`` is set at the end of bounded
-        input and at a clean stop.
+        input, at a clean stop, and for a savepoint: what is open is completed, and epochs may follow.
         """
 
     @abstractmethod

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import Budget, SourceStatus, total_lag
+from bicycle_runtime.connectors.contract import Budget, SourceStatus
 from bicycle_runtime.engine.bounded import require_bounded
 from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.engine.executor import Executor
@@ -23,6 +24,7 @@ from bicycle_runtime.engine.failures import raise_first_failure, raise_if_mixed
 from bicycle_runtime.engine.merging import (
     merge_ends,
     merge_feedback,
+    merge_forms,
     merge_offsets,
     merge_staged,
     merge_states,
@@ -31,15 +33,25 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.orders import epoch_orders
 from bicycle_runtime.engine.pacing import Pacer
 from bicycle_runtime.engine.publishing import Publisher
+from bicycle_runtime.engine.replay_record import (
+    FailedEpochs,
+    encode_record,
+    record_of,
+    with_counts,
+)
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
-from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark, total_counts
+from bicycle_runtime.engine.state_forms import begun_forms
+from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark
+from bicycle_runtime.engine.telling import stats_of
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.spec import JobImage, Link
+from bicycle_runtime.operators.task import EpochOrder
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord
+from bicycle_sdk.contexts import WATERMARK_MAX
 
 __all__ = ["EpochLoop", "LoopServices", "Step"]
 
@@ -103,6 +115,8 @@ class EpochLoop:
             sink_paths=self._sink_paths,
         )
         self._publisher = Publisher(setup.sinks, self._ledger)
+        self._failed = FailedEpochs(setup.storage, job=setup.job_id)
+        self._replay = b""
         self._pacer = Pacer(options)
         self._last = self._blank()
         self._folded_ms = self._clock.now_ms()
@@ -183,6 +197,29 @@ class EpochLoop:
             self._run_epoch(statuses, fires=fires, is_last=True, is_finished=is_finished)
         self._publisher.finish()
 
+    def close_outputs(self) -> int:
+        """Run an epoch without new input in which sinks close what is open; publish it.
+
+        Returns:
+            Its number: an epoch that needs nothing which sinks keep. The job may go on.
+        """
+        self._run_epoch({}, is_last=True)
+        self.settle()
+        return self._last.epoch
+
+    def drain(self) -> Step:
+        """Run an epoch without new input at the end of event time: what waits for it fires.
+
+        It is the last step when nothing went round a loop.
+        """
+        self._timeline.raise_floor(WATERMARK_MAX)
+        self._run_epoch({}, fires=self._setup.plan.is_timed, is_last=False)
+        return Step(has_run=True, is_finished=not self._last.feedback, wait_ms=0)
+
+    def holding(self, epoch: int) -> AbstractContextManager[None]:
+        """Let nothing of a published epoch be collected while inside. From any thread."""
+        return self._ledger.holding(epoch)
+
     def advance_watermark(self, watermark_ms: int) -> None:
         """Let no watermark stay below this one from the next epoch on, as if a source had said so.
 
@@ -223,6 +260,7 @@ class EpochLoop:
         # 1. Plan: each source with input gives a bounded slice.
         with watch.phase("plan"):
             slices = self._plan(statuses)
+            self._replay = b""
         # 2. Run: tasks write deltas and staged output, and report.
         with watch.phase("run"):
             has_work = fires or any(slices.values()) or bool(self._last.feedback)
@@ -237,6 +275,7 @@ class EpochLoop:
             fault_point("before_seal")
             self._ledger.seal(manifest)
             fault_point("after_seal")
+        self._failed.forget(epoch)
         self._last = manifest
         self._timeline.take(manifest.time)
         for uid, source in self._setup.sources.items():
@@ -250,6 +289,7 @@ class EpochLoop:
             self._run_id,
             blocking_call_ms=self._options.blocking_call_ms,
             state=self._options.state_settings,
+            forms=self._last.forms,
         )
 
     def _plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
@@ -311,6 +351,14 @@ class EpochLoop:
             feedback=self._last.feedback,
             time=self._time,
         )
+        record = record_of(self._setup, orders[0], slices)
+        with self._failed.noting(record):
+            reports = self._unmixed(orders)
+        self._replay = encode_record(with_counts(record, reports))
+        return reports
+
+    def _unmixed(self, orders: list[EpochOrder]) -> list[TaskReport]:
+        epoch = orders[0].epoch
         for _ in range(_MIXED_RUNS_MAX):
             reports = self._executor.run(orders)
             raise_first_failure(reports, self._setup.sources)
@@ -345,6 +393,7 @@ class EpochLoop:
                 for uid in setup.sources
             },
             states=merge_states(self._last.states, reports),
+            forms=merge_forms(self._last.forms, reports),
             sinks={
                 uid: sink.prepare(epoch, merge_staged(reports, uid), is_last=is_last)
                 for uid, sink in setup.sinks.items()
@@ -354,6 +403,7 @@ class EpochLoop:
                 for uid, source in setup.sources.items()
             },
             feedback=merge_feedback(reports) if reports else self._last.feedback,
+            replay=self._replay,
         )
 
     def _commit(self, manifest: Manifest) -> None:
@@ -373,32 +423,13 @@ class EpochLoop:
         has_backlog = any(status.has_input for status in statuses.values()) and self._is_behind()
         if reports:
             self._pacer.learn(duration_ms=duration_ms, has_backlog=has_backlog)
-        counts = total_counts(reports)
         self._services.on_epoch(
-            EpochStats(
-                epoch=manifest.epoch,
-                record_count=sum(sum(report.source_counts.values()) for report in reports),
-                event_count=manifest.event_count,
-                duration_ms=duration_ms,
-                phases_ms=watch.phases_ms,
-                lag=total_lag([status.lag for status in statuses.values()]),
-                state_bytes=sum(
-                    part.byte_count for state in manifest.states.values() for part in state.ranges
-                ),
-                watermark_ms=lowest_watermark(manifest.time),
-                counts=counts,
+            stats_of(
+                manifest, reports, statuses, watch,
+                graph=self._setup.graph, timeline=self._timeline, duration_ms=duration_ms,
                 dropped_count=self.dropped_count(),
-                late_dropped_count=sum(
-                    counts[vertex.id].late
-                    for vertex in self._setup.graph.vertices
-                    if vertex.id in counts and "late_tag" not in vertex.details
-                ),
-                time=manifest.time,
-                idle_shards=self._timeline.idle_shards(),
-                slowest_inputs=self._timeline.slowest_inputs(),
-                shard_lags={uid: status.shard_lags for uid, status in statuses.items()},
             )
-        )
+        )  # fmt: skip
 
     def _is_behind(self) -> bool:
         return any(source.poll().has_input for source in self._setup.sources.values())
@@ -407,11 +438,15 @@ class EpochLoop:
         last = self._ledger.last()
         if last is not None:
             self._last = last.manifest
-            refuse_lost_state(last.manifest, self._setup.graph, job=self._setup.job_id)
+            refuse_lost_state(
+                last.manifest, self._setup.graph, job=self._setup.job_id,
+                allows_dropped=self._setup.allows_dropped_state,
+            )  # fmt: skip
             log_event(
                 _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
                 event_count=last.manifest.event_count, is_published=last.is_published,
             )  # fmt: skip
+        forms = begun_forms(self._last, self._setup)
         restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
         for uid, sink in self._setup.sinks.items():
             sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
@@ -424,8 +459,9 @@ class EpochLoop:
                 self._last.offsets.get(uid, {}),
                 self._last.sources.get(uid, {}),
             )
-        self._last = replace(self._last, states=restored)
+        self._last = replace(self._last, states=restored, forms=forms)
         self._timeline.resume(self._last.time)
+        self._failed.resume(self._last.epoch + 1)
 
     def _services_of(self, uid: str) -> Any:
         services = self._services

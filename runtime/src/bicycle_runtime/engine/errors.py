@@ -9,6 +9,8 @@ __all__ = [
     "EpochFailedError",
     "EpochMixedError",
     "KeyGroupConflictError",
+    "ReplayGraphError",
+    "ReplayInputGoneError",
     "SparkLostError",
     "SparkStartError",
 ]
@@ -73,3 +75,24 @@ class KeyGroupConflictError(BicycleError):
     fix = (
         "give all consumers of one key_by the same max_parallelism, or call key_by for each of them"
     )
+
+
+class ReplayInputGoneError(BicycleError):
+    """The input of an epoch is kept nowhere any more, so the epoch can not be run again."""
+
+    code = "BIC-1870"
+    message = (
+        "source {source!r} can not be read again from {start} to {end} of {shard!r}: {reason}"
+    )
+    fix = (
+        "replay a newer epoch; a socket source keeps what the last epochs read "
+        "(journal_epochs_min), a topic what its retention leaves"
+    )
+
+
+class ReplayGraphError(BicycleError):
+    """The plugin of now has not the sources that an epoch read."""
+
+    code = "BIC-1871"
+    message = "epoch {epoch} read sources that the graph has not: {missing}; it has: {known_text}"
+    fix = "name the plugin that ran the epoch, in a version with the same sources, with --plugin"

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections.abc import Callable
 
+from bicycle_runtime.operators.program import Program
 from bicycle_runtime.operators.reports import TaskReport, decode_report
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.task import EpochOrder, reports_in
@@ -18,9 +20,14 @@ __all__ = ["LocalExecutor"]
 
 
 class LocalExecutor:
-    """Runs tasks in the calling thread."""
+    """Runs tasks in the calling thread.
 
-    def __init__(self) -> None:
+    Args:
+        adapt: Changes each program before it runs, as a replay does.
+    """
+
+    def __init__(self, adapt: Callable[[Program], None] | None = None) -> None:
+        self._adapt = adapt
         self._image: JobImage | None = None
         self._worker: Worker | None = None
         self._folder: str | None = None
@@ -29,7 +36,7 @@ class LocalExecutor:
         if self._worker is not None:
             self._worker.close()
         self._image = image.with_state_folder(self._state_folder)
-        self._worker = Worker(self._image)
+        self._worker = Worker(self._image, adapt=self._adapt)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         assert self._image is not None

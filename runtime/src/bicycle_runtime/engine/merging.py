@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.recovery.manifest import OperatorState
+from bicycle_runtime.state.forms import OperatorForms
+from bicycle_runtime.state.reading import require_alike
 from bicycle_runtime.state.refs import RangeState
 
-__all__ = ["merge_ends", "merge_feedback", "merge_offsets", "merge_staged", "merge_states"]
+__all__ = [
+    "merge_ends",
+    "merge_feedback",
+    "merge_forms",
+    "merge_offsets",
+    "merge_staged",
+    "merge_states",
+]
 
 
 def merge_ends(reports: Iterable[TaskReport], uid: str) -> dict[str, int]:
@@ -46,6 +57,30 @@ def merge_states(
         )
         for uid, state in before.items()
     }
+
+
+def merge_forms(
+    before: Mapping[str, OperatorForms], reports: Iterable[TaskReport]
+) -> dict[str, OperatorForms]:
+    """Return what is known of states after an epoch: also of those that functions asked for in it.
+
+    Raises:
+        SchemaRefusedError: two subtasks ask for one state with different types.
+    """
+    forms = dict(before)
+    for report in reports:
+        for uid, asked in report.forms.items():
+            known = forms.get(uid, OperatorForms())
+            by_name = {(state.space, state.name): state for state in known.states}
+            for state in asked:
+                former = by_name.get((state.space, state.name))
+                if former is not None:
+                    require_alike(uid, former, state)
+                by_name[state.space, state.name] = state
+            if list(by_name.values()) != list(known.states):
+                states = tuple(by_name.values())
+                forms[uid] = msgspec.structs.replace(known, states=states)
+    return forms
 
 
 def merge_feedback(reports: Sequence[TaskReport]) -> dict[int, tuple[StagedFile, ...]]:

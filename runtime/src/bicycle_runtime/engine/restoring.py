@@ -8,7 +8,7 @@ from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["refuse_lost_state", "restored_states"]
+__all__ = ["lost_operators", "refuse_lost_state", "restored_states"]
 
 
 def restored_states(manifest: Manifest, plan: StagePlan, *, job: str) -> dict[str, OperatorState]:
@@ -30,17 +30,30 @@ def restored_states(manifest: Manifest, plan: StagePlan, *, job: str) -> dict[st
     return restored
 
 
-def refuse_lost_state(manifest: Manifest, graph: JobGraph, *, job: str) -> None:
+def refuse_lost_state(
+    manifest: Manifest, graph: JobGraph, *, job: str, allows_dropped: bool = False
+) -> None:
     """Make sure that whatever has state or offsets in the manifest is still part of the graph.
+
+    Args:
+        manifest: What is sealed.
+        graph: The graph of this run.
+        job: Name of the job.
+        allows_dropped: Whether it may be gone.
 
     Raises:
         StateLostError: an operator or a source is gone, or has another uid.
     """
+    lost = lost_operators(manifest, graph)
+    if lost and not allows_dropped:
+        raise StateLostError(job=job, lost=", ".join(map(repr, lost)))
+
+
+def lost_operators(manifest: Manifest, graph: JobGraph) -> list[str]:
+    """Return the uids with state or offsets in the manifest that the graph does not have."""
     uids = {vertex.id for vertex in graph.vertices}
     with_state = {
         uid for uid, state in manifest.states.items() if any(part.files for part in state.ranges)
     }
     with_offsets = {uid for uid, shards in manifest.offsets.items() if shards}
-    lost = sorted((with_state | with_offsets) - uids)
-    if lost:
-        raise StateLostError(job=job, lost=", ".join(map(repr, lost)))
+    return sorted((with_state | with_offsets) - uids)

@@ -15,6 +15,7 @@ from bicycle_runtime.connectors.registry import ConnectorRegistry, default_regis
 from bicycle_runtime.engine.stages import plan_stages, with_parallelism
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
+from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
 
@@ -23,7 +24,10 @@ __all__ = ["JobSetup", "prepare_job"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:
-    """A job ready to run; ``sinks`` includes the one for dead letters when an operator uses it."""
+    """A job ready to run; ``sinks`` includes the one for dead letters when an operator uses it.
+
+    ``allows_dropped_state`` lets it begin although it gives up state that is sealed.
+    """
 
     job_id: str
     bundle: JobBundle
@@ -32,6 +36,7 @@ class JobSetup:
     sources: Mapping[str, Source]
     sinks: Mapping[str, Sink]
     storage: Storage
+    allows_dropped_state: bool = False
 
     def image(
         self,
@@ -39,6 +44,7 @@ class JobSetup:
         *,
         blocking_call_ms: int = 1_000,
         state: StateSettings | None = None,
+        forms: Mapping[str, OperatorForms] | None = None,
     ) -> JobImage:
         """Return what is shipped to workers.
 
@@ -46,6 +52,7 @@ class JobSetup:
             run_id: Unique to this run of the driver, so that no worker takes it for an earlier one.
             blocking_call_ms: An async function that keeps the event loop for longer is told.
             state: The backend; None is memory.
+            forms: Those in which values of states may be sealed, by operator.
         """
         return JobImage(
             job_id=self.job_id,
@@ -58,6 +65,7 @@ class JobSetup:
             writers={uid: sink.writer() for uid, sink in self.sinks.items()},
             blocking_call_ms=blocking_call_ms,
             state=state or StateSettings(),
+            forms=forms or {},
         )
 
     def services(

@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +32,7 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.announcements import socket_lines
+from bicycle_runtime.jobs.beginnings import begun
 from bicycle_runtime.jobs.errors import JavaTooOldError
 from bicycle_runtime.jobs.graph_changes import (
     require_parallelism,
@@ -45,6 +46,7 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.progress import Progress
 from bicycle_runtime.jobs.requests import Handler, Inbox
 from bicycle_runtime.jobs.restarts import Restarts
+from bicycle_runtime.jobs.running_savepoints import RunningSavepoints
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.stopping import StopRequest
 from bicycle_runtime.jobs.summary import JobSummary, summarize
@@ -144,6 +146,8 @@ class _Driver:
         self._inbox = Inbox(place.folder.path)
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None
+        self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
+        self._is_draining = False
 
     def _stop_executor(self) -> None:
         self._executor.stop()
@@ -185,6 +189,7 @@ class _Driver:
                 booting = pool.submit(self._executor.boot)
                 bundle = extract(ref, self._request.params)
             booting.result()
+            self._request = begun(self._request, self._place, bundle.graph)
             # 2. Plan the job and create its connectors.
             setup = self._prepare(bundle)
             # 3. Run epochs until the input ends or a stop is requested, then publish everything.
@@ -249,7 +254,7 @@ class _Driver:
                     self._services.announce(line)
                 self._log("job_started", epoch=loop.epoch, operators=len(setup.graph.vertices))
                 is_finished = self._step_until_done(loop, setup)
-                loop.finish(is_finished=is_finished)
+                loop.finish(is_finished=is_finished and not self._is_draining)
                 progress.status.dropped_count = loop.dropped_count()
                 return JobState.FINISHED if is_finished else JobState.STOPPED
         except (SparkLostError, EpochFailedError, PublishInterruptedError):
@@ -257,6 +262,8 @@ class _Driver:
                 raise
             self._log("epoch_aborted", epoch=progress.status.epoch + 1)
             return JobState.STOPPED
+        finally:
+            self._savepoints.wait()
 
     def _loop(self, setup: JobSetup) -> EpochLoop:
         services = self._services
@@ -279,7 +286,8 @@ class _Driver:
         is_caught_up = not self._request.engine_options(setup.graph).epoch_interval_ms
         while not stop.is_set:
             self._inbox.serve(self._handlers())
-            step = loop.step()
+            self._savepoints.meet(loop)
+            step = loop.drain() if self._is_draining else loop.step()
             if step.is_finished:
                 return True
             if not step.has_run:
@@ -289,6 +297,11 @@ class _Driver:
 
     def _handlers(self) -> dict[str, Handler]:
         """Return what the job does between two epochs when it is asked, by the kind of request."""
+        return {"savepoint": self._savepoints.ask, "drain": self._begin_draining}
+
+    def _begin_draining(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        self._is_draining = True
+        self._log("drain_requested")
         return {}
 
     def _summary(self, setup: JobSetup, final: JobState) -> JobSummary:

@@ -8,6 +8,7 @@ __all__ = [
     "CheckpointVersionError",
     "DoctorError",
     "DriverEndedError",
+    "EpochNotReplayableError",
     "ExportRefusedError",
     "ExtraMissingError",
     "GuaranteeError",
@@ -21,8 +22,12 @@ __all__ = [
     "NoRetentionError",
     "NothingToFollowError",
     "OperatorUnknownError",
+    "OriginRunningError",
+    "ReplayEndedError",
+    "ReplayPluginError",
     "RequestTimeoutError",
     "RequestUnknownError",
+    "SavepointFailedError",
     "ScaffoldError",
     "StateLoadingError",
     "StatusFormatError",
@@ -209,3 +214,46 @@ class StateLoadingError(BicycleError):
     code = "BIC-1933"
     message = "values can not be loaded with the classes of plugin {plugin!r}: {detail}"
     fix = "leave --plugin out; values of its classes are then shown by their type"
+
+
+class OriginRunningError(BicycleError):
+    """A job is to begin with the checkpoint of another one that runs."""
+
+    code = "BIC-1940"
+    message = "{url} is the checkpoint directory of a job that runs, as process {pid}"
+    fix = "stop it first, or begin with a savepoint of it (`bicycle savepoint create`)"
+
+
+class SavepointFailedError(BicycleError):
+    """A running job could not take a savepoint; the job goes on."""
+
+    code = "BIC-1941"
+    message = "job {job!r} could not take a savepoint: {reason}; the job is not affected"
+    fix = "see the log of the job with `bicycle logs {job}`, and ask again"
+
+
+class EpochNotReplayableError(BicycleError):
+    """An epoch can not be run again: it is gone, or nobody noted how it was run."""
+
+    code = "BIC-1970"
+    message = "epoch {epoch} can not be replayed: {problem}; epochs to choose from: {known_text}"
+    fix = "name one of them with --epoch; --retained-epochs of a run keeps more"
+
+
+class ReplayPluginError(BicycleError):
+    """Nobody knows which plugin ran the job."""
+
+    code = "BIC-1971"
+    message = "the checkpoint {url} does not say which plugin ran the job"
+    fix = "name the plugin with --plugin, and its parameters with --set"
+
+
+class ReplayEndedError(BicycleError):
+    """The process of a replay ended before it could report."""
+
+    code = "BIC-1972"
+    message = "the process that replayed epoch {epoch} ended with {how}"
+    fix = (
+        "a function of the plugin ends its process, or takes all memory: replay with --pdb and "
+        "step through it"
+    )

@@ -25,7 +25,7 @@ from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus, read_status
 
-__all__ = ["Home", "JobFolder", "JobPlace", "place_job"]
+__all__ = ["Home", "JobFolder", "JobPlace", "checkpoint_of", "place_job"]
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -167,16 +167,25 @@ def place_job(options: JobOptions, home: Home, *, clock: Clock, source: random.R
             return home.folder(taken).path.exists() or (home.checkpoints_dir / taken).exists()
 
         name = job_id(options.plugin, clock=clock, source=source, is_taken=is_taken)
-    if not _NAME.fullmatch(name):
-        expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
-        raise OptionError(group="JobOptions", name="name", found=name, expected=expected)
-    storage = open_storage(_below(checkpoint_dir, name))
+    storage = checkpoint_of(checkpoint_dir, name)
     return JobPlace(
         job=name,
         checkpoint_dir=checkpoint_dir,
         storage=storage,
         folder=_free_folder(home, name, storage),
     )
+
+
+def checkpoint_of(checkpoint_dir: str, job: str) -> Storage:
+    """Return the checkpoint storage of a job below a directory or URL. Nothing is made.
+
+    Raises:
+        OptionError: the name can not be a folder.
+    """
+    if not _NAME.fullmatch(job):
+        expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
+        raise OptionError(group="JobOptions", name="name", found=job, expected=expected)
+    return open_storage(_below(checkpoint_dir, job))
 
 
 def _below(checkpoint_dir: str, name: str) -> str:

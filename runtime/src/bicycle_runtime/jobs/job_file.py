@@ -1,8 +1,8 @@
 """``job.json`` in the checkpoint storage: what runs here, for people and for later versions.
 
-It names the plugin, the bundle's digest, the operators with state and their key groups as of the
-last start. A changed digest is logged and allowed: whether state fits the new graph is the engine's
-to say.
+It names the plugin, the bundle's digest, the graph, the operators with state and their key groups
+as of the last start. A changed digest is logged and allowed: whether state fits the new graph is
+the engine's to say.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ def note_run(setup: JobSetup, *, now_ms: int) -> None:
         "sdk_version": setup.bundle.sdk_version,
         "python_version": setup.bundle.python_version,
         "bundle_digest": setup.bundle.digest,
+        "graph": json.loads(setup.graph.to_json()),
         "key_groups": {
             spec.uid: spec.group_count
             for spec in setup.plan.operators()

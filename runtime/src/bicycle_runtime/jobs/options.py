@@ -29,6 +29,11 @@ class JobOptions:
         doc="Directory or URL for checkpoints; the job's are below it, under its name. The same "
         "command goes on where the job stopped. Default: a folder of the home.",
     )
+    from_: str | None = option(
+        None,
+        doc="Begin with this savepoint, or with the last published epoch of this checkpoint "
+        "directory (a path or URL). The job's own checkpoint directory must be empty.",
+    )
     parallelism: int | None = option(
         None,
         low=1,
@@ -109,7 +114,7 @@ class JobRequest:
         others = {name: data[name] for name in ("params", "engine", "spark")}
         return cls(options=options, **others)
 
-    def command_words(self, command: str, **changes: str) -> list[str]:
+    def command_words(self, command: str, **changes: str | None) -> list[str]:
         """Return the command line that asks for the same.
 
         Args:
@@ -121,7 +126,7 @@ class JobRequest:
         given = {name: value for name, value in options.items() if value != defaults[name]}
         words = ["bicycle", command]
         for name, value in {**given, **self.engine}.items():
-            flag = "--" + name.replace("_", "-")
+            flag = "--" + name.rstrip("_").replace("_", "-")
             words += [flag] if value is True else [flag, str(value)]
         for flag, pairs in (("--set", self.params), ("--conf", self.spark)):
             words += [word for name, value in pairs.items() for word in (flag, f"{name}={value}")]

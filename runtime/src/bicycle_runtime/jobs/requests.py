@@ -2,8 +2,9 @@
 
 Whoever asks puts a request into ``<job folder>/requests`` and waits for the answer beside it. The
 driver looks there between two epochs, when nothing is in flight, does what is asked and answers
-with plain data or an error. A request that nobody waits for any more is withdrawn, so that it is
-not met later by surprise; one that an earlier driver left behind is not met either.
+with plain data or an error; what takes longer is a future, and the job runs on meanwhile. A request
+that nobody waits for any more is withdrawn, so that it is not met later by surprise; one that an
+earlier driver left behind is not met either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import json
 import os
 import secrets
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +30,10 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Handler", "Inbox", "ask_job"]
+__all__ = ["Answer", "Handler", "Inbox", "ask_job"]
 
-Handler = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Answer = Mapping[str, Any]
+Handler = Callable[[Mapping[str, Any]], Answer | Future[Answer]]
 
 _POLL_S = 0.05
 _ASKED, _ANSWERED = ".request.json", ".answer.json"
@@ -60,15 +64,23 @@ class Inbox:
         """Meet all requests that lie there, oldest first. An error of a handler is its answer.
 
         Args:
-            handlers: What is done for a request, by its kind.
+            handlers: What is done for a request, by its kind. Of a future the answer is written
+                when it is done, in the thread that does it; one that ends with an error of
+                another kind than ours gives no answer, as the end of a job does.
         """
         # hot path: once per epoch; an empty folder costs 10 µs.
         with os.scandir(self._folder) as entries:
-            asked = sorted(entry.path for entry in entries if entry.name.endswith(_ASKED))
-        for path in map(Path, asked):
+            names = sorted(entry.name for entry in entries)
+        asked = [self._folder / name for name in names if _is_request(name)]
+        for path in asked:
             with contextlib.suppress(FileNotFoundError):  # Whoever asked has withdrawn it.
                 answer = _answer(path.read_bytes(), handlers)
-                _write(path.with_name(path.name.replace(_ASKED, _ANSWERED)), answer)
+                answered = path.with_name(path.name.replace(_ASKED, _ANSWERED))
+                if isinstance(answer, Future):
+                    path.unlink()
+                    answer.add_done_callback(partial(_write_late, answered))
+                    continue
+                _write(answered, answer)
                 path.unlink()
 
 
@@ -121,7 +133,12 @@ def _require_running(home: Home, job: str, kind: str) -> JobStatus:
     return status
 
 
-def _answer(data: bytes, handlers: Mapping[str, Handler]) -> dict[str, Any]:
+def _is_request(name: str) -> bool:
+    """Tell requests from answers, and from what is still being written."""
+    return name.endswith(_ASKED) and not name.startswith(".")
+
+
+def _answer(data: bytes, handlers: Mapping[str, Handler]) -> dict[str, Any] | Future[Answer]:
     try:
         request = msgspec.json.decode(data, type=_Request)
     except msgspec.MsgspecError as error:
@@ -130,9 +147,18 @@ def _answer(data: bytes, handlers: Mapping[str, Handler]) -> dict[str, Any]:
         if request.kind not in handlers:
             known_text = ", ".join(sorted(handlers))
             raise RequestUnknownError(kind=request.kind, known_text=known_text)
-        return {"result": dict(handlers[request.kind](request.facts))}
+        answer = handlers[request.kind](request.facts)
+        return answer if isinstance(answer, Future) else {"result": dict(answer)}
     except BicycleError as error:
         return {"error": error.to_json()}
+
+
+def _write_late(path: Path, done: Future[Answer]) -> None:
+    error = done.exception()
+    if error is None:
+        _write(path, {"result": dict(done.result())})
+    elif isinstance(error, BicycleError):
+        _write(path, {"error": error.to_json()})
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

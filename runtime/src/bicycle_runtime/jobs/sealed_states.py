@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
@@ -19,6 +19,7 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.state.changes import EVERYWHERE, Section
 from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.sealed import SealedEntry, infer_kind, sealed_entries
 
@@ -132,6 +133,15 @@ class SealedEpoch:
         """Return what the manifest says of an operator's state."""
         return self.manifest.states.get(operator)
 
+    def _names(self, operator: str) -> dict[tuple[str, str], str]:
+        """Return the names of now of states that lie under an earlier one, by space and place."""
+        forms = self.manifest.forms.get(operator, OperatorForms())
+        return {
+            (state.space, state.place): state.name
+            for state in forms.states
+            if state.place != state.name and not state.place.startswith("$")
+        }
+
     def _inferred_kind(self, operator: str) -> str:
         part = next((each for each in self._ranges(operator) if each.files), None)
         if part is None:
@@ -168,12 +178,13 @@ class SealedEpoch:
 
     def _placed(self, operator: str, entries: Iterable[SealedEntry]) -> Iterator[PlacedEntry]:
         state = self.manifest.states[operator]
+        names = self._names(operator)
         has_keys = state.scope == StateScope.KEY_GROUPS.value
         for entry in entries:
             group = entry.group
             yield PlacedEntry(
                 operator=operator,
-                entry=entry,
+                entry=_renamed(entry, names),
                 key_group=group if has_keys and group != EVERYWHERE else None,
                 task=None if group == EVERYWHERE else _task_of(state.ranges, group),
             )
@@ -188,6 +199,12 @@ def open_epoch(storage: Storage, epoch: int | None = None) -> SealedEpoch:
         ManifestError: it is damaged.
     """
     return SealedEpoch(storage, EpochHistory(storage).manifest(epoch), _noted_kinds(storage))
+
+
+def _renamed(entry: SealedEntry, names: dict[tuple[str, str], str]) -> SealedEntry:
+    space = "attribute" if entry.kind == "attribute" else "state"
+    name = names.get((space, entry.state))
+    return entry if name is None else replace(entry, state=name)
 
 
 def _without_copies(wants: Wants) -> Wants:

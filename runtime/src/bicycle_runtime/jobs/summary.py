@@ -83,9 +83,12 @@ def summarize(
     duration_ms = (status.ended_ms or 0) - (status.running_ms or status.ended_ms or 0)
     failed = _failed_by_action(setup, status)
     dead_letter_count = failed[ErrorAction.DEAD_LETTER]
-    command = request.command_words("run", name=place.job, checkpoint_dir=place.checkpoint_dir)
+    # It goes on with its own checkpoint, whatever it began with.
+    command = request.command_words(
+        "run", name=place.job, checkpoint_dir=place.checkpoint_dir, from_=None
+    )
     if request.options.checkpoint_dir is not None and request.options.name is None:
-        command = request.command_words("run")
+        command = request.command_words("run", from_=None)
     return JobSummary(
         id=status.id,
         job=status.job,

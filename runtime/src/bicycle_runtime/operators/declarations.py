@@ -26,6 +26,7 @@ __all__ = [
     "asks_for_states",
     "declared_states",
     "saves_named_values",
+    "texts_in",
     "window_growth",
 ]
 
@@ -66,6 +67,11 @@ def saves_named_values(function: Any) -> bool:
     return "save_state" in _names_in(function)
 
 
+def texts_in(function: Any) -> set[str]:
+    """Return the texts that the code of a function's class mentions, such as names of states."""
+    return {text for code in _codes_of(function) for text in _texts(code)}
+
+
 def window_growth(plan: WindowPlan) -> WindowGrowth:
     """Tell what the state of a window grows with as long as the job runs."""
     if isinstance(plan.assigner, AlignedWindows | SessionWindows):
@@ -86,15 +92,28 @@ def _purges(trigger: Trigger) -> bool:
 
 
 def _names_in(function: Any) -> set[str]:
-    found: set[str] = set()
-    for owner in type(function).__mro__:
-        if owner.__module__.partition(".")[0] == "bicycle_sdk":
-            continue
-        for value in vars(owner).values():
-            code = getattr(getattr(value, "__func__", value), "__code__", None)
-            if isinstance(code, CodeType):
-                found |= _names(code)
-    return found
+    return {name for code in _codes_of(function) for name in _names(code)}
+
+
+def _codes_of(function: Any) -> list[CodeType]:
+    """Return the code of all methods of a function's class that are not the SDK's."""
+    owners = [
+        owner
+        for owner in type(function).__mro__
+        if owner.__module__.partition(".")[0] != "bicycle_sdk"
+    ]
+    codes = [
+        getattr(getattr(value, "__func__", value), "__code__", None)
+        for owner in owners
+        for value in vars(owner).values()
+    ]
+    return [code for code in codes if isinstance(code, CodeType)]
+
+
+def _texts(code: CodeType) -> set[str]:
+    inner = (part for part in code.co_consts if isinstance(part, CodeType))
+    own = {part for part in code.co_consts if isinstance(part, str)}
+    return own.union(*map(_texts, inner))
 
 
 def _names(code: CodeType) -> set[str]:

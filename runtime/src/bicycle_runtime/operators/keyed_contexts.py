@@ -16,6 +16,7 @@ from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.backends import MemoryTables, Tables
 from bicycle_runtime.state.keyed import BROADCAST, BroadcastTable
+from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.timers import TimerTable
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
@@ -45,6 +46,11 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self.can_broadcast = False
         self.has_timers = False
         self._service = self._new_service()
+
+    @property
+    def book(self) -> StateBook:
+        """What is known of the states of the operator."""
+        return self.tables.book
 
     def use_tables(self, tables: Tables) -> None:
         """Take the tables for state from here. Called before anything asks for state."""

@@ -70,6 +70,7 @@ class Operator(ABC):
         self.records_in = 0
         self.records_out = 0
         self.late = self.timed_out = 0
+        self.select: Callable[[Batch], Batch] | None = None  # what a replay shows it of a batch
 
     def begin_epoch(self, time: EpochTime) -> None:
         """Get ready for an epoch.
@@ -87,6 +88,10 @@ class Operator(ABC):
     def process(self, batch: Batch) -> Batch:
         """Run the operator over a batch and return its main output."""
         LOOP_WATCH.operator = self.spec.uid
+        if self.select is not None:
+            batch = self.select(batch)
+            if not batch.values:
+                return batch
         self.records_in += len(batch.values)
         self.policy.begin(batch)
         self.context.batch = batch

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.operators.batch import Batch, Origin
 from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.errors import (
@@ -67,6 +68,7 @@ class RecordPolicy:
         self._policy = spec.vertex.on_error
         self.batch: Batch | None = None
         self.key_of: Callable[[Any], Any] | None = None
+        self.on_failure: Callable[[Exception], None] | None = None  # a debugger that looks at it
         self.total = 0
         self.failed = 0
         self.retried = 0
@@ -124,6 +126,8 @@ class RecordPolicy:
         Returns when it is to be left out.
         """
         assert self.batch is not None
+        if self.on_failure is not None:
+            self.on_failure(error)
         if isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError):
             raise error
         facts = self._facts(error, index)

@@ -121,7 +121,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         *, method: str, storage: Storage,
     ) -> None:  # fmt: skip
         self._is_rich = method == "process"
-        self._attributes = describe_attributes(function) if self._is_rich else []
+        self._attributes = describe_attributes(function, context.book) if self._is_rich else []
         on_timer = getattr(function, "on_timer", None)
         context.has_timers = on_timer is not None
         super().__init__(spec, policy, context, function, method=method)

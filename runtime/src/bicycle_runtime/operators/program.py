@@ -53,6 +53,8 @@ from bicycle_runtime.operators.windows.build import build_window
 from bicycle_runtime.operators.windows.combine import CombineOperator
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.state.backends import tables_for
+from bicycle_runtime.state.reading import StateBook
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
@@ -271,10 +273,13 @@ class _Builder:
         )
         kind = WorkerContext if spec.scope is StateScope.NONE else KeyedContext
         context = kind(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
-        if spec.scope is StateScope.KEY_GROUPS:  # State of whole subtasks is small: in memory.
-            assert isinstance(context, KeyedContext)
+        if isinstance(context, KeyedContext):
+            book = StateBook(spec.uid, self._image.forms.get(spec.uid))
+            # State of whole subtasks is small: in memory.
+            is_keyed = spec.scope is StateScope.KEY_GROUPS
+            settings = self._image.state if is_keyed else StateSettings()
             url = self._image.storage.url
-            context.use_tables(tables_for(self._image.state, job_url=url))
+            context.use_tables(tables_for(settings, job_url=url, book=book))
         return context
 
     def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:

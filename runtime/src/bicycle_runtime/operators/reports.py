@@ -8,6 +8,7 @@ import msgspec
 
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.operators.watermarks import ShardTimes
+from bicycle_runtime.state.forms import StateForms
 from bicycle_runtime.state.refs import RangeState
 
 __all__ = ["OperatorCounts", "TaskReport", "decode_report", "encode_report"]
@@ -41,7 +42,8 @@ class TaskReport(msgspec.Struct, kw_only=True):
     ``feedback`` those of each feedback edge, ``senders`` the attempt of each task of the level
     before whose parcels were read. ``times`` are the shards that generators of this task followed;
     ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
-    operators wait. With a ``failure`` (an error as JSON data) the rest counts for
+    operators wait; ``forms`` are those of states that functions asked for and that were not known
+    before, by operator. With a ``failure`` (an error as JSON data) the rest counts for
     nothing.
     """
 
@@ -58,6 +60,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     times: ShardTimes = {}
     next_event_ms: dict[str, int] = {}
     next_timer_ms: dict[str, int] = {}
+    forms: dict[str, list[StateForms]] = {}
     busy_ms: float = 0.0
     failure: dict[str, Any] | None = None
 

@@ -14,6 +14,7 @@ from typing import Literal
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.io import SourceReader, WriterFactory
+from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.graph import Partitioning, Vertex
 
@@ -172,7 +173,10 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobImage:
-    """Everything that workers need and that does not change while a job runs. Shipped once."""
+    """Everything that workers need and that does not change while a job runs. Shipped once.
+
+    ``forms`` are those in which values of states may be sealed, by operator.
+    """
 
     job_id: str
     run_id: str
@@ -184,6 +188,7 @@ class JobImage:
     writers: Mapping[str, WriterFactory]
     blocking_call_ms: int = 1_000
     state: StateSettings = field(default_factory=StateSettings)
+    forms: Mapping[str, OperatorForms] = field(default_factory=dict)
 
     def with_state_folder(self, choose: Callable[[], str]) -> JobImage:
         """Return the image with a local folder for state, where it needs one and names none."""

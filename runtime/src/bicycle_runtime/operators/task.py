@@ -26,6 +26,7 @@ from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
 from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Advance, EpochTime, Operator, Stateful, Timed
 from bicycle_runtime.operators.program import Program
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport, encode_report
@@ -327,6 +328,7 @@ class _Task:
                 report.states[operator.spec.uid] = operator.commit(
                     epoch, self._attempt, is_interval_over=self._epoch.is_interval_over
                 )
+                self._note_forms(operator)
             if isinstance(operator, SinkOperator):
                 report.staged[operator.spec.uid] = operator.finish()
             if isinstance(operator, Timed):
@@ -352,6 +354,11 @@ class _Task:
             writer.write(list(self._program.dead_letters))
             report.staged[DEAD_LETTERS] = writer.finish()
         fault_point("delta_written")
+
+    def _note_forms(self, operator: Operator) -> None:
+        context = operator.context
+        if isinstance(context, KeyedContext) and (asked := context.book.asked()):
+            self._report.forms[operator.spec.uid] = asked
 
     def _note_waiting(self, uid: str, operator: Timed) -> None:
         for waiting, until_ms in (

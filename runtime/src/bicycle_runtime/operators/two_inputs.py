@@ -44,7 +44,7 @@ class CoProcessOperator(StatefulOperator):
         *, selectors: Sequence[Callable[[Any], Any] | None], storage: Storage,
     ) -> None:  # fmt: skip
         if spec.vertex.details.get("has_broadcast"):
-            context.broadcast = BroadcastTable(context.state_time)
+            context.broadcast = BroadcastTable(context.state_time, book=context.book)
         methods = input_methods(function, len(selectors))
         super().__init__(spec, policy, context, function, method=methods[0][0], storage=storage)
         self._selectors = selectors

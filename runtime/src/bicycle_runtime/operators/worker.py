@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.program import Program, build_program
@@ -16,11 +16,17 @@ __all__ = ["Worker"]
 
 
 class Worker:
-    """Runs the tasks of one job that reach this process."""
+    """Runs the tasks of one job that reach this process.
 
-    def __init__(self, image: JobImage) -> None:
+    Args:
+        image: The job.
+        adapt: Changes each program before it runs, as a replay does.
+    """
+
+    def __init__(self, image: JobImage, *, adapt: Callable[[Program], None] | None = None) -> None:
         LOOP_WATCH.start(image.blocking_call_ms)
         self._image = image
+        self._adapt = adapt
         self._programs: dict[tuple[int, int], Program] = {}
 
     def run(
@@ -54,5 +60,7 @@ class Worker:
     def _program(self, level: int, subtask: int) -> Program:
         place = (level, subtask)
         if place not in self._programs:
-            self._programs[place] = build_program(self._image, level, subtask)
+            program = self._programs[place] = build_program(self._image, level, subtask)
+            if self._adapt is not None:
+                self._adapt(program)
         return self._programs[place]

@@ -8,13 +8,21 @@ __all__ = [
     "CheckpointDamagedError",
     "CheckpointFormatError",
     "CheckpointMissingError",
+    "CheckpointOccupiedError",
     "CheckpointValueError",
+    "CopyRefusedError",
     "EpochGoneError",
     "EpochTakenError",
     "EpochUnknownError",
+    "EpochUnpublishedError",
     "ManifestError",
     "NoCheckpointReadableError",
     "NoEpochReadableError",
+    "RestoreUnfinishedError",
+    "SavepointFormatError",
+    "SavepointMissingError",
+    "SavepointTakenError",
+    "SavepointUnfinishedError",
     "StateLostError",
 ]
 
@@ -121,3 +129,72 @@ class EpochGoneError(BicycleError):
         "epochs there now: {known_text}"
     )
     fix = "ask again for a newer epoch, or let the job retain more with --retained-epochs"
+
+
+class SavepointTakenError(BicycleError):
+    """A savepoint is to be made where something is already."""
+
+    code = "BIC-1523"
+    message = "there is {found} in {url} already; nothing was changed"
+    fix = "choose another --name, or remove it with `bicycle savepoint delete {url}`"
+
+
+class CopyRefusedError(BicycleError):
+    """A file that a copy needs is missing or damaged; the copy was given up."""
+
+    code = "BIC-1524"
+    message = "file {path!r} in {url} can not be used: {problem}"
+    fix = "use another savepoint or epoch, or put the file back as it was"
+
+
+class SavepointFormatError(BicycleError):
+    """A savepoint's own description can not be read."""
+
+    code = "BIC-1525"
+    message = "the savepoint in {url} can not be read: {problem}"
+    fix = "use the version of bicycle-runtime that wrote it, or another savepoint"
+
+
+class SavepointUnfinishedError(BicycleError):
+    """Whoever made a savepoint was interrupted."""
+
+    code = "BIC-1526"
+    message = "the savepoint in {url} was never finished"
+    fix = "remove it with `bicycle savepoint delete {url}`, and use another one or take it again"
+
+
+class EpochUnpublishedError(BicycleError):
+    """The last epoch of a job that was killed is sealed, but its output is not visible yet."""
+
+    code = "BIC-1527"
+    message = (
+        "epoch {epoch} of job {job!r} in {url} is sealed but not published: a savepoint of it "
+        "would lose its output"
+    )
+    fix = "start the job once, which publishes the epoch first; then ask again"
+
+
+class CheckpointOccupiedError(BicycleError):
+    """A job is to begin with a savepoint, but its checkpoint directory holds something already."""
+
+    code = "BIC-1528"
+    message = "the checkpoint directory {url} is not empty: it holds {found}; nothing was changed"
+    fix = (
+        "choose another --name or --checkpoint-dir; without --from a job goes on with what is there"
+    )
+
+
+class RestoreUnfinishedError(BicycleError):
+    """A job is started where a savepoint was being put when that was interrupted."""
+
+    code = "BIC-1529"
+    message = "a savepoint was being put into {url} when that was interrupted; nothing was started"
+    fix = "repeat the command that did: the start with --from, or `bicycle savepoint restore`"
+
+
+class SavepointMissingError(BicycleError):
+    """Somebody looks for a savepoint where none is."""
+
+    code = "BIC-1530"
+    message = "there is no savepoint in {url}"
+    fix = "see `bicycle savepoint list`; a savepoint is a directory with the file savepoint.json"

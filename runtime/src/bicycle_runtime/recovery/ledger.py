@@ -8,8 +8,11 @@ its first seal.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bicycle_runtime.base.logging import log_event
@@ -55,6 +58,8 @@ class EpochLedger:
         self._retained_count = retained_count
         self._sink_paths = sink_paths
         self._retained: list[Manifest] = []
+        self._held: Counter[int] = Counter()
+        self._lock = threading.Lock()  # Collection runs beside whoever holds an epoch.
 
     def last(self) -> LastEpoch | None:
         """Return the newest epoch that can be read; None when no epoch was ever sealed.
@@ -103,9 +108,23 @@ class EpochLedger:
         """Take note that every sink made the epoch visible."""
         self._storage.write(_published_path(epoch), b"")
 
+    @contextlib.contextmanager
+    def holding(self, epoch: int) -> Iterator[None]:
+        """Let nothing of a retained epoch be collected while inside, such as for a copy of it."""
+        with self._lock:
+            self._held[epoch] += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held -= Counter({epoch: 1})
+
     def collect(self) -> None:
         """Delete manifests beyond the retained ones, and the files that only they needed."""
         while len(self._retained) > self._retained_count:
+            with self._lock:
+                if self._held[self._retained[0].epoch]:
+                    return
             oldest = self._retained.pop(0)
             next_one = self._retained[0]
             unneeded = self._paths(oldest) - self._paths(next_one)

@@ -2,8 +2,8 @@ r"""What an epoch was: the one object whose creation makes it final, with all th
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, memos of connectors, the plan) are operator-state entries,
-told apart by a prefix: ``state:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
-``plan``, ``time``. Offsets of a shard are source entries ``<uid>\x1f<shard>``.
+told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
+``plan``, ``time``, ``replay``. Offsets of a shard are source entries ``<uid>\x1f<shard>``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointSt
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.recovery.fields import FieldReader
 from bicycle_runtime.recovery.trailer import FileForm
+from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.refs import RangeState, SstRef, StateRef
 
 __all__ = [
@@ -79,7 +80,8 @@ class Manifest:
     """One sealed epoch.
 
     ``event_count`` counts the records read from sources since the job began. ``watermark_ms`` is
-    the lowest watermark of the job, 0 while there is none.
+    the lowest watermark of the job, 0 while there is none. ``replay`` is the engine's record of how
+    the epoch was run, which only a replay reads; empty when no task ran, or nothing was recorded.
     """
 
     epoch: int
@@ -92,6 +94,8 @@ class Manifest:
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     feedback: Mapping[int, tuple[StagedFile, ...]] = field(default_factory=dict)
     time: TimeRecord = field(default_factory=TimeRecord)
+    forms: Mapping[str, OperatorForms] = field(default_factory=dict)
+    replay: bytes = b""
 
     def state_paths(self) -> set[str]:
         """Return the paths of all state files that this epoch needs."""
@@ -121,7 +125,10 @@ def encode_manifest(manifest: Manifest) -> bytes:
     entries: dict[str, bytes] = {"plan": _ENCODE(manifest.plan)}
     if manifest.time != TimeRecord():
         entries["time"] = _ENCODE(manifest.time)
+    if manifest.replay:
+        entries["replay"] = manifest.replay
     entries |= {f"state:{uid}": _ENCODE(state) for uid, state in manifest.states.items()}
+    entries |= {f"forms:{uid}": _ENCODE(forms) for uid, forms in manifest.forms.items()}
     entries |= {f"sink:{uid}": _ENCODE(memo) for uid, memo in manifest.sinks.items()}
     entries |= {f"source:{uid}": _ENCODE(memo) for uid, memo in manifest.sources.items()}
     entries |= {
@@ -175,6 +182,10 @@ def _manifest(state: CheckpointState) -> Manifest:
             uid: msgspec.json.decode(data, type=OperatorState)
             for uid, data in entries["state"].items()
         },
+        forms={
+            uid: msgspec.json.decode(data, type=OperatorForms)
+            for uid, data in entries["forms"].items()
+        },
         sinks={uid: msgspec.json.decode(data) for uid, data in entries["sink"].items()},
         sources={uid: msgspec.json.decode(data) for uid, data in entries["source"].items()},
         feedback={
@@ -182,12 +193,14 @@ def _manifest(state: CheckpointState) -> Manifest:
             for edge, data in entries["feedback"].items()
         },
         time=msgspec.json.decode(entries["time"].get("", b"{}"), type=TimeRecord),
+        replay=entries["replay"].get("", b""),
     )
 
 
 def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
     entries: dict[str, dict[str, bytes]] = {
-        prefix: {} for prefix in ("plan", "time", "state", "sink", "source", "feedback")
+        prefix: {}
+        for prefix in ("plan", "time", "replay", "state", "forms", "sink", "source", "feedback")
     }
     for name, data in states.items():
         prefix, _, rest = name.partition(":")

@@ -1,7 +1,7 @@
 """Which attributes of a function are state, and how each is stored.
 
 Read off the instance and its class: a plain ``dict`` is stored entry by entry, anything else as one
-value. Annotations give the types.
+value. Annotations give the types, and with them the schemas by which values can be read later.
 """
 
 from __future__ import annotations
@@ -9,50 +9,113 @@ from __future__ import annotations
 import inspect
 import typing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from bicycle_runtime.state.forms import DeclaredState
+from bicycle_runtime.state.reading import Hook, StateBook
+from bicycle_runtime.state.schemas import UNTYPED, describe, describe_key
 from bicycle_runtime.state.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.values import ValueCodec
+from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.state import StateDescriptor
+from bicycle_sdk.state.aliases import aliases_of
 
-__all__ = ["Attribute", "describe_attributes"]
+__all__ = ["Attribute", "declared_attributes", "describe_attributes", "saves_attributes"]
 
+_VERSION = "state_version"
 _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), complex})
 
 
 @dataclass(slots=True)
 class Attribute:
-    """One state attribute of a rich function: how it is stored."""
+    """One state attribute of a rich function: how it is stored.
+
+    ``section`` is the name of its sections, when that is not its own.
+    """
 
     name: str
     codec: ValueCodec
     tracked: type[TrackedDict] | None
     declared: Any
+    section: str = ""
+
+    def __post_init__(self) -> None:
+        self.section = self.section or self.name
 
 
-def describe_attributes(function: Any) -> list[Attribute]:
+def describe_attributes(function: Any, book: StateBook | None = None) -> list[Attribute]:
     """Return the state attributes of a function, which are what it holds now, by name.
 
     A plain ``dict`` annotated ``dict[K, V]`` is stored entry by entry, anything else as one value.
+
+    Args:
+        function: The function, before it is opened.
+        book: Knows in which forms they are sealed; None when nothing is. A function that makes its
+            own snapshots does not ask it.
+
+    Raises:
+        SchemaRefusedError: what is sealed can not be read as it is declared now.
     """
-    hints = _hints(type(function))
-    return [
-        _attribute(name, value, hints.get(name))
-        for name, value in sorted(_instance_values(function).items())
-    ]
+    book = book if book is not None and saves_attributes(function) else StateBook()
+    found = []
+    for state, value_type, declared in _declared(function):
+        opened = book.open(state, value_type, _hook_of(function, state.name))
+        tracked = None
+        if state.kind == "entries":
+            tracked = TrackedDict if _is_immutable(value_type) else TouchTrackedDict
+        found.append(Attribute(state.name, opened.codec, tracked, declared, opened.place))
+    return found
 
 
-def _attribute(name: str, value: Any, declared: Any) -> Attribute:
-    arguments = typing.get_args(declared)
+def declared_attributes(function: Any) -> list[DeclaredState]:
+    """Return the state attributes of a function as its code declares them, by name."""
+    return [state for state, _, _ in _declared(function)] if saves_attributes(function) else []
+
+
+def saves_attributes(function: Any) -> bool:
+    """Tell whether attributes are saved one by one, and not by a ``snapshot_state`` of its own."""
+    hook = getattr(type(function), "snapshot_state", None)
+    return hook is None or hook is RichAsyncFunction.snapshot_state
+
+
+def _declared(function: Any) -> list[tuple[DeclaredState, Any, Any]]:
+    """Return for each attribute the state, the type of its values, and its annotation."""
+    cls = type(function)
+    hints, aliases = _hints(cls), aliases_of(cls)
+    found = []
+    for name, value in sorted(_instance_values(function).items()):
+        declared = hints.get(name)
+        value_type, keys = _value_type(value, declared)
+        state = DeclaredState(
+            name=name,
+            kind="entries" if type(value) is dict else "attribute",
+            schema=describe(value_type),
+            keys=keys,
+            version=getattr(function, _VERSION, 1),
+            aliases=aliases.get(name, ()),
+            migrates=_hook_of(function, name) is not None,
+        )
+        found.append((state, value_type, declared))
+    return found
+
+
+def _value_type(value: Any, declared: Any) -> tuple[Any, Any]:
+    """Return the type of the values that are stored, and the schema of their keys."""
+    origin, arguments = typing.get_origin(declared) or declared, typing.get_args(declared)
     if type(value) is dict:
-        value_type = (
-            arguments[1] if typing.get_origin(declared) is dict and len(arguments) == 2 else None
-        )  # key and value
-        tracked = TrackedDict if _is_immutable(value_type) else TouchTrackedDict
-        return Attribute(name, ValueCodec(value_type), tracked, declared)
-    origin = typing.get_origin(declared) or declared
+        is_typed = origin is dict and len(arguments) == 2  # key and value
+        return (arguments[1], describe_key(arguments[0])) if is_typed else (None, UNTYPED)
     is_faithful = isinstance(origin, type) and type(value) is origin
-    return Attribute(name, ValueCodec(declared if is_faithful else None), None, declared)
+    return (declared if is_faithful else None), UNTYPED
+
+
+def _hook_of(function: Any, attribute: str) -> Hook | None:
+    """Return what migrates values of an attribute; None when the class does not define it."""
+    own = getattr(type(function), "migrate_state", None)
+    if own is None or own is RichAsyncFunction.migrate_state:
+        return None
+    return partial(function.migrate_state, attribute)
 
 
 def _is_immutable(declared: Any) -> bool:
@@ -83,7 +146,7 @@ def _instance_values(function: Any) -> dict[str, Any]:
     return {
         name: value
         for name, value in values.items()
-        if not name.startswith("__") and not isinstance(value, StateDescriptor)
+        if not name.startswith("__") and name != _VERSION and not isinstance(value, StateDescriptor)
     }
 
 

@@ -6,19 +6,21 @@ a job asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.attributes import Attribute
+from bicycle_runtime.state.declaring import accumulator_state
 from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, StateTable
 from bicycle_sdk.state.descriptors import TimeDomain
 
-__all__ = ["MemoryTables", "Store", "Tables", "tables_for"]
+__all__ = ["MemoryTables", "Store", "Tables", "remove_unowned", "tables_for"]
 
 Table = TypeVar("Table", bound=StateTable)
 Made_co = TypeVar("Made_co", bound=StateTable, covariant=True)
@@ -40,7 +42,12 @@ class Store(Protocol[Made_co]):
 
 
 class Tables(Protocol):
-    """Makes the tables of one operator in one subtask, and their store."""
+    """Makes the tables of one operator in one subtask, and their store.
+
+    ``book`` knows in which forms the states of the operator are sealed.
+    """
+
+    book: StateBook
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
         """Return an empty table of a running reduce."""
@@ -74,8 +81,12 @@ class Tables(Protocol):
 class MemoryTables:
     """``Tables`` that hold everything in memory."""
 
+    def __init__(self, book: StateBook | None = None) -> None:
+        self.book = book or StateBook()
+
     def accumulators(self, value_type: Any) -> AccumulatorTable:
-        return AccumulatorTable(value_type)
+        opened = self.book.open(accumulator_state(value_type), value_type, None)
+        return AccumulatorTable(value_type, opened.codec)
 
     def attributes(
         self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
@@ -83,7 +94,7 @@ class MemoryTables:
         return FunctionTable(prototype, attributes, call_hook)
 
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
-        return KeyedTable(groups, clock)
+        return KeyedTable(groups, clock, book=self.book)
 
     def store(
         self, operator: str, storage: Storage, new_table: Callable[[], Table],
@@ -95,16 +106,38 @@ class MemoryTables:
         """Keep everything."""
 
 
-def tables_for(settings: StateSettings, *, job_url: str) -> Tables:
+def tables_for(settings: StateSettings, *, job_url: str, book: StateBook | None = None) -> Tables:
     """Return what makes the tables of one operator in one subtask.
 
     Args:
         settings: The backend and its bounds.
         job_url: The job's checkpoint storage, which tells its state from that of others.
+        book: Knows in which forms the states of the operator are sealed; None when nothing is.
     """
     if settings.backend == "memory":
-        return MemoryTables()
+        return MemoryTables(book)
     # A library of 11 MB, which jobs with state in memory do not need.
     from bicycle_runtime.state.rocksdb.backend import RocksTables
 
-    return RocksTables(settings, job_url=job_url)
+    return RocksTables(settings, job_url=job_url, book=book)
+
+
+def remove_unowned(
+    settings: StateSettings, *, job_url: str, owned: Mapping[str, Sequence[range]]
+) -> int:
+    """Remove local state of ranges that no subtask owns any more; return how many folders.
+
+    It is a cache: whoever removes too much makes somebody build it anew.
+
+    Args:
+        settings: The backend, and the local folder of this machine.
+        job_url: The job's checkpoint storage.
+        owned: The key groups of each subtask, by operator.
+    """
+    if settings.backend == "memory" or settings.folder is None:
+        return 0
+    # As above: jobs with state in memory have no use for it.
+    from bicycle_runtime.state.rocksdb.slots import identity_of, remove_others
+
+    kept = {identity_of(job_url, uid, groups) for uid, parts in owned.items() for groups in parts}
+    return remove_others(settings.folder, job_url, kept)

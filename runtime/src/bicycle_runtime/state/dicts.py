@@ -80,7 +80,7 @@ class DictState:
         deleted = _KEYS.encode_list(gone) if gone else None
         keys = _KEYS.encode_list(kept)
         return make_section(
-            group, self._attribute.name, keys, values, deleted=deleted, is_full=is_replaced
+            group, self._attribute.section, keys, values, deleted=deleted, is_full=is_replaced
         )
 
     def apply(self, section: Section) -> None:
@@ -91,7 +91,7 @@ class DictState:
             dict.clear(entries)
         entries.load(
             _KEYS.decode_list(bytes(section.keys)),
-            self._attribute.codec.decode_list(section.values),
+            self._attribute.codec.decode_list(section.values, section.keys),
             _KEYS.decode_list(bytes(section.deleted)),
         )
         entries.touched.clear()

@@ -6,11 +6,14 @@ from bicycle_sdk.errors import BicycleError
 
 __all__ = [
     "LocalStateError",
+    "MigrationError",
     "NamedMergeError",
+    "SchemaRefusedError",
     "StateFileError",
     "StateKindError",
     "StateMergeError",
     "StateTypeError",
+    "StoredValueError",
 ]
 
 
@@ -75,3 +78,43 @@ class StateKindError(BicycleError):
         "what is sealed is unchanged"
     )
     fix = "give the new state another name, or go back to the kind it had"
+
+
+class SchemaRefusedError(BicycleError):
+    """Sealed state does not fit what the code declares; ``refused`` has both schemas."""
+
+    code = "BIC-1340"
+    message = (
+        "sealed state can not be read as it is declared now:\n{table}\nno epoch was run, and the "
+        "checkpoint is unchanged"
+    )
+    fix = (
+        "declare it as it was, raise its version and give it a hook that migrates, or start under "
+        "another job name"
+    )
+
+
+class MigrationError(BicycleError):
+    """A hook that migrates values raised, or returned something that is not of the declared type.
+
+    ``key`` tells the entry without its content.
+    """
+
+    code = "BIC-1341"
+    message = (
+        "the hook that migrates state {state!r} of operator {operator!r} from version {version} to "
+        "{declared_version} failed for {key}{location}: {exception}: {exception_message}; what is "
+        "sealed is unchanged"
+    )
+    fix = "mend the hook and start again: values are migrated when they are read, none is lost"
+
+
+class StoredValueError(BicycleError):
+    """A value of an earlier form is not what its schema says."""
+
+    code = "BIC-1342"
+    message = (
+        "a value of state {state!r} of operator {operator!r} ({key}) is not what the schema of "
+        "version {version} says: {reason}"
+    )
+    fix = "start from an older epoch or savepoint; `bicycle state get` shows the value"

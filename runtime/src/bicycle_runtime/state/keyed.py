@@ -18,7 +18,9 @@ from typing import Any, Protocol
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.changes import EVERYWHERE, Section, make_section
+from bicycle_runtime.state.declaring import SHAPES, keyed_state
 from bicycle_runtime.state.errors import StateKindError
+from bicycle_runtime.state.reading import OpenedState, StateBook
 from bicycle_runtime.state.values import ValueCodec
 from bicycle_sdk.state.access import make_cells
 from bicycle_sdk.state.cells import MapCells, ValueCells
@@ -26,7 +28,6 @@ from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain, require_s
 
 __all__ = [
     "BROADCAST",
-    "SHAPES",
     "BroadcastTable",
     "Cells",
     "KeyedBackend",
@@ -36,13 +37,6 @@ __all__ = [
 
 _KEYS = AnyCodec()
 _STAMPS = ValueCodec(int)
-SHAPES = {
-    "value": "value",
-    "reducing": "value",
-    "aggregating": "value",
-    "list": "list",
-    "map": "map",
-}
 
 Cells = ValueCells | MapCells
 
@@ -55,11 +49,14 @@ class KeyedBackend(Protocol):
     changes of the running epoch apart, or (in memory) is built anew when an epoch is given up.
     """
 
-    def cells(self, descriptor: StateDescriptor, clock: Callable[[TimeDomain], int]) -> Cells:
+    def cells(
+        self, descriptor: StateDescriptor, opened: OpenedState, clock: Callable[[TimeDomain], int]
+    ) -> Cells:
         """Return empty cells for a state.
 
         Args:
             descriptor: The state.
+            opened: Where its entries lie, and how they are encoded.
             clock: Tells the time in ms in a domain, for its TTL.
         """
 
@@ -67,7 +64,12 @@ class KeyedBackend(Protocol):
 class MemoryBackend:
     """Entries are dicts of this process."""
 
-    def cells(self, descriptor: StateDescriptor, clock: Callable[[TimeDomain], int]) -> Cells:
+    def cells(
+        self,
+        descriptor: StateDescriptor,
+        opened: OpenedState,  # noqa: ARG002  # entries are objects
+        clock: Callable[[TimeDomain], int],
+    ) -> Cells:
         """Return empty cells for a state."""
         return make_cells(descriptor, clock=clock, order=encode_key)
 
@@ -79,6 +81,7 @@ class _State:
     descriptor: StateDescriptor
     cells: Cells
     codec: ValueCodec
+    place: str
     groups: set[int] = field(default_factory=set)  # Those that may have entries.
 
 
@@ -90,6 +93,7 @@ class KeyedTable:
         clock: Tells the time in ms in a domain, for states with a TTL.
         backend: Makes cells.
         prefix: Begins the names of its sections, so that tables can share files.
+        book: Knows in which forms states are sealed; None when nothing is.
     """
 
     def __init__(
@@ -99,13 +103,16 @@ class KeyedTable:
         *,
         backend: KeyedBackend | None = None,
         prefix: str = "$",
+        book: StateBook | None = None,
     ) -> None:
         self._groups = groups
         self._clock = clock
         self._backend = MemoryBackend() if backend is None else backend
         self._entries_prefix = f"{prefix}state."
         self._times_prefix = f"{prefix}ttl."
+        self._book = book or StateBook()
         self._states: dict[str, _State] = {}
+        self._by_place: dict[str, _State] = {}
         self._unread: dict[str, list[Section]] = {}
 
     def claims(self, section_name: str) -> bool:
@@ -118,19 +125,20 @@ class KeyedTable:
         Raises:
             StateDefinitionError: the state was declared otherwise before.
             StateKindError: sealed files have it as another kind.
+            SchemaRefusedError: what is sealed can not be read as it is declared now.
         """
         known = self._states.get(descriptor.name)
         if known is not None:
             require_same(known.descriptor, descriptor)
             return known.cells
         self._refuse_other_kinds(descriptor)
-        state = _State(
-            descriptor,
-            self._backend.cells(descriptor, self._clock),
-            ValueCodec(descriptor.stored_type),
+        opened = self._book.open(
+            keyed_state(descriptor), descriptor.stored_type, descriptor.migrate
         )
-        self._states[descriptor.name] = state
-        for name in (self._entries_name(state), self._times_prefix + descriptor.name):
+        cells = self._backend.cells(descriptor, opened, self._clock)
+        state = _State(descriptor, cells, opened.codec, opened.place)
+        self._states[descriptor.name] = self._by_place[opened.place] = state
+        for name in (self._entries_name(state), self._times_prefix + opened.place):
             self.apply(self._unread.pop(name, ()))
         return state.cells
 
@@ -194,16 +202,16 @@ class KeyedTable:
 
     def _state_of(self, section_name: str) -> _State | None:
         if section_name.startswith(self._times_prefix):
-            return self._states.get(section_name.removeprefix(self._times_prefix))
-        _, _, name = section_name.removeprefix(self._entries_prefix).partition(".")
-        state = self._states.get(name)
+            return self._by_place.get(section_name.removeprefix(self._times_prefix))
+        _, _, place = section_name.removeprefix(self._entries_prefix).partition(".")
+        state = self._by_place.get(place)
         return state if state is not None and self._entries_name(state) == section_name else None
 
     def _entries_name(self, state: _State) -> str:
-        return self._name_of(SHAPES[state.descriptor.kind], state.descriptor.name)
+        return self._name_of(SHAPES[state.descriptor.kind], state.place)
 
-    def _name_of(self, shape: str, name: str) -> str:
-        return f"{self._entries_prefix}{shape}.{name}"
+    def _name_of(self, shape: str, place: str) -> str:
+        return f"{self._entries_prefix}{shape}.{place}"
 
     def _refuse_other_kinds(self, descriptor: StateDescriptor) -> None:
         mine = SHAPES[descriptor.kind]
@@ -225,7 +233,7 @@ class KeyedTable:
         ]
 
     def _times(self, state: _State, cells: Iterable[Any]) -> list[Section]:
-        name = self._times_prefix + state.descriptor.name
+        name = self._times_prefix + state.place
         assert state.cells.expiry is not None
         stamps = state.cells.expiry.stamps
         return [
@@ -267,7 +275,8 @@ class KeyedTable:
         if section.is_full and section.group in state.groups:
             self._clear_group(state, section.group)
         state.groups.add(section.group)
-        cells, values = _decoded(section.keys), state.codec.decode_list(section.values)
+        cells = _decoded(section.keys)
+        values = state.codec.decode_list(section.values, section.keys)
         state.cells.load(cells, values)
         state.cells.unload(_decoded(section.deleted))
         expiry = state.cells.expiry
@@ -316,9 +325,13 @@ class BroadcastTable(KeyedTable):
     """
 
     def __init__(
-        self, clock: Callable[[TimeDomain], int], *, backend: KeyedBackend | None = None
+        self,
+        clock: Callable[[TimeDomain], int],
+        *,
+        backend: KeyedBackend | None = None,
+        book: StateBook | None = None,
     ) -> None:
-        super().__init__(_Everywhere(), clock, backend=backend, prefix="$broadcast.")
+        super().__init__(_Everywhere(), clock, backend=backend, prefix="$broadcast.", book=book)
 
 
 class _BroadcastScope:

@@ -21,6 +21,7 @@ from bicycle_runtime.records.opaque import decode_unloaded
 from bicycle_runtime.state.changes import Section
 from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.values import without_form
 
 __all__ = ["SealedEntry", "StateKind", "infer_kind", "sealed_entries"]
 
@@ -204,7 +205,7 @@ def _entries(group: int, name: str, cells: Cells, *, is_window: bool) -> Iterato
             group=group,
             key=key,
             part=part,
-            data=bytes(value),
+            data=without_form(bytes(value)),
             key_size=key_size,
         )
 

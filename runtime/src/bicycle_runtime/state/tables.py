@@ -69,7 +69,8 @@ class FunctionTable:
         self._prototype = prototype
         self._dict_attributes = [item for item in attributes if item.tracked is not None]
         self._value_attributes = [item for item in attributes if item.tracked is None]
-        self._values_by_name = {attribute.name: attribute for attribute in self._value_attributes}
+        self._values_by_section = {item.section: item for item in self._value_attributes}
+        self._dicts_by_section = {item.section: item.name for item in self._dict_attributes}
         self._call_hook = call_hook
         self._initial_hashes = {
             attribute.name: hash(attribute.codec.encode_list([getattr(prototype, attribute.name)]))
@@ -112,7 +113,7 @@ class FunctionTable:
         return sections
 
     def keeps_empty(self, section_name: str) -> bool:
-        return any(attribute.name == section_name for attribute in self._dict_attributes)
+        return section_name in self._dicts_by_section
 
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
@@ -167,7 +168,7 @@ class FunctionTable:
         if digest == known:
             return None
         state.written[attribute.name] = digest
-        return make_section(group, attribute.name, _NO_KEY, data, is_full=True)
+        return make_section(group, attribute.section, _NO_KEY, data, is_full=True)
 
     def _apply_one(self, section: Section, state: GroupState) -> None:
         name = section.name
@@ -176,13 +177,15 @@ class FunctionTable:
             self._call_hook(state.instance.restore_state, snapshot)
         elif name == NAMED:
             state.named.apply(section)
-        elif name in state.dicts:
-            state.dicts[name].apply(section)
-            setattr(state.instance, name, state.dicts[name].entries)
-        elif name in self._values_by_name:
-            attribute = self._values_by_name[name]
-            setattr(state.instance, name, attribute.codec.decode_list(section.values)[0])
-            state.written[name] = hash(bytes(section.values))
+        elif name in self._dicts_by_section:
+            attribute_name = self._dicts_by_section[name]
+            kept = state.dicts[attribute_name]
+            kept.apply(section)
+            setattr(state.instance, attribute_name, kept.entries)
+        elif name in self._values_by_section:
+            attribute = self._values_by_section[name]
+            setattr(state.instance, attribute.name, attribute.codec.decode_list(section.values)[0])
+            state.written[attribute.name] = hash(bytes(section.values))
 
 
 class AccumulatorTable:
@@ -194,8 +197,8 @@ class AccumulatorTable:
 
     NAME = "$accumulator"
 
-    def __init__(self, value_type: Any = None) -> None:
-        self._codec = ValueCodec(value_type)
+    def __init__(self, value_type: Any = None, codec: ValueCodec | None = None) -> None:
+        self._codec = codec or ValueCodec(value_type)
         self.groups: dict[int, dict[Any, Any]] = {}
         self.touched: dict[tuple[int, Any], None] = {}
 
@@ -215,7 +218,8 @@ class AccumulatorTable:
             if section.is_full:
                 table.clear()
             keys = _KEYS.decode_list(bytes(section.keys))
-            table.update(zip(keys, self._codec.decode_list(section.values), strict=True))
+            values = self._codec.decode_list(section.values, section.keys)
+            table.update(zip(keys, values, strict=True))
 
     def _section(self, group: int, keys: list[Any]) -> Section:
         table = self.groups[group]

@@ -2,63 +2,135 @@
 
 Each encoded value tells by itself how it was written, because files of several epochs are merged
 without knowing types: what the declared type can not hold exactly is written as an extension, like
-undeclared values.
+undeclared values. A value of a form that is not the state's first is led by the index of the form
+(see ``forms``), so that values of several forms can stand in one file.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.records.codecs import AnyCodec, RecordCodec
+from bicycle_runtime.state.schemas import UNTYPED, describe
 
-__all__ = ["ValueCodec"]
+__all__ = ["Evolution", "ValueCodec", "without_form"]
 
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
+_ENCODER = msgspec.msgpack.Encoder()
 _ARRAY_OF_ONE = b"\x91"
 _FLAT = frozenset({str, int, float, bool, bytes})
+# A value that is led by its form is an array of two: an extension of type 3 that holds the index in
+# two bytes, and the value. No value begins so by itself: extensions of ours are of type 1 and 2.
+_FORM_LEAD = b"\x92\xd5\x03"
+_LEAD_BYTES = len(_FORM_LEAD) + 2
+Reader = Callable[[bytes, Any], Any]
+_NO_KEYS: Any = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Evolution:
+    """The forms of a state of which values may be left.
+
+    Args:
+        index: The form that values get.
+        readers: What reads values of the other forms, by index: gets a value and its key.
+    """
+
+    index: int
+    readers: Mapping[int, Reader]
 
 
 class ValueCodec:
-    """Encodes lists of values of one declared type, or of any; the two methods are inverse."""
+    """Encodes lists of values of one declared type, or of any; the two methods are inverse.
 
-    __slots__ = ("_any", "_is_flat", "_typed")
+    Args:
+        declared: The type; None when it is not known.
+        evolution: The other forms of the state; None while it has had but one.
+    """
 
-    def __init__(self, declared: Any = None) -> None:
+    __slots__ = ("_any", "_evolution", "_is_flat", "_lead", "_typed", "is_typed")
+
+    def __init__(self, declared: Any = None, evolution: Evolution | None = None) -> None:
         self._any = AnyCodec()
-        self._typed = RecordCodec(declared)
+        # Whether values are stored by a declared type instead of by pickle.
+        self.is_typed = declared is not None and describe(declared) != UNTYPED
+        self._typed = RecordCodec(declared if self.is_typed else None)
         self._is_flat = declared in _FLAT
-
-    @property
-    def is_typed(self) -> bool:
-        """Tell whether values are stored by a declared type instead of by pickle."""
-        return self._typed.name == "typed"
+        self._evolution = evolution
+        index = 0 if evolution is None else evolution.index
+        self._lead = _FORM_LEAD + index.to_bytes(2, "big") if index else b""
 
     def encode_list(self, values: Sequence[Any]) -> bytes:
         """Return a MessagePack array of the values."""
+        data = self._encoded(values)
+        if not self._lead:
+            return data
+        lead = self._lead
+        return _ENCODER.encode([msgspec.Raw(lead + bytes(item)) for item in _RAW_LIST.decode(data)])
+
+    def decode_list(
+        self, data: bytes | memoryview | msgspec.Raw, keys: Any = _NO_KEYS
+    ) -> list[Any]:
+        """Return the values.
+
+        Args:
+            data: What ``encode_list`` returned, or a mix of items of several such.
+            keys: The encoded keys that the values belong to, for errors.
+
+        Raises:
+            MigrationError: a hook of the job failed for a value of an earlier form.
+            StoredValueError: a value of an earlier form is not what its schema says.
+        """
+        raw = bytes(data)
+        if self._evolution is not None:
+            items = _RAW_LIST.decode(raw)
+            named = [keys] * len(items) if keys is None else _RAW_LIST.decode(bytes(keys))
+            return [self._decoded(bytes(item), key) for item, key in zip(items, named, strict=True)]
+        return self._decoded_list(raw)
+
+    def decode_one(self, item: bytes, key: Any = None) -> Any:
+        """Return a value from its own bytes, an element of what ``encode_list`` returned."""
+        if self._evolution is not None:
+            return self._decoded(item, key)
+        return self._own(item)
+
+    def _encoded(self, values: Sequence[Any]) -> bytes:
         if not self.is_typed:
             return self._any.encode_list(values)
         listed = list(values)
         name, data = self._typed.encode(listed)
-        if name != "typed" or not (self._is_flat or self._reads_back(data, listed)):
+        if name == "typed" and (self._is_flat or self._reads_back(data, listed)):
+            return data
+        if len(listed) == 1:
             return self._any.encode_list(listed)
-        return data
+        # One value that the type can not hold must not make pickles of the others.
+        return _ENCODER.encode([msgspec.Raw(self._encoded([value])[1:]) for value in listed])
 
-    def decode_list(self, data: bytes | memoryview | msgspec.Raw) -> list[Any]:
-        """Return the values."""
-        raw = bytes(data)
+    def _decoded_list(self, raw: bytes) -> list[Any]:
         if not self.is_typed:
             return self._any.decode_list(raw)
         try:
             return self._typed.decode("typed", raw)
         except Exception:  # noqa: BLE001  # a mixed list: each value is tried by itself
-            return [self.decode_one(bytes(item)) for item in _RAW_LIST.decode(raw)]
+            return [self._own(bytes(item)) for item in _RAW_LIST.decode(raw)]
 
-    def decode_one(self, item: bytes) -> Any:
-        """Return a value from its own bytes, an element of what ``encode_list`` returned."""
+    def _decoded(self, item: bytes, key: Any) -> Any:
+        """Return a value of any form."""
+        assert self._evolution is not None
+        index = 0
+        if item.startswith(_FORM_LEAD):
+            index = int.from_bytes(item[len(_FORM_LEAD) : _LEAD_BYTES], "big")
+            item = item[_LEAD_BYTES:]
+        if index == self._evolution.index:
+            return self._own(item)
+        return self._evolution.readers[index](item, key)
+
+    def _own(self, item: bytes) -> Any:
+        """Return a value of the form that values get now."""
         array = _ARRAY_OF_ONE + item
         if not self.is_typed:
             return self._any.decode_list(array)[0]
@@ -74,6 +146,11 @@ class ValueCodec:
         except Exception:  # noqa: BLE001  # any failure means: not of the declared type
             return False
         return decoded == values or all(map(_is_same, decoded, values))
+
+
+def without_form(item: bytes) -> bytes:
+    """Return an encoded value without the index of its form."""
+    return item[_LEAD_BYTES:] if item.startswith(_FORM_LEAD) else item
 
 
 def _is_same(one: Any, other: Any) -> bool:

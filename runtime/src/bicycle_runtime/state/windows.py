@@ -13,6 +13,9 @@ from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.changes import Section, make_section
+from bicycle_runtime.state.forms import DeclaredState
+from bicycle_runtime.state.reading import StateBook
+from bicycle_runtime.state.schemas import describe
 from bicycle_runtime.state.values import ValueCodec
 
 __all__ = ["Cells", "Records", "WindowTable"]
@@ -20,6 +23,7 @@ __all__ = ["Cells", "Records", "WindowTable"]
 _KEYS = AnyCodec()
 _NOTHING = _KEYS.encode_list([])
 Row = tuple[list[int], list[Any]]  # times and values of records, in the order of arrival
+Settings = tuple[tuple[str, Any], ...]  # Those of the window that give stored values their meaning.
 
 
 class Cells:
@@ -41,11 +45,26 @@ class Cells:
         load: Callable[[Any], Any] | None = None,
     ) -> None:
         self.prefix = prefix
+        self._value_type = value_type
         self._codec = ValueCodec(value_type)
         self._dump, self._load = dump, load
         self.places: dict[int, dict[int, dict[Any, Any]]] = {}
         self._touched: dict[tuple[int, int], dict[Any, None]] = {}
         self._sealed: set[tuple[int, int]] = set()
+
+    def declared(self, settings: Settings) -> DeclaredState:
+        """Return the state that the cells are, of a window with these settings."""
+        return DeclaredState(
+            name="$windows",
+            kind=f"windows-{self.prefix}",
+            schema=describe(self._value_type),
+            settings=settings,
+            place="$windows",
+        )
+
+    def open(self, book: StateBook, settings: Settings) -> None:
+        """Read what is sealed in any form that the book knows."""
+        self._codec = book.open(self.declared(settings), self._value_type, None).codec
 
     def group(self, place: int, group: int) -> dict[Any, Any]:
         """Return the values of a key group at a place, to be read and changed."""
@@ -95,7 +114,7 @@ class Cells:
         values = self.group(place, section.group)
         if section.is_full:
             values.clear()
-        loaded = self._codec.decode_list(section.values)
+        loaded = self._codec.decode_list(section.values, section.keys)
         if self._load is not None:
             loaded = list(map(self._load, loaded))
         values.update(zip(_KEYS.decode_list(bytes(section.keys)), loaded, strict=True))
@@ -141,13 +160,27 @@ class Records:
     """
 
     def __init__(self, value_type: Any = None) -> None:
-        row_type = None if value_type is None else tuple[list[int], list[value_type]]
-        self._codec = ValueCodec(row_type)
+        self._row_type = None if value_type is None else tuple[list[int], list[value_type]]
+        self._codec = ValueCodec(self._row_type)
         self.epoch = 0
         # place -> key group -> key -> epoch -> row
         self.places: dict[int, dict[int, dict[Any, dict[int, Row]]]] = {}
         self._touched: dict[tuple[int, int, int], dict[Any, None]] = {}
         self._sealed: dict[tuple[int, int], set[int]] = {}
+
+    def declared(self, settings: Settings) -> DeclaredState:
+        """Return the state that the records are, of a window with these settings."""
+        return DeclaredState(
+            name="$records",
+            kind="records",
+            schema=describe(self._row_type),
+            settings=settings,
+            place="$records",
+        )
+
+    def open(self, book: StateBook, settings: Settings) -> None:
+        """Read what is sealed in any form that the book knows."""
+        self._codec = book.open(self.declared(settings), self._row_type, None).codec
 
     def add(self, place: int, group: int, key: Any, row: Row) -> None:
         """Add records of a key, in the order of arrival."""
@@ -216,7 +249,7 @@ class Records:
                 chunks.pop(epoch, None)
                 if not chunks:
                     del kept[key]
-        rows = self._codec.decode_list(section.values)
+        rows = self._codec.decode_list(section.values, section.keys)
         for key, row in zip(_KEYS.decode_list(bytes(section.keys)), rows, strict=True):
             kept.setdefault(key, {})[epoch] = (list(row[0]), list(row[1]))
         self._sealed.setdefault((place, section.group), set()).add(epoch)
@@ -254,6 +287,17 @@ class WindowTable:
         self.values = Cells("v")
         self.records = records
         self.generation = 0
+
+    def open(self, book: StateBook, settings: Settings, *, keeps_records: bool) -> None:
+        """Read what is sealed in any form that the book knows."""
+        self.cells.open(book, settings)
+        if keeps_records:
+            self.records.open(book, settings)
+
+    def declared(self, settings: Settings, *, keeps_records: bool) -> list[DeclaredState]:
+        """Return the states of a window with these settings."""
+        cells = self.cells.declared(settings)
+        return [cells, self.records.declared(settings)] if keeps_records else [cells]
 
     def changes(self) -> list[Section]:
         return [*self.cells.sections(), *self.values.sections(), *self.records.sections()]

@@ -19,7 +19,7 @@ from typing import Any, Self
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.faults import InjectedFault, arm_fault, disarm_faults
 from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.connectors.collect import CollectedRecords
 from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.registry import (
@@ -35,6 +35,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.stats import EpochStats
 from bicycle_runtime.operators.spec import DEAD_LETTERS, OperatorSpec
+from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.testing import script as script_module
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.errors import HarnessError
@@ -44,11 +45,12 @@ from bicycle_runtime.testing.rewiring import (
     Tap,
     captured,
     scripted,
+    scripted_sources,
     sink_names,
     tapped,
     used_payloads,
 )
-from bicycle_runtime.testing.script import SCRIPT_TYPE, Script, ScriptSource
+from bicycle_runtime.testing.script import Script, ScriptSource
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.environment import StreamEnvironment
@@ -73,6 +75,8 @@ class HarnessOptions:
         engine: Sizes of epochs.
         start_ms: First reading of the clock.
         new_executor: Makes what runs the tasks; None runs them in the calling thread.
+        start_from: A savepoint, or the checkpoint directory of another job, to begin with.
+        allows_dropped_state: Whether what is sealed may be given up.
     """
 
     parallelism: int | None = None
@@ -83,6 +87,8 @@ class HarnessOptions:
     engine: EngineOptions = field(default_factory=EngineOptions)
     start_ms: int = 1_000_000
     new_executor: Callable[[], Executor] = LocalExecutor
+    start_from: str | None = None
+    allows_dropped_state: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,7 @@ class Harness:
         self._graph = tapped(graph, self._options.taps)
         self._bundle = bundle_of_graph(self._graph, used_payloads(self._graph, env.payloads))
         self._parallelism = self._options.parallelism
-        self._scripts = {uid: Script() for uid in _scripted_sources(self._graph)}
+        self._scripts = {uid: Script() for uid in scripted_sources(self._graph)}
         self._collected: dict[str, list[Any]] = {}
         self._is_finished = False
         self._watermark_ms = WATERMARK_MIN
@@ -136,6 +142,8 @@ class Harness:
         self._folder = Path(tempfile.mkdtemp(prefix="bicycle-harness-"))
         self._storage = LocalStorage(str(self._folder), is_synced=False)
         try:
+            if (url := self._options.start_from) is not None:
+                adopt(find_origin(open_storage(url)), self._storage, job="harness")
             self._open()
         except BaseException:
             self._remove_folder()
@@ -335,6 +343,11 @@ class Harness:
         return self._storage
 
     @property
+    def loop(self) -> EpochLoop:
+        """The epoch loop as it runs now, for what a driver asks of it between two epochs."""
+        return self._loop
+
+    @property
     def setup(self) -> JobSetup:
         """The planned job: its graph and its stage plan."""
         return self._setup
@@ -350,7 +363,7 @@ class Harness:
         for _ in range(_RESTARTS_MAX):
             self._setup = self._prepare()
             self._executor = self._options.new_executor()
-            self._loop = EpochLoop(
+            self._loop: EpochLoop = EpochLoop(
                 self._setup,
                 self._executor,
                 options=self._engine_options(),
@@ -379,6 +392,7 @@ class Harness:
             self._bundle, job_id="harness", storage=self._storage, parallelism=self._parallelism,
             registry=self._registry,
         )  # fmt: skip
+        setup = replace(setup, allows_dropped_state=self._options.allows_dropped_state)
         for uid, script in self._scripts.items():
             source = setup.sources[uid]
             assert isinstance(source, ScriptSource)
@@ -468,15 +482,6 @@ def _built(job: Callable[[StreamEnvironment], object]) -> StreamEnvironment:
     env = StreamEnvironment()
     job(env)
     return env
-
-
-def _scripted_sources(graph: JobGraph) -> list[str]:
-    return [
-        vertex.id
-        for vertex in graph.vertices
-        if vertex.kind is OperatorKind.SOURCE
-        and vertex.details["connector"]["connector_type"] == SCRIPT_TYPE
-    ]
 
 
 def _epochs_of(values: list[Any]) -> dict[str, int]:

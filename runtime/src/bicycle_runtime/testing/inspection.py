@@ -18,10 +18,12 @@ from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.attributes import Attribute, describe_attributes
+from bicycle_runtime.state.backends import MemoryTables
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, GroupState
+from bicycle_runtime.state.tables import FunctionTable, GroupState
 from bicycle_runtime.state.timers import TimerTable
 from bicycle_runtime.testing.keyed_inspection import keyed_states_of
 from bicycle_runtime.testing.window_inspection import windows_of
@@ -95,7 +97,11 @@ def _whole(state: GroupState, names: list[str]) -> dict[str, Any]:
 
 def _accumulators(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[Any, Any]:
     entries: dict[Any, Any] = {}
-    for table in _tables(setup, manifest, spec, AccumulatorTable):
+    payloads = setup.bundle.payloads
+    is_typed = spec.input_type is not None and "initial" not in spec.vertex.payloads
+    value_type = cloudpickle.loads(payloads[spec.input_type or ""]) if is_typed else None
+    tables = MemoryTables(StateBook(spec.uid, manifest.forms.get(spec.uid)))
+    for table in _tables(setup, manifest, spec, lambda: tables.accumulators(value_type)):
         for group in table.groups.values():
             entries |= group
     return entries
@@ -106,7 +112,8 @@ def _function_states(
 ) -> dict[int, tuple[GroupState, list[str]]]:
     function = cloudpickle.loads(setup.bundle.payloads[spec.vertex.payload_id("function")])
     is_rich = isinstance(function, RichAsyncFunction)
-    attributes = describe_attributes(function) if is_rich else []
+    book = StateBook(spec.uid, manifest.forms.get(spec.uid))
+    attributes = describe_attributes(function, book) if is_rich else []
     if is_rich and type(function).restore_state is not RichAsyncFunction.restore_state:
         info = TaskInfo(job_id=setup.job_id, operator_name=spec.vertex.label)
         resolve(function.open, KeyedContext(info, processing_time=0))

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import cloudpickle
+import msgspec
 
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.operators.declarations import declared_states
@@ -18,7 +19,9 @@ from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.changes import Section
 from bicycle_runtime.state.composite import CompositeTable
+from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.timers import TimerTable
@@ -57,6 +60,8 @@ def keyed_states_of(
     declared = {state.name: state for state in declared_states(function)}
     found: dict[Any, dict[str, Any]] = {}
     for keyed, _ in _tables(setup, manifest, spec, now_ms):
+        for state in declared.values():
+            keyed.cells_of(state)
         for name, shape in keyed.names().items():
             descriptor: StateDescriptor = declared.get(name) or _UNTYPED[shape](name)
             cells = keyed.cells_of(descriptor)
@@ -97,17 +102,27 @@ def _tables(
 ) -> Iterator[tuple[KeyedTable, TimerTable]]:
     sealed = manifest.states.get(spec.uid)
     for part in () if sealed is None else sealed.ranges:
-        yield _opened(setup, spec, part, now_ms)
+        yield _opened(setup, manifest, spec, part, now_ms=now_ms)
+
+
+def _declared_forms(manifest: Manifest, spec: OperatorSpec) -> OperatorForms | None:
+    """Return the forms of states that are declared; of others no type is known here."""
+    forms = manifest.forms.get(spec.uid)
+    if forms is None:
+        return None
+    declared = tuple(state for state in forms.states if not state.is_asked)
+    return msgspec.structs.replace(forms, states=declared)
 
 
 def _opened(
-    setup: JobSetup, spec: OperatorSpec, part: RangeState, now_ms: int
+    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, part: RangeState, *, now_ms: int
 ) -> tuple[KeyedTable, TimerTable]:
     def clock(domain: TimeDomain) -> int:
         return now_ms if domain == "processing" else WATERMARK_MIN
 
     groups = GroupCache(spec.group_count)
-    keyed, timers = KeyedTable(groups, clock), TimerTable(groups)
+    book = StateBook(spec.uid, _declared_forms(manifest, spec))
+    keyed, timers = KeyedTable(groups, clock, book=book), TimerTable(groups)
     composite = CompositeTable(_NoTable(), keyed, timers)
     StateStore(spec.uid, setup.storage, lambda: composite).at(part.with_mark(None))
     return keyed, timers

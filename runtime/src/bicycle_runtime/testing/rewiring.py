@@ -13,7 +13,16 @@ from typing import Any
 from bicycle_runtime.testing.script import SCRIPT_TYPE
 from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
 
-__all__ = ["captured", "part_before", "scripted", "tap_name", "tapped", "used_payloads"]
+__all__ = [
+    "captured",
+    "part_before",
+    "scripted",
+    "scripted_sources",
+    "sink_names",
+    "tap_name",
+    "tapped",
+    "used_payloads",
+]
 
 COLLECT_TYPE = "collect"
 Tap = str | tuple[str, str]
@@ -33,6 +42,15 @@ def scripted(graph: JobGraph, uids: Iterable[str]) -> JobGraph:
         for vertex in graph.vertices
     )
     return dataclasses.replace(graph, vertices=vertices)
+
+
+def scripted_sources(graph: JobGraph) -> list[str]:
+    """Return the sources that are scripts, by uid."""
+    return [
+        vertex.id
+        for vertex in graph.vertices
+        if vertex.kind is OperatorKind.SOURCE and _connector_type(vertex) == SCRIPT_TYPE
+    ]
 
 
 def captured(graph: JobGraph, kept: Iterable[str]) -> JobGraph:

@@ -10,11 +10,13 @@ from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.build import window_table
 from bicycle_runtime.operators.windows.folding import Folding
+from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.operators.windows.panes import Pane
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.windows import WindowTable
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -36,14 +38,17 @@ def windows_of(
     folding = Folding(plan, record_type)
     found: dict[Any, dict[int, Any]] = {}
     sealed = manifest.states.get(spec.uid)
+
+    def new_table() -> CompositeTable[WindowTable]:
+        table = window_table(plan, folding, record_type)
+        book = StateBook(spec.uid, manifest.forms.get(spec.uid))
+        settings = window_settings(plan, folding)
+        table.open(book, settings, keeps_records=plan.keeps_records)
+        return CompositeTable(table, KeyedTable(GroupCache(1), lambda _domain: 0))
+
     for part in () if sealed is None else sealed.ranges:
         store: StateStore[CompositeTable[WindowTable]] = StateStore(
-            spec.uid,
-            setup.storage,
-            lambda: CompositeTable(
-                window_table(plan, folding, record_type),
-                KeyedTable(GroupCache(1), lambda _domain: 0),
-            ),
+            spec.uid, setup.storage, new_table
         )
         table = store.at(part.with_mark(None)).main
         cells = {} if plan.keeps_records else table.cells.places

@@ -18,6 +18,7 @@ _COMPRESSED_BYTES_MIN = 64 << 10
 _SCAN_BYTES = 1 << 20
 _SAMPLE_BYTES = 64 << 10
 _LOOSE_FACTOR = 8
+_SHARE_RECORDS_MIN = 1_000
 
 
 def plan_slices(
@@ -30,32 +31,49 @@ def plan_slices(
 ) -> list[Slice]:
     """Return slices within the budget, at most ``file_count_max`` files.
 
+    Files are read side by side: event time can move on only when none of them is far behind, and
+    what waits for it is state. A file that has less than its share leaves the rest to the others.
+
     1. Compressed files that were begun come first, so that few are open; then the file that waited
-       longest.
-    2. A plain file is taken up to the byte budget and cut where the record budget ends.
+       longest. As many are read as get a share that is worth opening them.
+    2. A plain file is taken up to its share of the bytes and cut where that of the records ends.
     3. A compressed file gets an equal share of the records that are left, which its reader
        observes.
     """
-    ordered = sorted(files, key=_order)[:file_count_max]
+    ordered = sorted(files, key=_order)[: min(file_count_max, _file_count(budget))]
     slices: list[Slice] = []
     bytes_left, records_left = budget.byte_count, budget.record_count
-    for index, file in enumerate(ordered):
+    for index, file in enumerate(sorted(ordered, key=_size_left)):
         if bytes_left <= 0 or records_left <= 0:
             break
+        sharer_count = len(ordered) - index
+        records = max(records_left // min(sharer_count, max(records_left, 1)), 1)
         if file.is_compressed:
-            share = max(records_left // min(len(ordered) - index, max(records_left, 1)), 1)
-            part = _compressed_slice(file, bytes_left, share)
-            records_left -= share
+            part = _compressed_slice(file, bytes_left, records)
+            records_left -= records
             bytes_left -= part.end - part.start
             slices.append(part)
             continue
         start = file.offset
-        end, record_count = _cut(file, min(file.readable_end, start + bytes_left), records_left)
+        share = max(bytes_left // sharer_count, 1)
+        end, record_count = _cut(file, min(file.readable_end, start + share), records)
         count = _slice_count(end - start, budget.parallelism) if is_splittable else 1
         slices += _plain_slices(file, start, end, count, is_complete=not is_followed)
         bytes_left -= end - start
         records_left -= record_count
     return slices
+
+
+def _file_count(budget: Budget) -> int:
+    """Return among how many files it is worth dividing a budget."""
+    by_bytes = budget.byte_count // SLICE_BYTES_MIN
+    by_records = budget.record_count // _SHARE_RECORDS_MIN
+    return max(1, min(by_bytes, by_records))
+
+
+def _size_left(file: TrackedFile) -> tuple[bool, int]:
+    """Sorts files so that those with less than their share come before those that get the rest."""
+    return file.is_compressed, file.readable_end - file.offset
 
 
 def _order(file: TrackedFile) -> tuple[bool, int, str]:

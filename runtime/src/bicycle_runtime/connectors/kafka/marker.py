@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, is_outage, open_client
 
-__all__ = ["Marker", "MarkerReader", "marker_topic_name"]
+__all__ = ["Marker", "MarkerReader", "branch_of", "is_branch", "marker_topic_name"]
 
 _CALL_S = 1.0
 _PAUSE_S = 0.01
@@ -58,6 +58,21 @@ class Marker:
         if not isinstance(found, dict) or found.get("version") != 1:
             raise ValueError(f"{data[:100]!r} is no marker of an epoch")
         return cls(identity=str(found["identity"]), epoch=int(found["epoch"]))
+
+
+def branch_of(identity: str, word: str) -> str:
+    """Return the identity of a history that goes on from another one, which its name tells.
+
+    Example:
+        >>> branch_of("a1", "b2"), is_branch("a1.b2", of="a1"), is_branch("a1", of="a1.b2")
+        ('a1.b2', True, False)
+    """
+    return f"{identity}.{word}"
+
+
+def is_branch(identity: str, *, of: str) -> bool:
+    """Tell whether a history is another one, or goes on from it."""
+    return identity == of or identity.startswith(f"{of}.")
 
 
 def marker_topic_name(prefix: str) -> str:

@@ -8,6 +8,7 @@ transactional ids of its epoch, so it is published the same way whatever was rec
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,12 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
 from bicycle_runtime.connectors.kafka.errors import KafkaUnreachableError
-from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader, marker_topic_name
+from bicycle_runtime.connectors.kafka.marker import (
+    Marker,
+    MarkerReader,
+    branch_of,
+    marker_topic_name,
+)
 from bicycle_runtime.connectors.kafka.settings import (
     checked_properties,
     client_error,
@@ -115,10 +121,8 @@ class KafkaSink(Sink):
         options = self._options
         self._services = services
         self._client = self._client.bound()
-        self._prefix = options.transactional_id_prefix or (
-            f"bicycle-{services.job}-{self.spec.vertex_id}"
-        )
-        self._marker_topic = options.marker_topic or marker_topic_name(self._prefix)
+        self._prefix, self._marker_topic = self._names(services.job, memo)
+        self._place = hashlib.sha256(services.storage.url.encode()).hexdigest()[:12]
         patience_ms = options.publish_timeout_ms if memo else options.connect_timeout_ms
         self._admin = TopicAdmin(self._client, self._waiting(patience_ms))
         facts = self._admin.ensure(options.topic, self._topic_plan)
@@ -158,6 +162,7 @@ class KafkaSink(Sink):
             "topic": self._options.topic,
             "prefix": self._prefix,
             "marker_topic": self._marker_topic,
+            "place": self._place,
             "files": [staged_to_json(file) for file in in_subtask_order(staged)],
         }
 
@@ -213,23 +218,44 @@ class KafkaSink(Sink):
         )
         facts = ensure_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
         self._marker_partition_count = facts.partition_count
-        if memo.get("prefix") != self._prefix or memo.get("marker_topic") != self._marker_topic:
+        if memo.get("topic") != options.topic:
             return
-        markers = self._last_markers(facts.partition_count)
-        if check_history(memo, markers, options=options, vertex=self.spec.vertex_id):
-            self._identity = attempt_id(source=system_random())
+        topic, count = self._marker_topic, facts.partition_count
+        if memo["marker_topic"] != topic:  # It was renamed; what was published stands there.
+            topic = memo["marker_topic"]
+            count = ensure_marker_topic(self._admin, topic, self.spec.vertex_id).partition_count
+        markers = self._last_markers(topic, count)
+        is_again = check_history(memo, markers, options=options, vertex=self.spec.vertex_id)
+        # From another place there may be two of us; what one publishes must not count for both.
+        if is_again or memo.get("place", self._place) != self._place:
+            self._identity = branch_of(self._identity, attempt_id(source=system_random()))
 
-    def _last_markers(self, count: int) -> dict[int, Marker]:
+    def _names(self, job: str, memo: Mapping[str, Any]) -> tuple[str, str]:
+        """Return prefix and marker topic: as asked for, else as before, else by the job's name.
+
+        A job that begins with a savepoint of one of another name goes on as that, as long as it
+        writes to the same topic: only so does it see what was published behind the savepoint, and
+        shut out whoever would publish that still.
+        """
+        options = self._options
+        former = memo if memo.get("topic") == options.topic else {}
+        own = f"bicycle-{job}-{self.spec.vertex_id}"
+        prefix = options.transactional_id_prefix or former.get("prefix") or own
+        is_former = former.get("prefix") == prefix
+        marker_topic = options.marker_topic or (former.get("marker_topic") if is_former else None)
+        return prefix, marker_topic or marker_topic_name(prefix)
+
+    def _last_markers(self, topic: str, count: int) -> dict[int, Marker]:
         """Return the last marker of each writer that has one; an outage is waited for."""
         wait = self._waiting(self._options.publish_timeout_ms)
         patience = partial(wait, "markers can not be read")
         clock = self._services.clock
-        reader = MarkerReader(self._client, self._marker_topic, clock, patience)
+        reader = MarkerReader(self._client, topic, clock, patience)
         while True:
             try:
                 return reader.last(list(range(count)))
             except KafkaException as error:
-                action = f"reading markers of {self._marker_topic}"
+                action = f"reading markers of {topic}"
                 if not is_outage(error.args[0]):
                     raise client_error(error, properties=self._client, action=action) from error
                 wait(self._client.redacted(error.args[0].str()))

@@ -11,7 +11,7 @@ from typing import Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import ConnectorSpec
-from bicycle_runtime.connectors.kafka.marker import Marker
+from bicycle_runtime.connectors.kafka.marker import Marker, is_branch
 from bicycle_runtime.connectors.kafka.sink_errors import (
     KafkaHistoryError,
     KafkaTopicUnsuitableError,
@@ -154,7 +154,8 @@ def check_history(
     Raises:
         KafkaHistoryError: it does, and that was not asked for.
     """
-    own = [marker.epoch for marker in markers.values() if marker.identity == memo["identity"]]
+    # What somebody published who went on from here stands in the topic as well.
+    own = [m.epoch for m in markers.values() if is_branch(m.identity, of=memo["identity"])]
     found = max(own, default=0)
     if found <= memo["epoch"]:
         return False

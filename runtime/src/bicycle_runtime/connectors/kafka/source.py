@@ -28,6 +28,7 @@ from bicycle_runtime.connectors.kafka.discovery import Discovery
 from bicycle_runtime.connectors.kafka.formats import key_format, value_format
 from bicycle_runtime.connectors.kafka.options import (
     KafkaSourceOptions,
+    LossPolicy,
     check_topics,
     starting_offsets,
 )
@@ -160,12 +161,19 @@ class KafkaSource(Source):
 
     def reader(self) -> KafkaReader:
         """Return a reader that holds the values of secrets; its pickled form is not for show."""
+        return self._reader(self._options.on_data_loss)
+
+    def rereader(self, services: DriverServices) -> KafkaReader:  # noqa: ARG002  # needs no storage
+        """Return a reader that leaves nothing out: what retention has removed is an error."""
+        return self._reader("fail")
+
+    def _reader(self, on_data_loss: LossPolicy) -> KafkaReader:
         return KafkaReader(
             self._properties.bound(),
             self._fixed,
             values=self._values,
             keys=self._keys,
-            on_data_loss=self._options.on_data_loss,
+            on_data_loss=on_data_loss,
         )
 
     def stop(self) -> None:

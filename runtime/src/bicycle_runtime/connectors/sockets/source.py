@@ -130,6 +130,10 @@ class SocketSource(Source):
         """Return a reader of the journal."""
         return SocketReader(self._segments)
 
+    def rereader(self, services: DriverServices) -> SocketReader:
+        """Return a reader of what is left of the journal; the port stays closed."""
+        return SocketReader(JournalSegments(services.storage, f"{services.prefix}/journal"))
+
     def stop(self) -> None:
         """Close the port, the clients and the journal."""
         if self._receiver is not None:

@@ -21,6 +21,7 @@ from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_runtime.operators.windows.folding import Folding
+from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.refs import RangeState
@@ -79,7 +80,10 @@ class WindowOperator(Operator, Stateful, Timed):
         keyed = self.context.keyed
         keyed.reset()
         cells = self.new_cells(self.plan, self.folding)
-        return CompositeTable(WindowTable(cells, Records(self.record_type)), keyed)
+        table = WindowTable(cells, Records(self.record_type))
+        settings = window_settings(self.plan, self.folding)
+        table.open(self.context.book, settings, keeps_records=self.keeps_records)
+        return CompositeTable(table, keyed)
 
     @abstractmethod
     def index(self) -> None:

@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.attributes import Attribute
+from bicycle_runtime.state.declaring import accumulator_state
 from bicycle_runtime.state.keyed import KeyedTable
+from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.rocksdb.keyed import PagedKeyedTable
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.store import PagedStore
@@ -27,13 +29,18 @@ class RocksTables:
     Args:
         settings: Where the folder is, and the bounds of memory.
         job_url: The job's checkpoint storage.
+        book: Knows in which forms the states of the operator are sealed; None when nothing is.
     """
 
-    def __init__(self, settings: StateSettings, *, job_url: str) -> None:
+    def __init__(
+        self, settings: StateSettings, *, job_url: str, book: StateBook | None = None
+    ) -> None:
+        self.book = book or StateBook()
         self.pages = Pages(settings, job_url=job_url)
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
-        return PagedAccumulatorTable(self.pages, value_type)
+        opened = self.book.open(accumulator_state(value_type), value_type, None)
+        return PagedAccumulatorTable(self.pages, value_type, opened.codec)
 
     def attributes(
         self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
@@ -41,7 +48,7 @@ class RocksTables:
         return PagedFunctionTable(self.pages, prototype, attributes, call_hook)
 
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
-        return PagedKeyedTable(groups, clock, self.pages)
+        return PagedKeyedTable(groups, clock, self.pages, book=self.book)
 
     def store(
         self, operator: str, storage: Storage, new_table: Callable[[], Table],

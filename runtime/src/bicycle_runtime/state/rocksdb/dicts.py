@@ -56,7 +56,7 @@ class Shelf:
         if start is None:
             start = self._starts[group] = section_start(group, self._name)
         data = self.pages.read(start + key_bytes(key))
-        return MISSING if data is None else self._codec.decode_one(value_in(data))
+        return MISSING if data is None else self._codec.decode_one(value_in(data), key)
 
     def is_empty(self) -> bool:
         """Tell whether nothing is sealed."""

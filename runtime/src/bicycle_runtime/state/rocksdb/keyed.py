@@ -10,8 +10,10 @@ from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.changes import Section
+from bicycle_runtime.state.declaring import SHAPES
 from bicycle_runtime.state.errors import StateKindError
-from bicycle_runtime.state.keyed import SHAPES, Cells, KeyedTable
+from bicycle_runtime.state.keyed import Cells, KeyedTable
+from bicycle_runtime.state.reading import OpenedState, StateBook
 from bicycle_runtime.state.rocksdb.cells import PagedMapCells, PagedValueCells
 from bicycle_runtime.state.rocksdb.dicts import MISSING, PagedDict, Shelf
 from bicycle_runtime.state.rocksdb.expiry import PagedExpiry
@@ -35,12 +37,18 @@ class PagedKeyedTable(KeyedTable):
         groups: The key group of a key, by indexing.
         clock: Tells the time in ms in a domain, for states with a TTL.
         pages: The operator's.
+        book: Knows in which forms states are sealed; None when nothing is.
     """
 
     def __init__(
-        self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int], pages: Pages
+        self,
+        groups: Mapping[Any, int],
+        clock: Callable[[TimeDomain], int],
+        pages: Pages,
+        *,
+        book: StateBook | None = None,
     ) -> None:
-        super().__init__(groups, clock, backend=_Backend(pages, groups))
+        super().__init__(groups, clock, backend=_Backend(pages, groups), book=book)
         self._pages = pages
 
     def apply(self, sections: Iterable[Section]) -> None:
@@ -90,8 +98,10 @@ class _Backend:
         self._pages = pages
         self._groups = groups
 
-    def cells(self, descriptor: StateDescriptor, clock: Callable[[TimeDomain], int]) -> Cells:
-        pages, groups, name = self._pages, self._groups, descriptor.name
+    def cells(
+        self, descriptor: StateDescriptor, opened: OpenedState, clock: Callable[[TimeDomain], int]
+    ) -> Cells:
+        pages, groups, place = self._pages, self._groups, opened.place
         is_map = descriptor.kind in ("list", "map")
 
         def group_of(cell: Any) -> int:
@@ -103,7 +113,7 @@ class _Backend:
         def all_cells() -> Iterable[Any]:
             return cells.cells()
 
-        ttl, times = descriptor.time_to_live, f"{PREFIX}ttl.{name}"
+        ttl, times = descriptor.time_to_live, f"{PREFIX}ttl.{place}"
         pages.timed[times] = ttl is not None
         cells: Cells
         expiry = None
@@ -112,9 +122,9 @@ class _Backend:
                 ttl, lambda: clock(ttl.time), pages, times,
                 stamps=PagedDict(shelf(times, _STAMPS)), cells=all_cells,
             )  # fmt: skip
-        entries = f"{PREFIX}state.{SHAPES[descriptor.kind]}.{name}"
+        entries = f"{PREFIX}state.{SHAPES[descriptor.kind]}.{place}"
         frozen = descriptor.stored_type is not None and is_frozen_type(descriptor.stored_type)
-        stored = shelf(entries, ValueCodec(descriptor.stored_type))
+        stored = shelf(entries, opened.codec)
         if is_map:
             cells = PagedMapCells(
                 pages, entries, groups.__getitem__, stored, is_frozen=frozen, expiry=expiry

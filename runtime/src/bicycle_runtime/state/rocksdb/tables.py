@@ -43,10 +43,13 @@ class PagedAccumulatorTable(AccumulatorTable):
     Args:
         pages: The operator's.
         value_type: Type of the accumulators when known.
+        codec: How they are encoded; None goes by their type.
     """
 
-    def __init__(self, pages: Pages, value_type: Any = None) -> None:
-        super().__init__(value_type)
+    def __init__(
+        self, pages: Pages, value_type: Any = None, codec: ValueCodec | None = None
+    ) -> None:
+        super().__init__(value_type, codec)
         # A function may change its accumulator in place, but it always returns one.
         self.groups = _Groups(lambda group: self._new_dict(pages, group))
 
@@ -127,7 +130,7 @@ class PagedDictState(DictState):
         gone = [] if is_full else [key for key, value in found_values if value is missing]
         return make_section(
             group,
-            self._attribute.name,
+            self._attribute.section,
             _KEYS.encode_list([key for key, _ in kept]),
             self._attribute.codec.encode_list([value for _, value in kept]),
             deleted=_KEYS.encode_list(gone) if gone else None,
@@ -142,8 +145,8 @@ class PagedDictState(DictState):
 
     def _new_dict(self) -> PagedDict:
         kind = PagedDict if self._attribute.tracked is TrackedDict else TouchPagedDict
-        shelf = Shelf(self._pages, self._attribute.name, self._attribute.codec, group=self._group)
-        return kind(shelf)
+        name, codec = self._attribute.section, self._attribute.codec
+        return kind(Shelf(self._pages, name, codec, group=self._group))
 
 
 class PagedFunctionTable(FunctionTable):
@@ -177,7 +180,7 @@ class PagedFunctionTable(FunctionTable):
         # An attribute that is one value always has the same place; nothing else must go.
         return [
             msgspec.structs.replace(section, is_full=False)
-            if section.name in self._values_by_name or section.name == SNAPSHOT
+            if section.name in self._values_by_section or section.name == SNAPSHOT
             else section
             for section in super().changes()
         ]
@@ -211,7 +214,7 @@ class PagedFunctionTable(FunctionTable):
             restored = _ANY.decode_one(value_in(snapshot))
             self._call_hook(state.instance.restore_state, restored)
         for attribute in self._value_attributes:
-            data = self._pages.read(section_start(group, attribute.name) + _NO_KEY)
+            data = self._pages.read(section_start(group, attribute.section) + _NO_KEY)
             if data is not None:
                 raw = value_in(data)
                 setattr(state.instance, attribute.name, attribute.codec.decode_one(raw))

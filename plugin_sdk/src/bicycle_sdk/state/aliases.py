@@ -1,0 +1,82 @@
+"""Saying which names a field had before, so that what was stored under them is found again.
+
+An alias belongs to the annotation of the field, of a record or of a rich function alike::
+
+    @dataclass
+    class Reading:
+        celsius: Annotated[float, Aliases("temperature")]
+
+In a dataclass ``field(metadata={"aliases": ["temperature"]})`` says the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import Any
+
+from bicycle_sdk.errors import StateDefinitionError
+
+__all__ = ["Aliases", "aliases_of"]
+
+
+class Aliases:
+    """The names that a field had before, the latest first.
+
+    Example:
+        >>> Aliases("temperature", "temp").names
+        ('temperature', 'temp')
+
+    Raises:
+        StateDefinitionError: there is none, or one is not a text.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, *names: str) -> None:
+        found: tuple[Any, ...] = names
+        if not found or not all(isinstance(name, str) and name for name in found):
+            raise StateDefinitionError(
+                state="Aliases",
+                problem=f"{found!r} are no names",
+                hint="give the names that the field had before, as texts",
+            )
+        self.names = names
+
+    def __repr__(self) -> str:
+        return f"Aliases({', '.join(map(repr, self.names))})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Aliases) and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash(self.names)
+
+
+def aliases_of(cls: type) -> dict[str, tuple[str, ...]]:
+    """Return the earlier names of the fields of a class, by field; only of those that have some.
+
+    Annotations that can not be resolved here tell nothing.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    if dataclasses.is_dataclass(cls):
+        for each in dataclasses.fields(cls):
+            if "aliases" in each.metadata:
+                found[each.name] = Aliases(*each.metadata["aliases"]).names
+    try:
+        hints = typing.get_type_hints(cls, include_extras=True)
+    except Exception:  # noqa: BLE001 - annotations are the user's code; unknown is fine.
+        return found
+    for name, hint in hints.items():
+        for note in _notes(hint):
+            if isinstance(note, Aliases):
+                found[name] = (*found.get(name, ()), *note.names)
+    return found
+
+
+def _notes(hint: Any) -> tuple[Any, ...]:
+    """Return what ``Annotated`` adds to a type, also within ``Required`` and its kin."""
+    while typing.get_origin(hint) in (typing.ClassVar, typing.Required, typing.NotRequired):
+        (hint,) = typing.get_args(hint)
+    notes: tuple[Any, ...] = getattr(hint, "__metadata__", ())
+    return notes

@@ -1,0 +1,157 @@
+"""``bicycle replay``: an epoch once more, in one process, to see what it did or why it failed."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from typing import Any
+
+import click
+
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.cli.exit_codes import FAILED
+from bicycle_runtime.cli.parameters import answers, home, set_option
+from bicycle_runtime.cli.rendering import answer_json, count_text, error_text, show_table
+
+__all__ = ["replay_command"]
+
+_NEXT = "next"
+_SHOWN = 10
+
+
+def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int | str:
+    """Return the epoch that is meant: a number, or ``next``."""
+    if value == _NEXT:
+        return value
+    if not value.isdigit() or int(value) == 0:
+        problem = f"{value!r} is neither the number of an epoch nor {_NEXT!r}"
+        raise click.BadParameter(problem)
+    return int(value)
+
+
+@click.command("replay")
+@click.argument("job", required=False)
+@click.option(
+    "--checkpoint-dir",
+    metavar="URL",
+    help="Directory or URL with the checkpoint of the job, or of several jobs.",
+)
+@click.option(
+    "--epoch",
+    callback=_epoch,
+    required=True,
+    metavar="NUMBER",
+    help="A retained epoch, or the one that failed behind them, which `next` means, too.",
+)
+@click.option(
+    "--key",
+    metavar="KEY",
+    help="Show keyed operators this key only: JSON, where a list is a tuple, or just a text.",
+)
+@click.option(
+    "--operator", metavar="UID", help="Show this operator only; with --pdb stop in its function."
+)
+@click.option(
+    "--pdb",
+    "is_debugged",
+    is_flag=True,
+    help="Stop in Python's debugger where a function is called for its first record, and where a "
+    "record fails. In an epoch that failed it waits for the failure, unless --operator is given.",
+)
+@click.option(
+    "--plugin",
+    metavar="NAME",
+    help="The plugin. Default: the one that ran the job.",
+)
+@set_option
+@click.option(
+    "--show",
+    "shown_count",
+    type=click.IntRange(min=0),
+    default=_SHOWN,
+    help="Show so many records of each sink, and changes of each state, at most.",
+    show_default=True,
+)
+@answers
+@click.pass_context
+def replay_command(context: click.Context, /, *, as_json: bool, **asked: Any) -> None:
+    """Run an epoch of a job once more, with the input, state, time and random numbers it had.
+
+    JOB is a job of this machine, or one below --checkpoint-dir. Nothing is written, published or
+    locked: it works while the job runs and after it failed. The result is compared with what was
+    sealed; exit code 1 says that it differs, or that the epoch fails.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.replay import ReplayRequest, replay
+
+    # A debugger takes Ctrl-C; this process waits for it. What it starts gets the default back.
+    signal.signal(signal.SIGINT, _leave_to_the_child)
+    report = replay(ReplayRequest(**asked), home(), is_quiet=as_json)
+    if as_json:
+        answer_json(report)
+    else:
+        _show(report)
+    if report.get("differences") or report.get("error"):
+        context.exit(FAILED)
+
+
+def _leave_to_the_child(_number: int, _frame: object) -> None:
+    """Do nothing."""
+
+
+def _show(report: dict[str, Any]) -> None:
+    if report.get("left"):
+        click.echo("the debugger was left; the epoch was not replayed to its end")
+        return
+    was = "sealed" if report["was_sealed"] else "failed"
+    click.echo(f"epoch {report['epoch']} of {report['url']} ({was})")
+    if not report["is_same_plugin"]:
+        click.echo("the plugin is not the same as when the epoch was run")
+    if report["key"] is not None:
+        click.echo(f"keyed operators saw the key {report['key']} only")
+    if report["operators"]:
+        names = ("operator", "records_in", "records_out", "failed", "late")
+        headings = ("operator", "in", "out", "failed", "late")
+        show_table(headings, [[_cell(row[name]) for name in names] for row in report["operators"]])
+    for sink in report["sinks"]:
+        click.echo(f"{sink['sink']} would get {count_text(sink['record_count'])} records")
+        for record in sink["records"]:
+            click.echo(f"  {record}")
+    for state in report["states"]:
+        _show_state(state)
+    for difference in report["differences"]:
+        click.echo(f"differs: {difference}")
+    if report["differences"]:
+        click.echo(
+            "  fix: a function reads a clock, random numbers or another system other than by its "
+            "context, or the plugin has changed"
+        )
+    sys.stdout.flush()
+    if report["error"] is not None:
+        click.echo(error_text(error_from_json(report["error"])), err=True)
+    elif not report["differences"]:
+        click.echo(_verdict(report))
+
+
+def _verdict(report: dict[str, Any]) -> str:
+    if not report["was_sealed"]:
+        return "the epoch, which failed, does not fail now"
+    if report["key"] is not None:
+        return "the state of the key is what was sealed"
+    return "the result is what was sealed"
+
+
+def _show_state(state: dict[str, Any]) -> None:
+    words = ("added", "removed", "changed")
+    totals = ", ".join(f"{count_text(state[word])} {word}" for word in words)
+    click.echo(f"state of {state['operator']}: {totals}")
+    names = ("change", "state", "key", "part", "before", "after")
+    used = [name for name in names if any(row[name] is not None for row in state["changes"])]
+    if used:
+        show_table(used, [[_cell(row[name]) for name in used] for row in state["changes"]])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, int):
+        return count_text(value)
+    return "" if value is None else str(value)

@@ -1,0 +1,255 @@
+"""``bicycle savepoint``: copies of one epoch that stand on their own."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.quantities import parse_duration_ms
+from bicycle_runtime.cli.checkpoints import details
+from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.rendering import (
+    answer_json,
+    byte_text,
+    count_text,
+    show_overview,
+    show_table,
+)
+
+if TYPE_CHECKING:
+    from bicycle_runtime.base.storage import Storage
+    from bicycle_runtime.jobs.savepoints import SavepointEntry
+    from bicycle_runtime.recovery.savepoints import Savepoint
+
+__all__ = ["savepoint_command", "savepoint_options", "show_savepoints", "take_savepoint"]
+
+_HEADINGS = ("savepoint", "job", "plugin", "epoch", "created", "records", "size", "files")
+_TIMEOUT = "10m"
+
+
+@click.group("savepoint", invoke_without_command=True)
+@answers
+@click.pass_context
+def savepoint_command(context: click.Context, *, as_json: bool) -> None:
+    """Take, list, look into, move and remove savepoints.
+
+    A savepoint is a copy of one epoch of a job that needs nothing else: another machine, another
+    checkpoint directory or a newer version of the plugin may begin with it.
+    """
+    show_overview(context, as_json=as_json)
+
+
+def savepoint_options(command: Any) -> Any:
+    """Add ``--name``, ``--to`` and ``--timeout``."""
+    for option in (
+        click.option(
+            "--timeout",
+            default=_TIMEOUT,
+            show_default=True,
+            metavar="DURATION",
+            callback=lambda _context, _option, text: _duration_ms(text),
+            help="How long a running job may take.",
+        ),
+        click.option(
+            "--to",
+            metavar="URL",
+            help="Directory or URL for savepoints; this one lies below it, under its name. "
+            "Default: the folder savepoints in the checkpoint directory of the job.",
+        ),
+        click.option(
+            "--name", metavar="NAME", help="Name of the savepoint. Default: one made of the time."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+@savepoint_command.command("create")
+@click.argument("job")
+@savepoint_options
+@answers
+def create_command(
+    *, job: str, name: str | None, to: str | None, timeout: int, as_json: bool
+) -> None:
+    """Take a savepoint of a job and print its place.
+
+    A job that runs goes on: it takes the savepoint between two epochs, and copies while it runs.
+    One that has ended must have published its last epoch.
+    """
+    answer = take_savepoint(job, name=name, to=to, timeout_ms=timeout)
+    if as_json:
+        answer_json(answer)
+    else:
+        click.echo(savepoint_line(answer))
+
+
+@savepoint_command.command("list")
+@click.argument("job", required=False)
+@click.option(
+    "--checkpoint-dir", metavar="URL", help="List all savepoints below this directory or URL."
+)
+@answers
+def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) -> None:
+    """List savepoints, the newest first: of a job, below a place, or of all jobs of this machine.
+
+    Savepoints that were made elsewhere with --to are listed with that place as --checkpoint-dir.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.base.storage import open_storage
+    from bicycle_runtime.jobs.savepoints import known_savepoints, list_savepoints
+
+    if checkpoint_dir is not None and job is not None:
+        raise click.UsageError("give either JOB or --checkpoint-dir")
+    if checkpoint_dir is not None:
+        found = list_savepoints(open_storage(checkpoint_dir))
+    else:
+        found = known_savepoints(home(), job)
+    if as_json:
+        answer_json([entry.to_json() for entry in found])
+    elif not found:
+        click.echo("no savepoints")
+    else:
+        show_savepoints(found)
+        for entry in found:
+            click.echo(f"{entry.name}: {entry.url}")
+
+
+@savepoint_command.command("inspect")
+@click.argument("url")
+@click.option("--verify", is_flag=True, help="Read every file and compare checksums.")
+@answers
+def inspect_command(*, url: str, verify: bool, as_json: bool) -> None:
+    """Show what is in a savepoint: who made it, offsets, operators and their sizes.
+
+    `bicycle state` with the savepoint as --checkpoint-dir shows what the operators keep.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.base.storage import open_storage
+    from bicycle_runtime.jobs.checkpoint_reports import report_checkpoints
+    from bicycle_runtime.jobs.savepoints import inspect_savepoint, plain_savepoint
+
+    storage = open_storage(url)
+    savepoint = inspect_savepoint(storage, is_thorough=verify)
+    [report] = report_checkpoints(storage, now_ms=SystemClock().now_ms(), epoch=savepoint.epoch)
+    if as_json:
+        answer_json(
+            {
+                "url": storage.url,
+                **plain_savepoint(savepoint),
+                "is_verified": verify,
+                "checkpoint": report.to_json(),
+            }
+        )
+    else:
+        click.echo("\n".join(_savepoint_lines(savepoint, storage, is_verified=verify)))
+        click.echo("\n".join(details(report)))
+
+
+@savepoint_command.command("delete")
+@click.argument("url")
+@answers
+def delete_command(*, url: str, as_json: bool) -> None:
+    """Remove a savepoint, or what is left of one that was never finished.
+
+    Nothing but a savepoint is removed; jobs that began with it have copies of their own.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.base.storage import open_storage
+    from bicycle_runtime.recovery.savepoints import delete_savepoint
+
+    storage = open_storage(url)
+    delete_savepoint(storage)
+    if as_json:
+        answer_json({"url": storage.url})
+    else:
+        click.echo(f"removed {storage.url}")
+
+
+@savepoint_command.command("restore")
+@click.argument("url")
+@click.option(
+    "--checkpoint-dir",
+    required=True,
+    metavar="URL",
+    help="Directory or URL for checkpoints; the job's will be below it, under its name.",
+)
+@click.option("--name", required=True, metavar="NAME", help="Name of the job.")
+@answers
+def restore_command(*, url: str, checkpoint_dir: str, name: str, as_json: bool) -> None:
+    """Put a savepoint into the empty checkpoint directory of a job, as its last epoch.
+
+    A job that is then run with this --checkpoint-dir and --name goes on from there. To do both at
+    once, run it with --from.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.home import checkpoint_of
+    from bicycle_runtime.jobs.savepoints import open_origin, restore_savepoint
+
+    target = checkpoint_of(checkpoint_dir, name)
+    origin = open_origin(url)
+    epoch = restore_savepoint(origin, target, job=name)
+    if as_json:
+        answer_json({"url": target.url, "job": name, "epoch": epoch, "origin": origin.storage.url})
+    else:
+        click.echo(f"epoch {epoch} is the last one of job {name} in {target.url}")
+
+
+def take_savepoint(job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
+    """Take a savepoint of a job of this machine and return what is known of it."""
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.savepoints import create_savepoint
+
+    clock = SystemClock()
+    return create_savepoint(home(), job, name=name, to=to, clock=clock, timeout_ms=timeout_ms)
+
+
+def savepoint_line(answer: dict[str, Any]) -> str:
+    """Return one line about a savepoint that was just made."""
+    size = byte_text(answer["byte_count"])
+    return f"savepoint of epoch {answer['epoch']}, {size}: {answer['url']}"
+
+
+def show_savepoints(entries: list[SavepointEntry]) -> None:
+    """Write a table of savepoints."""
+    show_table(_HEADINGS, map(_row, entries))
+
+
+def _row(entry: SavepointEntry) -> tuple[str, ...]:
+    if entry.problem is not None:
+        return (entry.name, entry.problem, *[""] * (len(_HEADINGS) - 2))
+    return (
+        entry.name,
+        entry.job,
+        f"{entry.plugin} {entry.plugin_version}".strip(),
+        str(entry.epoch),
+        _time(entry.created_ms),
+        count_text(entry.event_count),
+        byte_text(entry.byte_count),
+        str(entry.file_count),
+    )
+
+
+def _savepoint_lines(savepoint: Savepoint, storage: Storage, *, is_verified: bool) -> list[str]:
+    plugin = f"{savepoint.plugin} {savepoint.plugin_version}".strip()
+    whole = ", all of them whole" if is_verified else ""
+    return [
+        f"savepoint {savepoint.name} in {storage.url}",
+        f"  job          {savepoint.job}, plugin {plugin or 'unknown'}",
+        f"  created      {_time(savepoint.created_ms)}",
+        f"  size         {byte_text(savepoint.byte_count)} in {savepoint.file_count} files{whole}",
+        f"  digest       {savepoint.bundle_digest}",
+    ]
+
+
+def _duration_ms(text: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no duration, such as 30s or 10m") from error
+
+
+def _time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}Z"

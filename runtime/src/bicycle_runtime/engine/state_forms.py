@@ -1,0 +1,77 @@
+"""From what is sealed and what the code declares to the forms of states that a run begins with.
+
+It is decided before connectors are started and before anything is written: what can not be read is
+refused, with both schemas; what would be lost is refused unless somebody allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import cloudpickle
+
+from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.operators.declared_forms import DeclaredOperator, declared_operator
+from bicycle_runtime.operators.policy import user_hook
+from bicycle_runtime.operators.spec import StateScope
+from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.state.forms import OperatorForms, StateChange, evolve
+from bicycle_runtime.state.reading import refusal_of
+
+__all__ = ["begun_forms", "compared_states", "declared_operators"]
+
+
+def declared_operators(setup: JobSetup) -> dict[str, DeclaredOperator]:
+    """Return what the code of each operator with state declares, by uid. Loads the functions.
+
+    Raises:
+        FunctionHookError: a function can not be loaded here.
+    """
+    payloads = setup.bundle.payloads
+    found = {}
+    for spec in setup.plan.operators():
+        if spec.scope is not StateScope.NONE:
+            with user_hook(spec.uid, "loading or open()"):
+                found[spec.uid] = declared_operator(
+                    spec, lambda payload_id: cloudpickle.loads(payloads[payload_id])
+                )
+    return found
+
+
+def compared_states(
+    manifest: Manifest, declared: Mapping[str, DeclaredOperator]
+) -> tuple[dict[str, OperatorForms], list[StateChange]]:
+    """Return what is known of all states from now on, and what becomes of each."""
+    forms: dict[str, OperatorForms] = {}
+    changes: list[StateChange] = []
+    for uid, operator in declared.items():
+        known, found = evolve(
+            uid,
+            manifest.forms.get(uid),
+            operator.states,
+            keys=operator.keys,
+            still_asks=operator.may_ask_for,
+        )
+        changes += found
+        if known != OperatorForms():
+            forms[uid] = known
+    return forms, changes
+
+
+def begun_forms(manifest: Manifest, setup: JobSetup) -> dict[str, OperatorForms]:
+    """Return the forms that a run begins with.
+
+    Raises:
+        SchemaRefusedError: sealed state can not be read as it is declared now.
+        StateLostError: a state is not declared any more, and that is not allowed.
+    """
+    forms, changes = compared_states(manifest, declared_operators(setup))
+    refused = [change for change in changes if change.verdict == "refused"]
+    if refused:
+        raise refusal_of(refused)
+    dropped = [change for change in changes if change.verdict == "dropped"]
+    if dropped and not setup.allows_dropped_state:
+        lost = ", ".join(f"{change.state!r} of operator {change.operator!r}" for change in dropped)
+        raise StateLostError(job=setup.job_id, lost=lost)
+    return forms

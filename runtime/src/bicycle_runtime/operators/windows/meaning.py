@@ -1,0 +1,40 @@
+"""What the sealed contents of a window mean: settings whose change would make them mean another.
+
+The start of a window is part of where its content lies, and accumulators stand in the order of
+their aggregates. Gaps of sessions, triggers, evictors and lateness may change: what is kept then
+goes on by the new rules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bicycle_runtime.operators.windows.folding import Folding
+from bicycle_sdk.windows import AlignedWindows, WindowPlan
+
+__all__ = ["window_settings"]
+
+
+def window_settings(plan: WindowPlan, folding: Folding) -> tuple[tuple[str, Any], ...]:
+    """Return the settings with their names, as plain data.
+
+    Args:
+        plan: The window.
+        folding: Its aggregates.
+    """
+    assigner = plan.assigner
+    windows = type(assigner).__name__
+    if isinstance(assigner, AlignedWindows):
+        windows = (
+            f"every {assigner.slide_ms} ms for {assigner.size_ms} ms from {assigner.offset_ms} ms"
+        )
+    aggregates = [_name_of(function) for function in folding.functions]
+    kept = "records" if plan.keeps_records else f"aggregates {', '.join(aggregates)}"
+    return (("the window", windows), ("what is kept", kept))
+
+
+def _name_of(function: Any) -> str:
+    """Return the name of an aggregate of ours; one's own may be renamed."""
+    cls = type(function)
+    is_ours = cls.__module__.partition(".")[0] in ("bicycle_sdk", "bicycle_runtime")
+    return cls.__name__ if is_ours else "one's own"

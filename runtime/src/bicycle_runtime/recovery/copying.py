@@ -1,0 +1,157 @@
+"""Copying files of a checkpoint from one place to another, each proved by size and checksum.
+
+A file that is never changed can be *linked* where both places are on one file system: the same
+bytes under a second name, which stay when the first name is removed. Everything else is streamed,
+several files at a time, and appears whole or not at all. What is linked is read back later, so that
+a savepoint is proved, too, without keeping anybody waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import BinaryIO, TypeVar
+from zlib import crc32
+
+import msgspec
+
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, open_storage
+from bicycle_runtime.recovery.errors import CopyRefusedError
+
+__all__ = ["CopiedFile", "Wanted", "copy_files", "folder_of", "link_files", "read_back"]
+
+_BLOCK_BYTES = 1 << 20
+_THREADS_MAX = 8
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A file to copy, and what is known of it; None where nothing is recorded."""
+
+    path: str
+    byte_count: int | None = None
+    crc32: int | None = None
+
+
+class CopiedFile(msgspec.Struct, frozen=True):
+    """A file as it was copied."""
+
+    path: str
+    byte_count: int
+    crc32: int
+
+    @property
+    def wanted(self) -> Wanted:
+        """What a copy of this copy must be."""
+        return Wanted(path=self.path, byte_count=self.byte_count, crc32=self.crc32)
+
+
+def folder_of(storage: Storage, path: str) -> Storage:
+    """Return a folder of a storage as a storage of its own."""
+    if isinstance(storage, LocalStorage):
+        return replace(storage, root=str(storage.local_path(path)))
+    return open_storage(f"{storage.url}/{path}")
+
+
+def copy_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
+    """Copy files to the same paths; in order of the files.
+
+    Raises:
+        CopyRefusedError: a file is missing, or not what is recorded of it.
+        StorageError: a storage refuses to read or write.
+    """
+    return _in_threads(partial(_copy, source, target), files)
+
+
+def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
+    """Read files whole and prove that they are what is recorded of them.
+
+    Raises:
+        CopyRefusedError: a file is missing, or not what is recorded of it.
+    """
+    return _in_threads(partial(_read, storage), files)
+
+
+def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[Wanted]:
+    """Link files that never change to the same paths; costs no time that depends on their size.
+
+    Returns:
+        Those that could not be linked and must be copied.
+    """
+    if not (isinstance(source, LocalStorage) and isinstance(target, LocalStorage)):
+        return list(files)
+    left = []
+    folders = set()
+    for wanted in files:
+        path = target.local_path(wanted.path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            path.unlink(missing_ok=True)
+            os.link(source.local_path(wanted.path), path)
+            folders.add(path.parent)
+        except OSError:  # Another file system, or one without links; a missing file is told later.
+            left.append(wanted)
+    for folder in folders if target.is_synced else ():
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    return left
+
+
+def _in_threads(act: Callable[[Wanted], T], files: Iterable[Wanted]) -> list[T]:
+    wanted = list(files)
+    if not wanted:
+        return []
+    pool = ThreadPoolExecutor(min(_THREADS_MAX, len(wanted)), thread_name_prefix="copy")
+    try:
+        return list(pool.map(act, wanted))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _copy(source: Storage, target: Storage, wanted: Wanted) -> CopiedFile:
+    with _opened(source, wanted) as stream, target.open_write(wanted.path) as copy:
+        return _streamed(source, wanted, stream, copy.write)
+
+
+def _read(storage: Storage, wanted: Wanted) -> CopiedFile:
+    with _opened(storage, wanted) as stream:
+        return _streamed(storage, wanted, stream, len)
+
+
+@contextlib.contextmanager
+def _opened(storage: Storage, wanted: Wanted) -> Iterator[BinaryIO]:
+    try:
+        stream = storage.open_read(wanted.path)
+    except ObjectMissingError:
+        raise _refused(storage, wanted, "it is missing") from None
+    with stream:
+        yield stream
+
+
+def _streamed(
+    storage: Storage, wanted: Wanted, stream: BinaryIO, take: Callable[[bytes], object]
+) -> CopiedFile:
+    """Pass a file on block by block; raising here leaves no file at the other end."""
+    byte_count, checksum = 0, 0
+    while block := stream.read(_BLOCK_BYTES):
+        take(block)
+        byte_count += len(block)
+        checksum = crc32(block, checksum)
+    if wanted.byte_count not in (None, byte_count):
+        problem = f"it has {byte_count:,} bytes, {wanted.byte_count:,} are recorded"
+        raise _refused(storage, wanted, problem)
+    if wanted.crc32 not in (None, checksum):
+        raise _refused(storage, wanted, "its checksum is not the recorded one")
+    return CopiedFile(wanted.path, byte_count, checksum)
+
+
+def _refused(storage: Storage, wanted: Wanted, problem: str) -> CopyRefusedError:
+    return CopyRefusedError(path=wanted.path, url=storage.url, problem=problem)

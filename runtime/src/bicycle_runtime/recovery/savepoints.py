@@ -1,0 +1,355 @@
+"""Savepoints: a copy of one published epoch that stands on its own, and the way back into a job.
+
+A savepoint has the layout of a job's checkpoint directory with that one epoch, and
+``savepoint.json``, which names every file with size and checksum and is written last: without it
+there is no savepoint. ``savepoint.unfinished`` is there from the first file to the last, so that
+two can not be made in one place and what a crash leaves is known for what it is.
+
+Files of state never change, so they are linked where that is possible and may be copied while the
+job runs on. What connectors keep (journals, open parts) does change: it is copied at once. Nothing
+here knows a connector: all that lies in their folders goes along, and what their memos name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.storage import (
+    LocalStorage,
+    ObjectExistsError,
+    ObjectMissingError,
+    Storage,
+)
+from bicycle_runtime.recovery.copying import (
+    CopiedFile,
+    Wanted,
+    copy_files,
+    link_files,
+    read_back,
+)
+from bicycle_runtime.recovery.errors import (
+    CopyRefusedError,
+    SavepointFormatError,
+    SavepointMissingError,
+    SavepointTakenError,
+    SavepointUnfinishedError,
+)
+from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
+
+__all__ = [
+    "JOB_FILE",
+    "SAVEPOINT_FILES",
+    "Content",
+    "Savepoint",
+    "SavepointWriter",
+    "content_of",
+    "delete_savepoint",
+    "epoch_paths",
+    "job_facts",
+    "read_savepoint",
+    "verify_savepoint",
+    "write_savepoint",
+]
+
+FORMAT_VERSION = 1
+JOB_FILE = "job.json"
+_FILE, _CLAIM = "savepoint.json", "savepoint.unfinished"
+SAVEPOINT_FILES = (_FILE, _CLAIM)  # One of them is wherever a savepoint is, whole or not.
+_CONNECTORS, _STAGED = "connectors", "staged/"
+
+
+class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``savepoint.json`` says.
+
+    Plugin, versions and graph are those that ran the epoch; empty where they are not known, since
+    another version of the plugin was started afterwards. Paths are relative.
+    """
+
+    format_version: int
+    name: str
+    job: str
+    created_ms: int
+    epoch: int
+    sealed_ms: int
+    event_count: int
+    bundle_digest: str
+    plugin: str = ""
+    plugin_version: str = ""
+    dist: str = ""
+    sdk_version: str = ""
+    python_version: str = ""
+    graph: dict[str, Any] | None = None
+    byte_count: int
+    file_count: int
+    files: tuple[CopiedFile, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Content:
+    """The files that make up one epoch: those that never change, and those of connectors."""
+
+    manifest: Manifest
+    fixed: tuple[Wanted, ...]
+    changing: tuple[Wanted, ...]
+
+
+class SavepointWriter:
+    """Makes one savepoint. ``begin`` wants the job to stand still, ``finish`` does not.
+
+    Between the two nobody may remove the files of the epoch. Whoever gives up calls ``abandon``.
+
+    Args:
+        source: Checkpoint storage of the job.
+        target: Where the savepoint will be.
+        epoch: Which epoch; it is published.
+        name: Name of the savepoint.
+        now_ms: The time of day.
+    """
+
+    def __init__(
+        self, source: Storage, target: Storage, *, epoch: int, name: str, now_ms: int
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._epoch = epoch
+        self._name = name
+        self._now_ms = now_ms
+        self._copied: list[CopiedFile] = []
+
+    def begin(self) -> None:
+        """Claim the place, link what never changes, and copy what does.
+
+        Raises:
+            SavepointTakenError: something is there; it is left alone.
+            CopyRefusedError: a file is missing or damaged.
+        """
+        _claim(self._target)
+        try:
+            self._content = content_of(self._source, self._epoch)
+            self._unlinked = link_files(self._source, self._target, self._content.fixed)
+            changing = [*self._content.changing, *_present(self._source, JOB_FILE)]
+            self._copied = copy_files(self._source, self._target, changing)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def finish(self) -> Savepoint:
+        """Copy the rest, prove what was linked, and write the description, which makes it count.
+
+        Raises:
+            CopyRefusedError: a file is missing or damaged; nothing is left of the savepoint.
+        """
+        try:
+            copied = copy_files(self._source, self._target, self._unlinked)
+            paths = {file.path for file in copied}
+            linked = [file for file in self._content.fixed if file.path not in paths]
+            proved = read_back(self._target, linked)
+            sealing = copy_files(self._source, self._target, map(_whole, epoch_paths(self._epoch)))
+            savepoint = self._described((*copied, *proved, *self._copied, *sealing))
+            data = msgspec.json.format(msgspec.json.encode(savepoint))
+            self._target.create(_FILE, data + b"\n")
+        except BaseException:
+            self.abandon()
+            raise
+        self._target.delete(_CLAIM)
+        return savepoint
+
+    def abandon(self) -> None:
+        """Remove what was written."""
+        _remove(self._target)
+
+    def _described(self, files: tuple[CopiedFile, ...]) -> Savepoint:
+        manifest = self._content.manifest
+        job = job_facts(self._source)
+        texts = ("plugin_version", "dist", "sdk_version", "python_version")
+        is_same = job.get("bundle_digest") == manifest.plan.bundle_digest
+        graph = job.get("graph")
+        return Savepoint(
+            format_version=FORMAT_VERSION,
+            name=self._name,
+            job=str(job.get("job", "")),
+            created_ms=self._now_ms,
+            epoch=manifest.epoch,
+            sealed_ms=manifest.plan.now_ms,
+            event_count=manifest.event_count,
+            bundle_digest=manifest.plan.bundle_digest,
+            plugin=str(job.get("plugin", "")),
+            **{name: str(job.get(name, "")) for name in texts if is_same},
+            graph=graph if is_same and isinstance(graph, dict) else None,
+            byte_count=sum(file.byte_count for file in files),
+            file_count=len(files),
+            files=tuple(sorted(files, key=lambda file: file.path)),
+        )
+
+
+def write_savepoint(
+    source: Storage, target: Storage, *, epoch: int, name: str, now_ms: int
+) -> Savepoint:
+    """Make a savepoint of a job that does not run.
+
+    Raises:
+        SavepointTakenError: something is there; it is left alone.
+        CopyRefusedError: a file is missing or damaged; nothing is left of the savepoint.
+    """
+    writer = SavepointWriter(source, target, epoch=epoch, name=name, now_ms=now_ms)
+    writer.begin()
+    return writer.finish()
+
+
+def content_of(storage: Storage, epoch: int) -> Content:
+    """Return the files that an epoch of a checkpoint directory or savepoint needs, but its own two.
+
+    Raises:
+        ManifestError: the manifest is damaged.
+        CopyRefusedError: it is missing.
+    """
+    path = epoch_paths(epoch)[1]
+    try:
+        manifest = decode_manifest(storage.read(path), path=path)
+    except ObjectMissingError:
+        raise CopyRefusedError(path=path, url=storage.url, problem="it is missing") from None
+    known = dict(_recorded(manifest))
+    staged = {path: file for path, file in _named(manifest.sinks) if storage.exists(path)}
+    needed = manifest.state_paths() | manifest.feedback_paths()
+    fixed = {path: known.get(path, Wanted(path=path)) for path in needed} | staged
+    return Content(
+        manifest=manifest,
+        fixed=tuple(fixed[path] for path in sorted(fixed)),
+        changing=tuple(Wanted(path=path) for path in storage.list(_CONNECTORS)),
+    )
+
+
+def read_savepoint(storage: Storage) -> Savepoint:
+    """Return what a savepoint says of itself.
+
+    Raises:
+        SavepointMissingError: there is none.
+        SavepointUnfinishedError: whoever made it was interrupted.
+        SavepointFormatError: it can not be read.
+    """
+    try:
+        data = storage.read(_FILE)
+    except ObjectMissingError:
+        if storage.exists(_CLAIM):
+            raise SavepointUnfinishedError(url=storage.url) from None
+        raise SavepointMissingError(url=storage.url) from None
+    try:
+        version = msgspec.json.decode(data, type=_Version).format_version
+        if version == FORMAT_VERSION:
+            return msgspec.json.decode(data, type=Savepoint)
+    except msgspec.MsgspecError as error:
+        raise SavepointFormatError(url=storage.url, problem=str(error)) from error
+    problem = f"it has format version {version}, this runtime reads {FORMAT_VERSION}"
+    raise SavepointFormatError(url=storage.url, problem=problem)
+
+
+def verify_savepoint(storage: Storage) -> Savepoint:
+    """Read every file of a savepoint and compare it with its description.
+
+    Raises:
+        CopyRefusedError: a file is missing or damaged.
+        BicycleError: see ``read_savepoint``.
+    """
+    savepoint = read_savepoint(storage)
+    read_back(storage, [file.wanted for file in savepoint.files])
+    return savepoint
+
+
+def delete_savepoint(storage: Storage) -> None:
+    """Remove a savepoint, or what is left of one that was never finished.
+
+    Raises:
+        SavepointMissingError: there is neither; nothing was removed.
+    """
+    if not (storage.exists(_FILE) or storage.exists(_CLAIM)):
+        raise SavepointMissingError(url=storage.url)
+    _remove(storage)
+
+
+class _Version(msgspec.Struct, frozen=True):
+    format_version: int
+
+
+def _claim(target: Storage) -> None:
+    """Take a place that nothing is in, at most once."""
+    if found := target.list(""):
+        what = "a savepoint" if _FILE in found else "something"
+        what = "an unfinished savepoint" if what == "something" and _CLAIM in found else what
+        raise SavepointTakenError(url=target.url, found=what)
+    try:
+        target.create(_CLAIM, b"")
+    except ObjectExistsError:
+        raise SavepointTakenError(url=target.url, found="an unfinished savepoint") from None
+
+
+def _remove(storage: Storage) -> None:
+    """Remove all files, so that a savepoint of which only some are gone never passes for whole."""
+    if not storage.exists(_CLAIM):
+        storage.write(_CLAIM, b"")
+    paths = [path for path in storage.list("") if path not in (_FILE, _CLAIM)]
+    for path in (_FILE, *paths, _CLAIM):
+        storage.delete(path)
+    storage.discard_unfinished("")
+    if isinstance(storage, LocalStorage):
+        with contextlib.suppress(OSError):  # Somebody else has put something there.
+            storage.local_path("").rmdir()
+
+
+def _recorded(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
+    """Yield what the manifest records of files of state and feedback."""
+    for state in manifest.states.values():
+        for part in state.ranges:
+            for item in part.objects():
+                yield item.path, _wanted(item.path, item.byte_count, item.crc32)
+    for files in manifest.feedback.values():
+        for file in files:
+            yield file.path, _wanted(file.path, file.byte_count, file.crc32)
+
+
+def _named(memo: Any) -> Iterator[tuple[str, Wanted]]:
+    """Yield the staged files that memos name, wherever in them; with what stands beside the name.
+
+    What an epoch has published is not there any more, and is not needed: the rest waits for a part.
+    """
+    if isinstance(memo, dict) and str(memo.get("path", "")).startswith(_STAGED):
+        yield memo["path"], _wanted(memo["path"], memo.get("bytes"), memo.get("crc32"))
+    elif isinstance(memo, dict):
+        for value in memo.values():
+            yield from _named(value)
+    elif isinstance(memo, list | tuple):
+        for value in memo:
+            yield from _named(value)
+    elif isinstance(memo, str) and memo.startswith(_STAGED):
+        yield memo, Wanted(path=memo)
+
+
+def _wanted(path: str, byte_count: int | None, checksum: int | None) -> Wanted:
+    return Wanted(path=path, byte_count=byte_count, crc32=checksum)
+
+
+def _whole(path: str) -> Wanted:
+    return Wanted(path=path)
+
+
+def _present(storage: Storage, path: str) -> list[Wanted]:
+    return [Wanted(path=path)] if storage.exists(path) else []
+
+
+def epoch_paths(epoch: int) -> tuple[str, str]:
+    """Return the files that make an epoch published and sealed: in this order they are written."""
+    return f"epochs/{epoch:012}.published", f"epochs/{epoch:012}.manifest"
+
+
+def job_facts(storage: Storage) -> dict[str, Any]:
+    """Return what ``job.json`` tells; it only describes, so that a damaged one tells nothing."""
+    try:
+        facts = json.loads(storage.read(JOB_FILE))
+    except (ObjectMissingError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
