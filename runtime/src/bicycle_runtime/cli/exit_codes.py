@@ -65,6 +65,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1940, 1940, STATE),
     (1970, 1970, STATE),
     (1971, 1971, USAGE),
+    (1955, 1955, STATE),
     (2000, 2098, USAGE),
     (2201, 2203, ENVIRONMENT),
     (2204, 2204, CONFIG),

@@ -446,7 +446,11 @@ class EpochLoop:
                 _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
                 event_count=last.manifest.event_count, is_published=last.is_published,
             )  # fmt: skip
-        forms = begun_forms(self._last, self._setup)
+        setup = self._setup
+        forms = begun_forms(
+            self._last, setup.plan, setup.bundle.payloads,
+            job=setup.job_id, allows_dropped=setup.allows_dropped_state,
+        )  # fmt: skip
         restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
         for uid, sink in self._setup.sinks.items():
             sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))

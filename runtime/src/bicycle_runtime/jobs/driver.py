@@ -189,7 +189,7 @@ class _Driver:
                 booting = pool.submit(self._executor.boot)
                 bundle = extract(ref, self._request.params)
             booting.result()
-            self._request = begun(self._request, self._place, bundle.graph)
+            self._request = begun(self._request, self._place, bundle)
             # 2. Plan the job and create its connectors.
             setup = self._prepare(bundle)
             # 3. Run epochs until the input ends or a stop is requested, then publish everything.
@@ -231,6 +231,7 @@ class _Driver:
             storage=self._place.storage,
             parallelism=options.parallelism,
         )
+        setup = dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)
         note_run(setup, now_ms=self._services.clock.now_ms())
         status = self._progress.status
         status.plugin_version = bundle.plugin_version

@@ -29,6 +29,7 @@ __all__ = [
     "RequestUnknownError",
     "SavepointFailedError",
     "ScaffoldError",
+    "StateChangesError",
     "StateLoadingError",
     "StatusFormatError",
     "StopTimeoutError",
@@ -150,6 +151,20 @@ class StatusFormatError(BicycleError):
     code = "BIC-1915"
     message = "status file {path!r} is not readable: {reason}"
     fix = "remove the file; the checkpoint of the job is not affected"
+
+
+class StateChangesError(BicycleError):
+    """Sealed state would be lost, or could not be read; ``changes`` tells it state by state."""
+
+    code = "BIC-1955"
+    message = (
+        "a start from epoch {epoch} of {url} would lose {lost_count} and refuse {refused_count} of "
+        "its states and operators; nothing was started"
+    )
+    fix = (
+        "declare them as they were, give them aliases or a version with a hook that migrates; "
+        "--allow-dropped-state gives up what would be lost"
+    )
 
 
 class DoctorError(BicycleError):

@@ -6,7 +6,7 @@ load: a child process does, and sends plain data home. What follows from that da
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from bicycle_runtime.base.errors import error_from_json
@@ -92,6 +92,8 @@ class StateReport:
     ``keyed`` are the states whose descriptors are fields of the function's class;
     ``has_undeclared`` tells that its code asks for states of which none is declared so.
     ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
+    ``declared`` is what is stored with the state: names, schemas and versions, see
+    ``DeclaredOperator``.
     """
 
     operator: str
@@ -105,6 +107,7 @@ class StateReport:
     has_snapshot_hook: bool
     has_merge_hook: bool
     window_growth: str | None = None
+    declared: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,6 +52,11 @@ class JobOptions:
         doc="What to do when a topic lost messages before they were read: fail, or go on with the "
         "earliest or latest message. Default: what the plugin's sources say.",
     )
+    allow_dropped_state: bool = option(
+        default=False,
+        doc="Begin although the job has sealed state, or offsets, that the plugin does not have any "
+        "more: it is given up. `bicycle plan --from` tells what that is.",
+    )
     restart_attempts: int | None = option(
         None,
         low=0,
