@@ -46,6 +46,8 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1802, 1803, ENVIRONMENT),
     (1804, 1804, PLUGIN),
     (1806, 1806, CONFIG),
+    (1840, 1840, USAGE),
+    (1841, 1841, CONFIG),
     (1870, 1870, CONFIG),
     (1871, 1871, PLUGIN),
     (1901, 1901, STATE),

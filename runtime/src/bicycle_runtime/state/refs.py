@@ -23,7 +23,8 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
     """One immutable file of state: a base (complete) or a delta of the epochs first to last.
 
     It counts for the key groups ``first_group <= g < end_group`` only: after a change of the
-    parallelism, other files know better about the other groups in it. None sets no bound.
+    parallelism, other files know better about the other groups in it. None sets no bound. Where
+    there is one, ``range_groups`` says how many key groups the range had that wrote the file.
     """
 
     path: str
@@ -35,6 +36,14 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
     crc32: int
     first_group: int | None = None
     end_group: int | None = None
+    range_groups: int | None = None
+
+    @property
+    def counted_bytes(self) -> int:
+        """About how many of its bytes count: all, or its share of the key groups."""
+        if self.range_groups is None or self.first_group is None or self.end_group is None:
+            return self.byte_count
+        return self.byte_count * (self.end_group - self.first_group) // self.range_groups
 
     def groups_in(self, groups: range) -> range:
         """Return those of some key groups for which the file counts."""
@@ -108,10 +117,11 @@ def fold_start(files: Sequence[StateRef], *, is_interval_over: bool) -> bool:
 
     It does when the deltas outgrow the base (so that the total cost of bases is proportional to
     what was written), or when the checkpoint interval is over and the deltas are a quarter of the
-    base.
+    base. Of files that several ranges share since a change of the parallelism, the share counts:
+    so none of them is in haste to write a base of its own, and none puts it off for ever.
     """
-    base_bytes = sum(ref.byte_count for ref in files if ref.is_base)
-    delta_bytes = sum(ref.byte_count for ref in files if not ref.is_base)
+    base_bytes = sum(ref.counted_bytes for ref in files if ref.is_base)
+    delta_bytes = sum(ref.counted_bytes for ref in files if not ref.is_base)
     if delta_bytes > max(base_bytes, BASE_BYTES_MIN):
         return True
     return is_interval_over and delta_bytes > 0 and delta_bytes * 4 > base_bytes
