@@ -70,16 +70,23 @@ def plan_command(
 
     bundle = extract(discover().find(plugin), params)
     require_parallelism(bundle.graph, parallelism)
+    sealed = None
+    if origin is not None:
+        # Slow to import, and needed with a savepoint only.
+        from bicycle_runtime.engine.pinning import pinned
+        from bicycle_runtime.jobs.savepoints import open_origin
+
+        sealed = open_origin(origin)
+        bundle = pinned(bundle, sealed.manifest.pins)
     report = inspect_job(bundle, parallelism=parallelism)
     if wanted is not None:
         require_guarantee(report, wanted)
     changes = None
-    if origin is not None:
-        # Slow to import, and needed with a savepoint only.
-        from bicycle_runtime.jobs.savepoints import open_origin
+    if sealed is not None:
+        # As above.
         from bicycle_runtime.jobs.state_changes import require_no_loss, state_changes
 
-        changes = state_changes(open_origin(origin), bundle, report)
+        changes = state_changes(sealed, bundle, report)
     if changes is not None and as_json:
         require_no_loss(changes, allows_dropped=allows_dropped)
     if as_json:

@@ -32,6 +32,7 @@ from bicycle_runtime.engine.merging import (
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.orders import epoch_orders
 from bicycle_runtime.engine.pacing import Pacer
+from bicycle_runtime.engine.pinning import pins_of, renumbered_loops
 from bicycle_runtime.engine.publishing import Publisher, referenced_paths
 from bicycle_runtime.engine.replay_record import (
     FailedEpochs,
@@ -398,6 +399,7 @@ class EpochLoop:
             },
             states=merge_states(self._last.states, reports),
             forms=merge_forms(self._last.forms, reports),
+            pins=pins_of(setup.graph),
             sinks={
                 uid: sink.prepare(epoch, merge_staged(reports, uid), is_last=is_last)
                 for uid, sink in setup.sinks.items()
@@ -466,7 +468,8 @@ class EpochLoop:
                 self._last.offsets.get(uid, {}),
                 self._last.sources.get(uid, {}),
             )
-        self._last = replace(self._last, states=restored, forms=forms)
+        feedback = renumbered_loops(self._last, self._setup.graph, job=self._setup.job_id)
+        self._last = replace(self._last, states=restored, forms=forms, feedback=feedback)
         self._timeline.resume(self._last.time)
         self._failed.resume(self._last.epoch + 1)
 

@@ -6,6 +6,7 @@ import dataclasses
 import logging
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.engine.pinning import pinned
 from bicycle_runtime.engine.restoring import refuse_lost_state
 from bicycle_runtime.engine.stages import plan_stages
 from bicycle_runtime.engine.state_forms import begun_forms
@@ -43,6 +44,7 @@ def begun(request: JobRequest, place: JobPlace, bundle: JobBundle) -> JobRequest
         refuse_unfinished_restore(place.storage)
         return request
     origin = open_origin(request.options.from_)
+    bundle = pinned(bundle, origin.manifest.pins)
     allows_dropped = request.options.allow_dropped_state
     refuse_lost_state(origin.manifest, bundle.graph, job=place.job, allows_dropped=allows_dropped)
     begun_forms(

@@ -26,6 +26,7 @@ from bicycle_runtime.base.processes import hang_up, kill_all, start_ticks
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
+from bicycle_runtime.engine.pinning import last_pins, pinned
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
@@ -190,6 +191,7 @@ class _Driver:
                 bundle = extract(ref, self._request.params)
             booting.result()
             self._request = begun(self._request, self._place, bundle)
+            bundle = pinned(bundle, last_pins(self._place.storage))
             # 2. Plan the job and create its connectors.
             setup = self._prepare(bundle)
             # 3. Run epochs until the input ends or a stop is requested, then publish everything.

@@ -224,7 +224,7 @@ def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]
         Warned(
             kind="no-uid",
             operator=item.operator,
-            text=f"{item.role} has no uid: its progress is lost when operators are added before it",
+            text=f"{item.role} has no uid: later code finds its progress by kind and name only",
         )
         for item in connectors
         if not item.has_uid
@@ -234,7 +234,7 @@ def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]
 def _state_warnings(state: StateReport) -> list[Warned]:
     found: list[tuple[str, str]] = []
     if not state.has_uid:
-        found.append(("no-uid", "has state but no uid: adding operators before it loses the state"))
+        found.append(("no-uid", "has state but no uid: later code finds it by kind and name only"))
     found += [
         ("untyped-state", f"state {part.name!r} has no declared type and is stored untyped, slowly")
         for part in state.attributes

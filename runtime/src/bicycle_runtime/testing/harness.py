@@ -32,6 +32,7 @@ from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.pinning import last_pins, pinned
 from bicycle_runtime.engine.rescaling import Rescaled, WidthWish, rescale
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.stats import EpochStats
@@ -399,13 +400,16 @@ class Harness:
         raise self._error("it dies at every start", "disarm the fault")
 
     def _prepare(self) -> JobSetup:
+        bundle = pinned(self._bundle, last_pins(self._storage))
+        vertices = zip(self._graph.vertices, bundle.graph.vertices, strict=True)
+        ids = {numbered.id: vertex.id for numbered, vertex in vertices}
         setup = prepare_job(
-            self._bundle, job_id="harness", storage=self._storage, parallelism=self._parallelism,
+            bundle, job_id="harness", storage=self._storage, parallelism=self._parallelism,
             registry=self._registry, widths=self._widths,
         )  # fmt: skip
         setup = replace(setup, allows_dropped_state=self._options.allows_dropped_state)
         for uid, script in self._scripts.items():
-            source = setup.sources[uid]
+            source = setup.sources[ids[uid]]
             assert isinstance(source, ScriptSource)
             source.attach(script)
         if DEAD_LETTERS not in setup.sinks:
