@@ -64,6 +64,26 @@ class JobOptions:
         doc="How often a job that lost Spark or its workers is started again without progress "
         "between. Default: what the plugin's restart strategy says.",
     )
+    restart_delay_max_ms: int = option(
+        60_000,
+        low=0,
+        high=86_400_000,
+        doc="The longest wait before a restart that a growing delay comes to.",
+    )
+    watchdog_timeout_ms: int = option(
+        300_000,
+        low=0,
+        high=86_400_000,
+        doc="A start or a recovery that makes no progress for so long is given up, and the restart "
+        "strategy decides; 0 waits for ever.",
+    )
+    epoch_stall_timeout_ms: int = option(
+        1_800_000,
+        low=0,
+        high=604_800_000,
+        doc="An epoch that takes so long is given up in the same way; functions may be slow, so "
+        "the default is long. 0 waits for ever.",
+    )
     stop_timeout_ms: int = option(
         30_000,
         low=1_000,
