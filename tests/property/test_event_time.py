@@ -49,7 +49,7 @@ ACTIONS = st.lists(
         st.tuples(st.just("push"), st.sampled_from(["a-in", "b-in"]), st.integers(1, 4)),
         st.just("epoch"),
         st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4)),
-        st.tuples(st.just("rescale"), st.sampled_from([1, 2, 5])),
+        st.tuples(st.sampled_from(["rescale", "rescale_live"]), st.sampled_from([1, 2, 5])),
         st.tuples(st.just("wait"), st.integers(1, 400)),
         st.just("lose workers"),
     ),
@@ -66,8 +66,8 @@ def act(harness, action, left):
             harness.run_epoch()
         case ("crash", point, passage):
             harness.fail_at(point, passage=passage)
-        case ("rescale", parallelism):
-            harness.rescale(parallelism)
+        case ("rescale" | "rescale_live" as how, parallelism):
+            getattr(harness, how)(parallelism)
         case ("wait", duration_ms):
             harness.advance_time(duration_ms)
         case "lose workers":

@@ -86,7 +86,7 @@ STEPS = st.lists(
         st.tuples(st.just("watermark"), st.integers(1, 20)),
         st.tuples(st.just("clock"), st.integers(1, 20)),
         st.tuples(st.sampled_from(["crash", "lose", "fail", "fail"]), st.integers(0, 50)),
-        st.tuples(st.just("rescale"), st.integers(1, 3)),
+        st.tuples(st.sampled_from(["rescale", "rescale_live"]), st.integers(1, 3)),
     ),
     min_size=3,
     max_size=14,
@@ -121,8 +121,8 @@ def test_timers_fire_as_the_model_says(is_one_subtask, steps):
                 case "fail":
                     harness.fail_at(FAULT_POINTS[number % len(FAULT_POINTS)])
                     harness.push([("a", [])])
-                case "rescale" if not is_one_subtask:
-                    harness.rescale(number)
+                case "rescale" | "rescale_live" if not is_one_subtask:
+                    getattr(harness, word)(number)
                 case "crash":
                     harness.crash()
                 case _:

@@ -44,6 +44,7 @@ def gap_of(record):
 SESSIONS = st.sampled_from([("session", lambda record: 10), ("session", gap_of)])
 KINDS = st.one_of(FIXED, SESSIONS)
 FAULTS = ["read", "operator", "delta_written", "before_seal", "after_seal", "before_publish"]
+LIVE = [("live", width) for width in (1, 2, 3)]
 PATIENT = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -135,7 +136,7 @@ def histories(draw):
         st.lists(
             st.tuples(
                 st.integers(1, 15),
-                st.sampled_from(["on", "on", "crash", "workers", *FAULTS, 1, 2, 3]),
+                st.sampled_from(["on", "on", "crash", "workers", *FAULTS, 1, 2, 3, *LIVE]),
             ),
             max_size=6,
         )
@@ -158,6 +159,8 @@ def run(harness, records, history):
                 harness.lose_workers()
             case int():
                 harness.rescale(event)
+            case ("live", parallelism):
+                harness.rescale_live(parallelism)
     harness.push(left)
     harness.end()
     harness.run()

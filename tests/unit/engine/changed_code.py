@@ -40,11 +40,11 @@ class Run:
         self.harness.__exit__()
 
     def put(self, *records):
-        """Run one epoch over some records; return all that was published so far."""
+        """Run one epoch over some records; return all that came out so far."""
         self.harness.push(records)
         self._pushed += len(records)
         self.harness.run_epoch()
-        return self.harness.published
+        return self.harness.results("out")
 
     @property
     def sealed(self):

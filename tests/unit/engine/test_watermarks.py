@@ -18,7 +18,13 @@ from bicycle_runtime.operators.watermarks import (
     subtask_shard,
     watermark_of,
 )
-from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest, encode_manifest
+from bicycle_runtime.recovery.manifest import (
+    Manifest,
+    PlanRecord,
+    TimeRecord,
+    decode_manifest,
+    encode_manifest,
+)
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import ProcessFunction, StreamEnvironment, WatermarkStrategy
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
@@ -248,14 +254,79 @@ def test_each_subtask_behind_an_exchange_holds_back_until_it_has_seen_a_record()
     assert after(500, 300) == 300
 
 
-def test_shards_of_subtasks_that_are_no_more_are_forgotten():
-    wide = Timeline(plan_of(behind_an_exchange, 4), ManualClock())
-    record = wide.sealed_after(wide.order({}), [TaskReport(level=1, subtask=0, attempt="")])
-    narrow = Timeline(plan_of(behind_an_exchange, 2), ManualClock())
-    narrow.resume(record)
+SUBTASK_TIMES = st.builds(
+    ShardTime,
+    watermark_ms=st.one_of(st.just(WATERMARK_MIN), st.integers(0, 50_000)),
+    event_ms=st.integers(0, 60_000),
+    active_ms=st.integers(0, 3 * IDLE),
+)
 
-    assert len(record.shards["times"]) == 4
-    assert set(narrow.order({}).times["times"]) == {subtask_shard(0), subtask_shard(1)}
+
+@given(
+    st.lists(SUBTASK_TIMES, min_size=1, max_size=6), st.integers(1, 6), st.integers(0, 3 * IDLE),
+    st.booleans(),
+)  # fmt: skip
+def test_no_watermark_moves_when_subtasks_become_more_or_fewer(times, width, later_ms, is_live):
+    clock = ManualClock()
+    record = TimeRecord(
+        clock_ms=3 * IDLE,
+        shards={"times": {subtask_shard(n): time for n, time in enumerate(times)}},
+    )
+    old = Timeline(plan_of(behind_an_exchange, len(times)), clock)
+    old.resume(record)
+    if is_live:
+        new = old.with_plan(plan_of(behind_an_exchange, width))
+    else:
+        new = Timeline(plan_of(behind_an_exchange, width), clock)
+        new.resume(record)
+    clock.advance(later_ms)
+    before, after = (
+        timeline.sealed_after(timeline.order({}), []).watermarks["reader"]
+        for timeline in (old, new)
+    )
+
+    assert set(new.order({}).times["times"]) == {subtask_shard(n) for n in range(width)}
+    if width > 1:  # One subtask is not held back by another of which nothing was heard.
+        assert after <= before if later_ms else after == before
+    if later_ms > IDLE and max(time.watermark_ms for time in times) > WATERMARK_MIN:
+        assert after > WATERMARK_MIN
+
+
+def test_a_slow_shard_is_not_late_when_another_subtask_gets_it():
+    """Two shards, one far behind: after a rescale its records come to a subtask that was ahead."""
+    clock = ManualClock()
+    record = TimeRecord(
+        shards={"times": {subtask_shard(0): at(90_000), subtask_shard(1): at(10_000)}},
+        watermarks={"reader": 10_000},
+    )
+    wide = Timeline(plan_of(behind_an_exchange, 2), clock)
+    wide.resume(record)
+    narrow = wide.with_plan(plan_of(behind_an_exchange, 1))
+    order = narrow.order({})
+    report = TaskReport(
+        level=1, subtask=0, attempt="", times={"times": {subtask_shard(0): at(11_000)}}
+    )
+
+    assert narrow.sealed_after(order, [report]).watermarks["reader"] == 11_000
+
+
+def test_a_generator_that_comes_behind_an_exchange_or_before_it_keeps_its_watermark():
+    clock = ManualClock()
+
+    def beside_the_source(env):
+        stream = env.add_source(script_source()).uid("source")
+        timed = stream.assign_timestamps(lambda value: value).uid("times")
+        timed.process_fn(Reader()).uid("reader").print()
+
+    before = {"source: script": at(7_000)}
+    near = Timeline(plan_of(beside_the_source), clock)
+    near.resume(TimeRecord(shards={"times": before}))
+    far = near.with_plan(plan_of(behind_an_exchange, 3))
+    back = far.with_plan(plan_of(beside_the_source))
+
+    assert set(far.record.shards["times"]) == {subtask_shard(n) for n in range(3)}
+    assert [time.watermark_ms for time in back.record.shards["times"].values()] == [7_000]
+    assert near.record.shards["times"] == before
 
 
 def test_a_job_that_goes_on_behind_its_end_stands_at_its_newest_record():

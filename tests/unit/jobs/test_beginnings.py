@@ -14,6 +14,7 @@ from bicycle_runtime.recovery.errors import (
     StateLostError,
 )
 from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
 from tests.unit.jobs.job_samples import bundle_of, request_of
 
 
@@ -41,8 +42,20 @@ def place(tmp_path):
     return place_job(options, home, clock=SystemClock(), source=system_random())
 
 
+def named(env):
+    words = env.add_source(script_source(str)).uid("words").key_by(str)
+    words.process_fn(Named()).uid("counts").collect("out")
+
+
+class Named(KeyedProcessFunction):
+    count = ValueStateDescriptor("count", str)
+
+    def process_element(self, word, ctx):
+        return [word]
+
+
 def begin(place, build=counts, **options):
-    return begun(request_of(**options), place, bundle_of(build).graph)
+    return begun(request_of(**options), place, bundle_of(build))
 
 
 def test_a_job_that_begins_with_an_epoch_does_so_once_however_often_it_is_started(place, origin):
@@ -51,15 +64,25 @@ def test_a_job_that_begins_with_an_epoch_does_so_once_however_often_it_is_starte
     assert find_origin(place.storage).manifest == find_origin(origin).manifest
     assert (request.options.from_, request.options.parallelism) == (None, 3)
     assert place.folder.read_request() == request
-    assert begun(request, place, bundle_of(counts).graph) == request
+    assert begun(request, place, bundle_of(counts)) == request
     with pytest.raises(CheckpointOccupiedError):
         begin(place, from_=origin.url)
+
+
+def test_state_that_the_job_does_not_declare_is_given_up_only_where_that_is_allowed(place, origin):
+    with pytest.raises(StateLostError):
+        begin(place, named, from_=origin.url)
+    assert place.storage.list("") == []
+
+    begin(place, named, from_=origin.url, allow_dropped_state=True)
+
+    assert find_origin(place.storage).manifest == find_origin(origin).manifest
 
 
 def test_a_job_without_such_an_epoch_is_left_as_it_is(place):
     request = request_of()
 
-    assert begun(request, place, bundle_of(counts).graph) is request
+    assert begun(request, place, bundle_of(counts)) is request
     assert place.storage.list("") == []
 
 

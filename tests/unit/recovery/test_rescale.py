@@ -1,7 +1,10 @@
 """Another parallelism: every key group is read once, as its last owner left it."""
 
 import itertools
+import random
+from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +15,7 @@ from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
+from bicycle_runtime.state.refs import RangeState, StateRef
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import AccumulatorTable
 
@@ -74,6 +78,99 @@ def test_no_entry_is_lost_or_old_after_any_sequence_of_sizes(tmp_path_factory, s
             )
         model |= entries
         state = OperatorState(scope="key_groups", group_count=GROUPS, ranges=tuple(ranges))
+
+
+@pytest.mark.parametrize("groups", [1, 2, 16, 128])
+def test_the_key_groups_of_subtasks_differ_by_one_at_most(groups):
+    for size in range(1, groups + 1):
+        sizes = [len(range_of(task, group_count=groups, parallelism=size)) for task in range(size)]
+        assert sum(sizes) == groups
+        assert max(sizes) - min(sizes) <= 1
+
+
+def count(table, group, key):
+    entries = table.groups.setdefault(group, {})
+    entries[key] = entries.get(key, 0) + 1
+    table.touched[(group, key)] = None
+
+
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 2**32), is_quiet=st.booleans())
+def test_fifty_rescales_leave_few_files_and_little_storage(tmp_path_factory, seed, is_quiet):
+    """Keys are counted between rescales, or (quiet) only at every tenth; a base now and then."""
+    source = random.Random(seed)
+    folder = tmp_path_factory.mktemp("state")
+    storage = LocalStorage(str(folder), is_synced=False)
+    state, model, entry_count = planned(None, 1), Counter(), 2_000
+    for epoch in range(1, 51):
+        state = planned(state, source.randrange(1, GROUPS + 1))
+        keys = source.choices(range(entry_count), k=200)
+        if epoch == 1:
+            keys = list(range(entry_count))
+        elif is_quiet and epoch % 10:
+            keys = []
+        model.update(keys)
+        ranges = []
+        for task, part in enumerate(state.ranges):
+            store = StateStore("op", storage, AccumulatorTable)
+            table = store.at(part)
+            for key in keys:
+                if part.first_group <= key % GROUPS < part.end_group:
+                    count(table, key % GROUPS, key)
+            ranges.append(
+                store.commit(part, epoch=epoch, attempt=f"{task}", is_interval_over=epoch % 5 == 0)
+            )
+        state = OperatorState(scope="key_groups", group_count=GROUPS, ranges=tuple(ranges))
+        paths = {ref.path: ref.byte_count for part in state.ranges for ref in part.files}
+
+        assert max(len(part.files) for part in state.ranges) <= 40
+        assert sum(paths.values()) <= 4 * 20_000
+    found = Counter()
+    for part in planned(state, 3).ranges:
+        for entries in StateStore("op", storage, AccumulatorTable).at(part).groups.values():
+            found.update(entries)
+    assert found == model
+
+
+def test_parts_of_a_file_that_meet_again_are_one_entry_again():
+    state = planned(None, 1)
+    ref = StateRef(
+        path="a", is_base=True, tier=0, first_epoch=1, last_epoch=1, byte_count=1_600, crc32=0
+    )
+    [part] = state.ranges
+    state = OperatorState(scope="key_groups", group_count=GROUPS, ranges=(part.committed(ref, ()),))
+    for size in (3, 7, 16, 5, 2):
+        state = planned(state, size)
+        assert [len(part.files) for part in state.ranges] == [1] * size
+        assert sum(part.files[0].counted_bytes for part in state.ranges) == 1_600
+    [whole] = planned(state, 1).ranges[0].files
+    assert (whole.first_group, whole.end_group) == (0, GROUPS)
+
+
+def test_states_without_keys_that_were_handed_over_twice_are_not_lost():
+    """As when no task has run between two restarts at other widths."""
+    scope = StateScope.SUBTASK
+    ref = StateRef(
+        path="", is_base=False, tier=0, first_epoch=1, last_epoch=1, byte_count=1, crc32=0
+    )
+    for sizes in itertools.product((1, 2, 3, 8), repeat=4):
+        ranges = tuple(
+            RangeState(
+                first_group=task, end_group=task + 1,
+                files=(msgspec.structs.replace(ref, path=str(task)),),
+            )
+            for task in range(sizes[0])
+        )  # fmt: skip
+        state = OperatorState(scope=scope.value, group_count=GROUPS, ranges=ranges)
+        for size in sizes[1:]:
+            state = planned(state, size, scope=scope)
+        read = [
+            int(file.path)
+            for part in state.ranges
+            for file in part.files
+            if int(file.path) in range(part.first_group, part.end_group)
+        ]
+        assert sorted(read) == list(range(sizes[0])), sizes
 
 
 @pytest.mark.parametrize("sizes", list(itertools.product((1, 2, 3, 4), repeat=2)))

@@ -14,17 +14,25 @@ from bicycle_runtime.cli.rendering import (
     count_text,
     duration_text,
     lag_text,
+    phase_text,
     show_table,
     watermark_text,
 )
 from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options, take_savepoint
-from bicycle_runtime.jobs.control import cancel_job, job_status, list_jobs, stop_job
+from bicycle_runtime.jobs.control import (
+    cancel_job,
+    is_supervised,
+    job_status,
+    list_jobs,
+    stop_job,
+)
 from bicycle_runtime.jobs.draining import drain_job
-from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus
+from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 
 __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
 
 _LAGS_SHOWN_MAX = 8
+_RESTARTS_SHOWN_MAX = 5
 _STATES = [state.value.lower() for state in JobState]
 
 
@@ -139,6 +147,8 @@ def _details(status: JobStatus) -> list[str]:
         ("state", status.state.value),
         ("plugin", f"{status.plugin} {status.plugin_version}".strip()),
         ("process", f"{status.pid}{' (detached)' if status.is_detached else ''}"),
+        ("supervisor", _supervisor(status)),
+        ("phase", "" if status.phase is None else phase_text(status.phase)),
         ("started", _time(status.started_ms)),
         ("ran", duration_text(_ran_ms(status))),
         ("epoch", f"{status.epoch} ({status.epoch_count} in this run)"),
@@ -157,6 +167,7 @@ def _details(status: JobStatus) -> list[str]:
         for shard, lag in behind[:_LAGS_SHOWN_MAX]:
             text = lag_text(lag.records, lag.bytes, lag.waiting_ms)
             lines.append(f"  lag        {shard}: {text}")
+    lines += [f"  restart    {_restart(note)}" for note in status.restarts[-_RESTARTS_SHOWN_MAX:]]
     if status.late_dropped_count:
         lines.append(
             f"  warning    {count_text(status.late_dropped_count)} late records were dropped: "
@@ -177,6 +188,22 @@ def _operator_text(operator: OperatorStatus) -> str:
     if operator.slowest_input is not None:
         text += f" (slowest input {operator.slowest_input})"
     return text
+
+
+def _supervisor(status: JobStatus) -> str:
+    if not status.supervisor_pid or status.state.is_final:
+        return ""
+    if is_supervised(status):
+        return str(status.supervisor_pid)
+    return "gone: nobody starts the job again when its process dies"
+
+
+def _restart(note: RestartNote) -> str:
+    then = "not started again"
+    if note.delay_ms is not None:
+        then = f"started again after {duration_text(note.delay_ms)}"
+    text = f"{_time(note.time_ms)} {note.code} {note.message}"
+    return f"{text}; attempt {note.attempt} since epoch {note.epoch}, {then}"
 
 
 def _records(status: JobStatus) -> str:

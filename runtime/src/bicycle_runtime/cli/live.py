@@ -13,7 +13,13 @@ from io import TextIOBase
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from bicycle_runtime.cli.rendering import byte_text, count_text, lag_text, watermark_text
+from bicycle_runtime.cli.rendering import (
+    byte_text,
+    count_text,
+    lag_text,
+    phase_text,
+    watermark_text,
+)
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.status import JobStatus
@@ -26,6 +32,8 @@ _CLEAR = "\r\x1b[2K"
 def status_line(status: JobStatus) -> str:
     """Return how a job is doing, in one line."""
     parts = [status.job, status.state.value.lower()]
+    if status.phase is not None:
+        parts.append(phase_text(status.phase))
     if status.running_ms is not None:
         parts += [
             f"epoch {status.epoch}",

@@ -11,8 +11,9 @@ from bicycle_runtime.cli.rendering import answer_json
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.inspection import JobReport, StateReport
+    from bicycle_runtime.jobs.state_changes import OperatorChange, StateChanges
 
-__all__ = ["plan_command", "report_lines"]
+__all__ = ["change_lines", "plan_command", "report_lines"]
 
 _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
@@ -31,6 +32,19 @@ _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
     type=click.Choice(_GUARANTEES),
     help="Fail with exit code 4 when the job promises less than this.",
 )
+@click.option(
+    "--from",
+    "origin",
+    metavar="URL",
+    help="A savepoint or a checkpoint directory: say what becomes of its state, and fail with exit "
+    "code 5 when some would be lost or can not be read.",
+)
+@click.option(
+    "--allow-dropped-state",
+    "allows_dropped",
+    is_flag=True,
+    help="With --from: state that would be lost is no failure.",
+)
 @answers
 def plan_command(
     *,
@@ -38,11 +52,15 @@ def plan_command(
     params: dict[str, str],
     parallelism: int | None,
     wanted: str | None,
+    origin: str | None,
+    allows_dropped: bool,
     as_json: bool,
 ) -> None:
     """Show the guarantee of a plugin's job from end to end, its state, its codecs, and warnings.
 
-    The guarantee is that of the weakest source or sink, which is named. Nothing is started.
+    The guarantee is that of the weakest source or sink, which is named. With --from it says of each
+    operator and state whether it is kept, migrated, new, dropped or refused, as a start from there
+    would. Nothing is started, and a job that runs there is not touched.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.discovery import discover
@@ -52,13 +70,32 @@ def plan_command(
 
     bundle = extract(discover().find(plugin), params)
     require_parallelism(bundle.graph, parallelism)
+    sealed = None
+    if origin is not None:
+        # Slow to import, and needed with a savepoint only.
+        from bicycle_runtime.engine.pinning import pinned
+        from bicycle_runtime.jobs.savepoints import open_origin
+
+        sealed = open_origin(origin)
+        bundle = pinned(bundle, sealed.manifest.pins)
     report = inspect_job(bundle, parallelism=parallelism)
     if wanted is not None:
         require_guarantee(report, wanted)
+    changes = None
+    if sealed is not None:
+        # As above.
+        from bicycle_runtime.jobs.state_changes import require_no_loss, state_changes
+
+        changes = state_changes(sealed, bundle, report)
+    if changes is not None and as_json:
+        require_no_loss(changes, allows_dropped=allows_dropped)
     if as_json:
-        answer_json(report.to_json())
-    else:
-        click.echo("\n".join(report_lines(report)))
+        answer_json(report.to_json() | ({} if changes is None else {"changes": changes.to_json()}))
+        return
+    lines = report_lines(report) + ([] if changes is None else change_lines(changes))
+    click.echo("\n".join(lines))
+    if changes is not None:
+        require_no_loss(changes, allows_dropped=allows_dropped)
 
 
 def report_lines(report: JobReport) -> list[str]:
@@ -83,6 +120,26 @@ def report_lines(report: JobReport) -> list[str]:
         "warnings:" if report.warnings else "warnings: none",
         *(f"  {item.kind}: {item.operator}: {item.text}" for item in report.warnings),
     ]
+    return lines
+
+
+def change_lines(changes: StateChanges) -> list[str]:
+    """Return for people what becomes of the state of an epoch."""
+    kind = "savepoint" if changes.is_savepoint else "checkpoint"
+    return [
+        f"state of {kind} {changes.url}, epoch {changes.epoch}:",
+        *(line for operator in changes.operators for line in _change_lines(operator)),
+    ]
+
+
+def _change_lines(operator: OperatorChange) -> list[str]:
+    details = "".join(f": {text}" for text in operator.details)
+    lines = [f"  {operator.operator}: {operator.verdict}{details}"]
+    for state in operator.states:
+        reasons = f": {'; '.join(state.details)}" if state.details else ""
+        lines.append(f"    {state.state}: {state.verdict}{reasons}")
+        if state.verdict == "refused":
+            lines += [f"      stored    {state.stored}", f"      declared  {state.declared}"]
     return lines
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from bicycle_sdk.errors import BicycleError
+
+if TYPE_CHECKING:
+    from bicycle_runtime.jobs.status import PhaseStatus
 
 __all__ = [
     "answer_json",
@@ -18,6 +21,7 @@ __all__ = [
     "duration_text",
     "error_text",
     "lag_text",
+    "phase_text",
     "show_overview",
     "show_table",
     "watermark_text",
@@ -87,6 +91,18 @@ def duration_text(duration_ms: float) -> str:
         return f"{minutes} min {rest // _SECOND_MS} s"
     hours, rest = divmod(int(duration_ms), _HOUR_MS)
     return f"{hours} h {rest // _MINUTE_MS} min"
+
+
+def phase_text(phase: PhaseStatus) -> str:
+    """Return what a start is at, how much of it is done, and how long the rest takes."""
+    text = f"{phase.name} ({phase.target})"
+    if phase.total:
+        show = byte_text if phase.unit == "bytes" else count_text
+        unit = "" if phase.unit == "bytes" else f" {phase.unit}"
+        text += f": {show(phase.done)} of {show(phase.total)}{unit}"
+    if phase.eta_ms:
+        text += f", {duration_text(phase.eta_ms)} left"
+    return text
 
 
 def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int | None) -> str:

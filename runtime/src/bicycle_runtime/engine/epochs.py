@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock
@@ -18,9 +19,8 @@ from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import Budget, SourceStatus
 from bicycle_runtime.engine.bounded import require_bounded
-from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.engine.executor import Executor
-from bicycle_runtime.engine.failures import raise_first_failure, raise_if_mixed
+from bicycle_runtime.engine.failures import run_unmixed
 from bicycle_runtime.engine.merging import (
     merge_ends,
     merge_feedback,
@@ -32,13 +32,15 @@ from bicycle_runtime.engine.merging import (
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.orders import epoch_orders
 from bicycle_runtime.engine.pacing import Pacer
-from bicycle_runtime.engine.publishing import Publisher
+from bicycle_runtime.engine.pinning import pins_of, renumbered_loops
+from bicycle_runtime.engine.publishing import Publisher, referenced_paths
 from bicycle_runtime.engine.replay_record import (
     FailedEpochs,
     encode_record,
     record_of,
     with_counts,
 )
+from bicycle_runtime.engine.rescaling import Division
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.state_forms import begun_forms
@@ -47,8 +49,7 @@ from bicycle_runtime.engine.telling import stats_of
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.reports import TaskReport
-from bicycle_runtime.operators.spec import JobImage, Link
-from bicycle_runtime.operators.task import EpochOrder
+from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord
 from bicycle_sdk.contexts import WATERMARK_MAX
@@ -57,7 +58,6 @@ __all__ = ["EpochLoop", "LoopServices", "Step"]
 
 _LOG = logging.getLogger(__name__)
 _IDLE_MS_MAX = 1_000
-_MIXED_RUNS_MAX = 3
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class EpochLoop:
             setup.storage,
             job=setup.job_id,
             retained_count=options.retained_epochs,
-            sink_paths=self._sink_paths,
+            sink_paths=partial(referenced_paths, setup.sinks),
         )
         self._publisher = Publisher(setup.sinks, self._ledger)
         self._failed = FailedEpochs(setup.storage, job=setup.job_id)
@@ -125,6 +125,8 @@ class EpochLoop:
         self._timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
         self._time = self._timeline.order({})
         self._held: set[str] = set()
+        self.sealed_at: float | None = None  # of the last epoch; None once there was nothing to do
+        self._division_count = 0
 
     def __enter__(self) -> EpochLoop:
         try:
@@ -164,7 +166,7 @@ class EpochLoop:
         is_finished = all(status.is_finished for status in statuses.values())
         fires = self._timeline.is_due(self._time, now_ms=now_ms) or (
             # What fires at the end of all input and goes round a loop must have its epochs.
-            is_finished and self._has_timed_loops() and not self._timeline.is_at_end
+            is_finished and self._setup.plan.has_timed_loops and not self._timeline.is_at_end
         )
         next_ms = self._started_ms + self._options.epoch_interval_ms
         if (has_work or fires) and now_ms >= next_ms:
@@ -179,6 +181,7 @@ class EpochLoop:
             self._run_epoch({}, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
         self._publisher.finish()
+        self.sealed_at = None
         wait_ms = self._timeline.wait_ms(now_ms=now_ms, longest_ms=self._idle_ms(statuses))
         return Step(has_run=False, is_finished=False, wait_ms=wait_ms)
 
@@ -219,6 +222,25 @@ class EpochLoop:
     def holding(self, epoch: int) -> AbstractContextManager[None]:
         """Let nothing of a published epoch be collected while inside. From any thread."""
         return self._ledger.holding(epoch)
+
+    @property
+    def division(self) -> Division:
+        """What depends on how wide the operators are."""
+        return Division(setup=self._setup, last=self._last, timeline=self._timeline)
+
+    def divide(self, division: Division) -> None:
+        """Go on with other widths from the next epoch on; ``rescale`` takes care that it is one."""
+        self._setup, self._last = division.setup, division.last
+        self._timeline = division.timeline
+        self._division_count += 1
+        self._executor.start(self._image())
+
+    def run_without_input(self) -> None:
+        """Run an epoch in which no source is read, and every subtask takes over its state."""
+        statuses = self._polled()
+        self._held |= {uid for uid, status in statuses.items() if status.has_input}
+        paused = {uid: replace(status, has_input=False) for uid, status in statuses.items()}
+        self._run_epoch(paused, fires=True, is_last=False)
 
     def advance_watermark(self, watermark_ms: int) -> None:
         """Let no watermark stay below this one from the next epoch on, as if a source had said so.
@@ -276,6 +298,7 @@ class EpochLoop:
             self._ledger.seal(manifest)
             fault_point("after_seal")
         self._failed.forget(epoch)
+        self.sealed_at = self._clock.monotonic()
         self._last = manifest
         self._timeline.take(manifest.time)
         for uid, source in self._setup.sources.items():
@@ -286,7 +309,7 @@ class EpochLoop:
 
     def _image(self) -> JobImage:
         return self._setup.image(
-            self._run_id,
+            f"{self._run_id}-{self._division_count}",
             blocking_call_ms=self._options.blocking_call_ms,
             state=self._options.state_settings,
             forms=self._last.forms,
@@ -324,11 +347,6 @@ class EpochLoop:
             for uid, status in statuses.items()
         }
 
-    def _has_timed_loops(self) -> bool:
-        plan = self._setup.plan
-        routes = (route for chain in plan.chains for route in chain.routes)
-        return plan.is_timed and any(route.link is Link.FEEDBACK for route in routes)
-
     def _run_tasks(
         self,
         epoch: int,
@@ -353,24 +371,11 @@ class EpochLoop:
         )
         record = record_of(self._setup, orders[0], slices)
         with self._failed.noting(record):
-            reports = self._unmixed(orders)
+            reports = run_unmixed(
+                self._executor, orders, self._setup.sources, job=self._setup.job_id
+            )
         self._replay = encode_record(with_counts(record, reports))
         return reports
-
-    def _unmixed(self, orders: list[EpochOrder]) -> list[TaskReport]:
-        epoch = orders[0].epoch
-        for _ in range(_MIXED_RUNS_MAX):
-            reports = self._executor.run(orders)
-            raise_first_failure(reports, self._setup.sources)
-            try:
-                raise_if_mixed(reports, epoch=epoch, job=self._setup.job_id)
-                return reports
-            except EpochMixedError as error:
-                mixed = error
-                log_event(
-                    _LOG, "epoch_mixed", level=logging.WARNING, job=self._setup.job_id, error=error
-                )
-        raise mixed
 
     def _manifest(
         self, epoch: int, slices: Mapping[str, list[Slice]], reports: list[TaskReport],
@@ -394,6 +399,7 @@ class EpochLoop:
             },
             states=merge_states(self._last.states, reports),
             forms=merge_forms(self._last.forms, reports),
+            pins=pins_of(setup.graph),
             sinks={
                 uid: sink.prepare(epoch, merge_staged(reports, uid), is_last=is_last)
                 for uid, sink in setup.sinks.items()
@@ -420,7 +426,9 @@ class EpochLoop:
         watch: Stopwatch,
     ) -> None:
         duration_ms = watch.elapsed_ms
-        has_backlog = any(status.has_input for status in statuses.values()) and self._is_behind()
+        has_backlog = any(status.has_input for status in statuses.values()) and any(
+            source.poll().has_input for source in self._setup.sources.values()
+        )
         if reports:
             self._pacer.learn(duration_ms=duration_ms, has_backlog=has_backlog)
         self._services.on_epoch(
@@ -430,9 +438,6 @@ class EpochLoop:
                 dropped_count=self.dropped_count(),
             )
         )  # fmt: skip
-
-    def _is_behind(self) -> bool:
-        return any(source.poll().has_input for source in self._setup.sources.values())
 
     def _recover(self) -> None:
         last = self._ledger.last()
@@ -446,7 +451,11 @@ class EpochLoop:
                 _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
                 event_count=last.manifest.event_count, is_published=last.is_published,
             )  # fmt: skip
-        forms = begun_forms(self._last, self._setup)
+        setup = self._setup
+        forms = begun_forms(
+            self._last, setup.plan, setup.bundle.payloads,
+            job=setup.job_id, allows_dropped=setup.allows_dropped_state,
+        )  # fmt: skip
         restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
         for uid, sink in self._setup.sinks.items():
             sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
@@ -459,7 +468,8 @@ class EpochLoop:
                 self._last.offsets.get(uid, {}),
                 self._last.sources.get(uid, {}),
             )
-        self._last = replace(self._last, states=restored, forms=forms)
+        feedback = renumbered_loops(self._last, self._setup.graph, job=self._setup.job_id)
+        self._last = replace(self._last, states=restored, forms=forms, feedback=feedback)
         self._timeline.resume(self._last.time)
         self._failed.resume(self._last.epoch + 1)
 
@@ -471,16 +481,6 @@ class EpochLoop:
             collected=services.collected,
             console=services.console,
             epoch_interval_ms=self._options.epoch_interval_ms,
-        )
-
-    def _sink_paths(self, manifest: Manifest) -> set[str]:
-        sinks = self._setup.sinks
-        return set().union(
-            *(
-                sinks[uid].referenced_paths(memo)
-                for uid, memo in manifest.sinks.items()
-                if uid in sinks
-            )
         )
 
     def _is_sink_due(self, now_ms: int) -> bool:

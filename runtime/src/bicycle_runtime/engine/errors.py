@@ -11,8 +11,11 @@ __all__ = [
     "KeyGroupConflictError",
     "ReplayGraphError",
     "ReplayInputGoneError",
+    "RescaleFailedError",
     "SparkLostError",
     "SparkStartError",
+    "WidthOperatorUnknownError",
+    "WidthRefusedError",
 ]
 
 
@@ -81,9 +84,7 @@ class ReplayInputGoneError(BicycleError):
     """The input of an epoch is kept nowhere any more, so the epoch can not be run again."""
 
     code = "BIC-1870"
-    message = (
-        "source {source!r} can not be read again from {start} to {end} of {shard!r}: {reason}"
-    )
+    message = "source {source!r} can not be read again from {start} to {end} of {shard!r}: {reason}"
     fix = (
         "replay a newer epoch; a socket source keeps what the last epochs read "
         "(journal_epochs_min), a topic what its retention leaves"
@@ -96,3 +97,33 @@ class ReplayGraphError(BicycleError):
     code = "BIC-1871"
     message = "epoch {epoch} read sources that the graph has not: {missing}; it has: {known_text}"
     fix = "name the plugin that ran the epoch, in a version with the same sources, with --plugin"
+
+
+class WidthOperatorUnknownError(BicycleError):
+    """Another parallelism is asked for an operator that the job does not have."""
+
+    code = "BIC-1840"
+    message = "job {job!r} has no operator {operator!r}; its operators: {known_text}"
+    fix = "name one of them by its uid, as `bicycle status {job}` shows it"
+
+
+class WidthRefusedError(BicycleError):
+    """An operator can not have the parallelism that is asked for."""
+
+    code = "BIC-1841"
+    message = (
+        "operator {operator!r} of job {job!r} can not have parallelism {found}, but 1 to {limit}; "
+        "it goes on with {now}"
+    )
+    fix = (
+        "ask for less; the limit is the operator's max_parallelism, which is fixed with its state, "
+        "or 1 of a source that can not be divided"
+    )
+
+
+class RescaleFailedError(BicycleError):
+    """The first epoch at another parallelism failed; the job has gone back to the one before."""
+
+    code = "BIC-1842"
+    message = "job {job!r} can not be rescaled and goes on as before: {reason}"
+    fix = "{hint}"

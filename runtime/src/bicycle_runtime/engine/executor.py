@@ -15,7 +15,10 @@ class Executor(Protocol):
     """Runs epochs of one job."""
 
     def start(self, image: JobImage) -> None:
-        """Get ready for a job. Called once, before the first epoch."""
+        """Get ready for a job. Called before the first epoch, and again when its widths change.
+
+        What an earlier image left in workers is closed; it may come back under another run id.
+        """
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         """Run one epoch: one order per level, level 0 first. Return the report of every task.

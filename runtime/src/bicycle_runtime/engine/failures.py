@@ -1,15 +1,47 @@
-"""From failed task reports to one error: the first, with a count and its position in words."""
+"""Reports that may be used: from failed ones to one error, and again when attempts were mixed.
+
+The error is the first, with a count and its position in words.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import Source
 from bicycle_runtime.engine.errors import EpochMixedError
+from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.task import EpochOrder
 
-__all__ = ["raise_first_failure", "raise_if_mixed"]
+__all__ = ["raise_first_failure", "raise_if_mixed", "run_unmixed"]
+
+_LOG = logging.getLogger(__name__)
+_MIXED_RUNS_MAX = 3
+
+
+def run_unmixed(
+    executor: Executor, orders: list[EpochOrder], sources: Mapping[str, Source], *, job: str
+) -> list[TaskReport]:
+    """Run the tasks of an epoch, again as a whole when parts of it were computed twice.
+
+    Raises:
+        EpochMixedError: it happened in every run.
+        BicycleError: a task failed.
+    """
+    epoch = orders[0].epoch
+    for _ in range(_MIXED_RUNS_MAX):
+        reports = executor.run(orders)
+        raise_first_failure(reports, sources)
+        try:
+            raise_if_mixed(reports, epoch=epoch, job=job)
+            return reports
+        except EpochMixedError as error:
+            mixed = error
+            log_event(_LOG, "epoch_mixed", level=logging.WARNING, job=job, error=error)
+    raise mixed
 
 
 def raise_if_mixed(reports: Sequence[TaskReport], *, epoch: int, job: str) -> None:

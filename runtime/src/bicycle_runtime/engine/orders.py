@@ -8,6 +8,7 @@ from bicycle_runtime.operators.io import Slice, StagedFile
 from bicycle_runtime.operators.spec import ChainSpec, StagePlan, StateScope
 from bicycle_runtime.operators.task import EpochOrder, TaskOrder, TimeOrder
 from bicycle_runtime.recovery.manifest import OperatorState
+from bicycle_sdk.graph import Partitioning
 
 __all__ = ["epoch_orders"]
 
@@ -20,7 +21,8 @@ def epoch_orders(  # an epoch has these parts, and each is a different thing
     """Return one order per level.
 
     Slice i of a source goes to subtask ``i % parallelism``, a feedback file to the subtask it was
-    written for (modulo the parallelism, which may have changed since).
+    written for (modulo the parallelism, which may have changed since); what was sent to all of them
+    goes to all there are now.
     """
     orders = []
     for level, width in enumerate(plan.level_parallelism):
@@ -64,13 +66,19 @@ def _add_feedback(
     plan: StagePlan,
     feedback: Mapping[int, Sequence[StagedFile]],
 ) -> None:
-    edges = {
-        route.edge
+    routes = {
+        route.edge: route
         for other in plan.chains
         for route in other.routes
         if route.target_chain == chain.index
     }
-    for edge in sorted(edges & feedback.keys()):
+    for edge in sorted(routes.keys() & feedback.keys()):
+        if routes[edge].partitioning is Partitioning.BROADCAST:
+            # Every target of then has a copy; the targets of now all take the first one's.
+            copies = [file for file in feedback[edge] if file.details["target"] == 0]
+            for task in tasks[: chain.parallelism]:
+                task.feedback.setdefault(edge, []).extend(copies)
+            continue
         for file in feedback[edge]:
             target = file.details["target"] % chain.parallelism
             tasks[target].feedback.setdefault(edge, []).append(file)

@@ -14,7 +14,15 @@ from bicycle_runtime.connectors.contract import Sink
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 
-__all__ = ["Publisher"]
+__all__ = ["Publisher", "referenced_paths"]
+
+
+def referenced_paths(sinks: Mapping[str, Sink], manifest: Manifest) -> set[str]:
+    """Return the staged files that publishing an epoch, or a later one, still needs."""
+    found = (
+        sinks[uid].referenced_paths(memo) for uid, memo in manifest.sinks.items() if uid in sinks
+    )
+    return set().union(*found)
 
 
 class Publisher:
@@ -31,10 +39,13 @@ class Publisher:
         self._running = self._pool.submit(self._publish, manifest, then)
 
     def finish(self) -> None:
-        """Wait until the running publication is done; raise what it raised."""
-        running, self._running = self._running, None
-        if running is not None:
-            running.result()
+        """Wait until the running publication is done; raise what it raised, each time again.
+
+        So whoever asks between two epochs does not keep the failure from the job.
+        """
+        if self._running is not None:
+            self._running.result()
+            self._running = None
 
     def publish_again(self, manifest: Manifest) -> None:
         """Publish the last sealed epoch after a restart; sinks make sure that twice is harmless."""

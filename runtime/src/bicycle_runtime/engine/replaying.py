@@ -39,6 +39,7 @@ from bicycle_runtime.operators.program import Program
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph, Partitioning
@@ -111,7 +112,7 @@ def replay_epoch(
         raise ReplayGraphError(epoch=record.epoch, missing=", ".join(missing), known_text=known)
     storage = ScratchStorage(setup.storage)
     sinks = {uid: SinkInput() for uid in setup.sinks}
-    image = _image(setup, storage, sinks, settings)
+    image = _image(setup, storage, sinks, settings, forms=before.forms)
     states = restored_states(before, setup.plan, job=setup.job_id)
     slices = {uid: _within(parts, ends.get(uid, {})) for uid, parts in record.slices.items()}
     orders = epoch_orders(
@@ -171,6 +172,8 @@ def _image(
     storage: ScratchStorage,
     sinks: Mapping[str, SinkInput],
     settings: ReplaySettings,
+    *,
+    forms: Mapping[str, OperatorForms],
 ) -> JobImage:
     readers = {}
     for uid, source in setup.sources.items():
@@ -191,6 +194,7 @@ def _image(
             for uid, sink in setup.sinks.items()
         },
         state=settings.state,
+        forms=forms,
     )
 
 

@@ -12,7 +12,12 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Sink, Source
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
-from bicycle_runtime.engine.stages import plan_stages, with_parallelism
+from bicycle_runtime.engine.stages import (
+    plan_stages,
+    widths_of,
+    with_parallelism,
+    with_widths,
+)
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
 from bicycle_runtime.state.forms import OperatorForms
@@ -81,7 +86,7 @@ class JobSetup:
 
 def prepare_job(
     bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None,
-    registry: ConnectorRegistry | None = None,
+    registry: ConnectorRegistry | None = None, widths: Mapping[str, int] | None = None,
 ) -> JobSetup:  # fmt: skip
     """Plan a job and create its connectors. Nothing is opened or started.
 
@@ -91,6 +96,8 @@ def prepare_job(
         storage: The job's own folder of checkpoint storage.
         parallelism: Overrides the parallelism of every operator; None keeps the graph's.
         registry: Where connectors are looked up; None takes those of this installation.
+        widths: Parallelism by operator, which wins over the others; those of operators that the
+            graph does not have are left out.
 
     Raises:
         GraphError: the graph is not valid (at this parallelism).
@@ -116,6 +123,8 @@ def prepare_job(
     graph = (
         bundle.graph if parallelism is None else with_parallelism(bundle.graph, parallelism, limits)
     )
+    if widths:
+        graph = with_widths(bundle.graph, {**widths_of(graph), **widths})
     if any(vertex.on_error.action is ErrorAction.DEAD_LETTER for vertex in graph.vertices):
         sinks[DEAD_LETTERS] = registry.create_sink(_dead_letter_spec(storage))
     return JobSetup(

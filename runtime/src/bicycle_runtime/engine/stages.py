@@ -23,7 +23,7 @@ from bicycle_runtime.operators.spec import (
 from bicycle_sdk.chaining import Chain, optimize
 from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
 
-__all__ = ["group_count_of", "plan_stages", "with_parallelism"]
+__all__ = ["group_count_of", "plan_stages", "widths_of", "with_parallelism", "with_widths"]
 
 
 def plan_stages(graph: JobGraph) -> StagePlan:
@@ -41,10 +41,13 @@ def group_count_of(graph: JobGraph, vertex: Vertex) -> int:
     return vertex.max_parallelism or graph.config.max_parallelism
 
 
+def widths_of(graph: JobGraph) -> dict[str, int]:
+    """Return the parallelism of each vertex."""
+    return {vertex.id: vertex.parallelism for vertex in graph.vertices}
+
+
 def with_parallelism(graph: JobGraph, parallelism: int, limits: Mapping[str, int]) -> JobGraph:
     """Return the graph with every operator at a parallelism, except where a limit is lower.
-
-    Forward edges whose ends then differ become rebalance edges.
 
     Args:
         graph: A valid graph.
@@ -52,10 +55,27 @@ def with_parallelism(graph: JobGraph, parallelism: int, limits: Mapping[str, int
         limits: Largest parallelism of vertices that have one, such as sources that can not be
             divided.
     """
+    widths = {
+        vertex.id: min(parallelism, limits.get(vertex.id, parallelism)) for vertex in graph.vertices
+    }
+    return with_widths(graph, widths)
+
+
+def with_widths(graph: JobGraph, widths: Mapping[str, int]) -> JobGraph:
+    """Return the graph with these vertices at these widths; others keep theirs.
+
+    Forward edges whose ends then differ become rebalance edges.
+
+    Args:
+        graph: A valid graph. Of one that was changed by this function before, give the original:
+            a rebalance edge does not become a forward edge again.
+        widths: Parallelism by vertex, 1 or more.
+
+    Raises:
+        GraphError: a width is over the vertex's maximum.
+    """
     vertices = tuple(
-        dataclasses.replace(
-            vertex, parallelism=min(parallelism, limits.get(vertex.id, parallelism))
-        )
+        dataclasses.replace(vertex, parallelism=widths.get(vertex.id, vertex.parallelism))
         for vertex in graph.vertices
     )
     width = {vertex.id: vertex.parallelism for vertex in vertices}

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 
 import cloudpickle
 
-from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.operators.declared_forms import DeclaredOperator, declared_operator
 from bicycle_runtime.operators.policy import user_hook
-from bicycle_runtime.operators.spec import StateScope
+from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.forms import OperatorForms, StateChange, evolve
@@ -22,15 +21,20 @@ from bicycle_runtime.state.reading import refusal_of
 __all__ = ["begun_forms", "compared_states", "declared_operators"]
 
 
-def declared_operators(setup: JobSetup) -> dict[str, DeclaredOperator]:
+def declared_operators(
+    plan: StagePlan, payloads: Mapping[str, bytes]
+) -> dict[str, DeclaredOperator]:
     """Return what the code of each operator with state declares, by uid. Loads the functions.
+
+    Args:
+        plan: The operators.
+        payloads: Functions and types, by payload id.
 
     Raises:
         FunctionHookError: a function can not be loaded here.
     """
-    payloads = setup.bundle.payloads
     found = {}
-    for spec in setup.plan.operators():
+    for spec in plan.operators():
         if spec.scope is not StateScope.NONE:
             with user_hook(spec.uid, "loading or open()"):
                 found[spec.uid] = declared_operator(
@@ -59,19 +63,29 @@ def compared_states(
     return forms, changes
 
 
-def begun_forms(manifest: Manifest, setup: JobSetup) -> dict[str, OperatorForms]:
+def begun_forms(
+    manifest: Manifest, plan: StagePlan, payloads: Mapping[str, bytes],
+    *, job: str, allows_dropped: bool,
+) -> dict[str, OperatorForms]:  # fmt: skip
     """Return the forms that a run begins with.
+
+    Args:
+        manifest: What is sealed.
+        plan: The operators of this run.
+        payloads: Their functions and types, by payload id.
+        job: Name of the job.
+        allows_dropped: Whether states may be given up.
 
     Raises:
         SchemaRefusedError: sealed state can not be read as it is declared now.
         StateLostError: a state is not declared any more, and that is not allowed.
     """
-    forms, changes = compared_states(manifest, declared_operators(setup))
+    forms, changes = compared_states(manifest, declared_operators(plan, payloads))
     refused = [change for change in changes if change.verdict == "refused"]
     if refused:
         raise refusal_of(refused)
     dropped = [change for change in changes if change.verdict == "dropped"]
-    if dropped and not setup.allows_dropped_state:
+    if dropped and not allows_dropped:
         lost = ", ".join(f"{change.state!r} of operator {change.operator!r}" for change in dropped)
-        raise StateLostError(job=setup.job_id, lost=lost)
+        raise StateLostError(job=job, lost=lost)
     return forms

@@ -9,10 +9,16 @@ from dataclasses import dataclass, field
 
 from bicycle_runtime.connectors.contract import Lag
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
-from bicycle_runtime.recovery.manifest import TimeRecord
+from bicycle_runtime.recovery.manifest import OperatorState, TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MIN
 
-__all__ = ["EpochStats", "Stopwatch", "lowest_watermark", "total_counts"]
+__all__ = [
+    "EpochStats",
+    "Stopwatch",
+    "lowest_watermark",
+    "state_bytes",
+    "total_counts",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +69,18 @@ class Stopwatch:
     def elapsed_ms(self) -> float:
         """Time since the epoch began."""
         return (time.perf_counter() - self._started) * 1000
+
+
+def state_bytes(states: Mapping[str, OperatorState]) -> int:
+    """Return the size of all state files; one that several subtasks share counts once."""
+    return sum(
+        {
+            ref.path: ref.byte_count
+            for state in states.values()
+            for part in state.ranges
+            for ref in part.files
+        }.values()
+    )
 
 
 def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.connectors.contract import SourceStatus, total_lag
-from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark, total_counts
+from bicycle_runtime.engine.stats import (
+    EpochStats,
+    Stopwatch,
+    lowest_watermark,
+    state_bytes,
+    total_counts,
+)
 from bicycle_runtime.engine.watermarks import Timeline
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
@@ -45,9 +51,7 @@ def stats_of(
         duration_ms=duration_ms,
         phases_ms=watch.phases_ms,
         lag=total_lag([status.lag for status in statuses.values()]),
-        state_bytes=sum(
-            part.byte_count for state in manifest.states.values() for part in state.ranges
-        ),
+        state_bytes=state_bytes(manifest.states),
         watermark_ms=lowest_watermark(manifest.time),
         counts=counts,
         dropped_count=dropped_count,

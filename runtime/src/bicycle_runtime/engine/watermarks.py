@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.contract import SourceStatus
 from bicycle_runtime.operators.io import Slice
@@ -93,7 +95,7 @@ class Timeline:
         self._floor_ms = WATERMARK_MIN
 
     def resume(self, record: TimeRecord) -> None:
-        """Go on where an epoch was sealed.
+        """Go on where an epoch was sealed, maybe by a plan of other widths.
 
         A watermark at the end of all input goes back to the newest record: the input has more.
         """
@@ -105,7 +107,7 @@ class Timeline:
         self._sealed = TimeRecord(
             clock_ms=record.clock_ms,
             shards={
-                uid: self._resumed(self._specs[uid], shards)
+                uid: self._carried(self._specs[uid], shards, record.clock_ms)
                 for uid, shards in record.shards.items()
                 if uid in self._specs
             },
@@ -117,6 +119,18 @@ class Timeline:
             next_event_ms=record.next_event_ms,
             next_timer_ms=record.next_timer_ms,
         )
+
+    def with_plan(self, plan: StagePlan) -> Timeline:
+        """Return what goes on from here by a plan of other widths; this one stays as it is."""
+        other = Timeline(plan, self._clock, is_batch=self._is_batch)
+        other._started, other._floor_ms = self._started, self._floor_ms
+        clock_ms, specs = self.clock_ms, other._specs
+        shards = {
+            uid: other._carried(specs[uid], found, clock_ms)
+            for uid, found in self._sealed.shards.items()
+        }
+        other._sealed = msgspec.structs.replace(self._sealed, shards=shards)
+        return other
 
     @property
     def record(self) -> TimeRecord:
@@ -311,13 +325,60 @@ class Timeline:
             times[_NOBODY] = ShardTime(active_ms=clock_ms)
         return times
 
-    def _resumed(
-        self, spec: WatermarkSpec, shards: Mapping[str, ShardTime]
+    def _carried(
+        self, spec: WatermarkSpec, shards: Mapping[str, ShardTime], clock_ms: int
     ) -> dict[str, ShardTime]:
-        if spec.is_by_shard:
+        """Return the shards of a generator by this plan, maybe found by one of other widths.
+
+        Any record may come to any subtask of another number of them, also those of the slowest
+        shard. So all stand where the slowest stood: no watermark moves, and nothing becomes late.
+        """
+        if spec.uid in spec.sources or not shards:
             return dict(shards)
-        kept = {subtask_shard(subtask) for subtask in range(self._widths[spec.uid])}
-        return {shard: time for shard, time in shards.items() if shard in kept}
+        if spec.is_by_shard:
+            own = [
+                s for s in shards if not s or any(_is_of(spec, name, s) for name in spec.sources)
+            ]
+            if own:
+                return {shard: shards[shard] for shard in own}
+            return _redivided(spec, shards.values(), [_NOBODY], clock_ms)
+        names = [subtask_shard(subtask) for subtask in range(self._widths[spec.uid])]
+        if shards.keys() == set(names):
+            return dict(shards)
+        return _redivided(spec, shards.values(), names, clock_ms)
+
+
+def _redivided(
+    spec: WatermarkSpec, times: Iterable[ShardTime], names: Sequence[str], clock_ms: int
+) -> dict[str, ShardTime]:
+    """Return times for other shards that together give the watermark that these give.
+
+    Where some held it back since nothing was heard of them yet, one of the others goes on so.
+    """
+    every = list(times)
+    marked = [time for time in every if time.watermark_ms > WATERMARK_MIN]
+    unheard = [time for time in every if time.watermark_ms == WATERMARK_MIN]
+    found = dict.fromkeys(names, _slowest(spec, marked or unheard, clock_ms))
+    if marked and _active_ones(spec, unheard, clock_ms) and len(names) > 1:
+        found[names[-1]] = _slowest(spec, unheard, clock_ms)
+    return found
+
+
+def _slowest(spec: WatermarkSpec, times: Sequence[ShardTime], clock_ms: int) -> ShardTime:
+    """Return one time in place of some: the least that counts, heard when the last of them was."""
+    heard_ms = max(time.active_ms for time in times)
+    last = [time for time in times if time.active_ms == heard_ms]
+    counting = _active_ones(spec, times, clock_ms) or last
+    return ShardTime(
+        watermark_ms=min(time.watermark_ms for time in counting),
+        event_ms=max(time.event_ms for time in times),
+        active_ms=heard_ms,
+    )
+
+
+def _active_ones(spec: WatermarkSpec, times: Iterable[ShardTime], clock_ms: int) -> list[ShardTime]:
+    timeout_ms = spec.idle_timeout_ms
+    return [t for t in times if timeout_ms is None or clock_ms - t.active_ms < timeout_ms]
 
 
 def _has_ended(spec: WatermarkSpec, views: Mapping[str, SourceView]) -> bool:

@@ -14,7 +14,7 @@ from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
 
-__all__ = ["cancel_job", "job_status", "list_jobs", "stop_job"]
+__all__ = ["cancel_job", "is_supervised", "job_status", "list_jobs", "stop_job"]
 
 _END_RESERVE_MS = 10_000
 
@@ -31,10 +31,17 @@ def list_jobs(home: Home) -> list[JobStatus]:
 def job_status(home: Home, name: str) -> JobStatus:
     """Return the status of a job; one whose process is gone without a last word is FAILED.
 
+    While its supervisor is about to start it again it is RESTARTING.
+
     Raises:
         JobNotFoundError: there is no such job.
     """
     return _status_of(home, home.find(name))
+
+
+def is_supervised(status: JobStatus) -> bool:
+    """Tell whether somebody starts the driver of a job again when it dies."""
+    return is_alive(status.supervisor_pid, status.supervisor_started)
 
 
 def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> JobStatus:
@@ -57,10 +64,11 @@ def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> Job
     if status.state.is_final:
         return status
     timeout_ms = folder.read_request().options.stop_timeout_ms + reserve_ms
+    pid, started = _leader(status)
     with contextlib.suppress(ProcessLookupError):
-        os.kill(status.pid, signal.SIGTERM)
-    if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
-        raise StopTimeoutError(job=name, pid=status.pid, waited_ms=timeout_ms)
+        os.kill(pid, signal.SIGTERM)
+    if not wait_for_end(pid, started, timeout_s=timeout_ms / 1_000):
+        raise StopTimeoutError(job=name, pid=pid, waited_ms=timeout_ms)
     return _status_of(home, folder)
 
 
@@ -76,8 +84,13 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     status = _status_of(home, folder)
     if status.state.is_final:
         return status
-    kill_all(status.pid)
-    wait_for_end(status.pid, status.pid_started, timeout_s=_END_RESERVE_MS / 1_000)
+    for pid, started in (
+        (status.supervisor_pid, status.supervisor_started),
+        (status.pid, status.pid_started),
+    ):
+        if is_alive(pid, started):
+            kill_all(pid)
+            wait_for_end(pid, started, timeout_s=_END_RESERVE_MS / 1_000)
     with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
         last = folder.status() or status
         last.state = JobState.CANCELED
@@ -85,6 +98,13 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
         last.error = None
         write_status(folder.status_path, last)
     return last
+
+
+def _leader(status: JobStatus) -> tuple[int, int]:
+    """Return the process to speak to, with its start time: it ends last."""
+    if is_supervised(status):
+        return status.supervisor_pid, status.supervisor_started
+    return status.pid, status.pid_started
 
 
 def _status_of(home: Home, folder: JobFolder) -> JobStatus:
@@ -103,6 +123,9 @@ def _current(folder: JobFolder) -> JobStatus | None:
         return status
     status = folder.status()  # It may have written its last word since the first look.
     if status is None or status.state.is_final:
+        return status
+    if is_supervised(status):
+        status.state = JobState.RESTARTING
         return status
     seen = datetime.fromtimestamp(status.updated_ms / 1_000, tz=UTC)
     error = JobLostError(job=status.id, pid=status.pid, seen=f"{seen:%Y-%m-%dT%H:%M:%SZ}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import logging
 import os
 import random
@@ -20,12 +19,12 @@ from typing import Any
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import attempt_id
-from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.processes import hang_up, kill_all, start_ticks
+from bicycle_runtime.base.processes import hang_up, is_alive, kill_all, start_ticks
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
+from bicycle_runtime.engine.pinning import last_pins, pinned
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
@@ -33,7 +32,7 @@ from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.announcements import socket_lines
 from bicycle_runtime.jobs.beginnings import begun
-from bicycle_runtime.jobs.errors import JavaTooOldError
+from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.graph_changes import (
     require_parallelism,
     with_data_loss_policy,
@@ -41,6 +40,7 @@ from bicycle_runtime.jobs.graph_changes import (
 )
 from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
 from bicycle_runtime.jobs.job_file import note_run
+from bicycle_runtime.jobs.last_words import foreign_error, java_error, plain_error
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.progress import Progress
@@ -48,13 +48,15 @@ from bicycle_runtime.jobs.requests import Handler, Inbox
 from bicycle_runtime.jobs.restarts import Restarts
 from bicycle_runtime.jobs.running_savepoints import RunningSavepoints
 from bicycle_runtime.jobs.status import JobState, JobStatus
-from bicycle_runtime.jobs.stopping import StopRequest
+from bicycle_runtime.jobs.stopping import StopRequest, end_now
 from bicycle_runtime.jobs.summary import JobSummary, summarize
+from bicycle_runtime.jobs.watchdog import Watchdog, WatchdogSteps
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["DriverServices", "job_locks", "run_job"]
 
 _LOG = logging.getLogger(__name__)
+_STALLED_CODE = 1
 _HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
 
 
@@ -63,7 +65,9 @@ class DriverServices:
     """What a door lends the driver.
 
     ``console`` writes a line of a console sink, ``announce`` one about the job, ``listener`` gets
-    the status after each epoch and while idle, ``stop`` is asked between epochs.
+    the status after each epoch and while idle, ``stop`` is asked between epochs. ``supervisor`` is
+    process id and start time of who starts the driver again when it dies; a driver that was so
+    started goes on with the ``former`` status.
     """
 
     clock: Clock
@@ -73,6 +77,8 @@ class DriverServices:
     listener: Callable[[JobStatus], None]
     stop: StopRequest
     is_detached: bool = False
+    supervisor: tuple[int, int] = (0, 0)
+    former: JobStatus | None = None
 
 
 def run_job(
@@ -130,22 +136,15 @@ class _Driver:
         self._home = home
         self._place = place
         self._services = services
-        status = JobStatus(
-            id=place.folder.id,
-            job=place.job,
-            plugin=request.options.plugin,
-            pid=os.getpid(),
-            pid_started=start_ticks(os.getpid()),
-            is_detached=services.is_detached,
-            checkpoint=place.storage.url,
-            started_ms=services.clock.now_ms(),
-        )
+        status = _first_status(request, place, services)
         self._progress = Progress(
             status, folder=place.folder, clock=services.clock, listener=services.listener
         )
         self._inbox = Inbox(place.folder.path)
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None
+        steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
+        self._watchdog = Watchdog(steps, clock=services.clock, job=place.job)
         self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
         self._is_draining = False
 
@@ -162,15 +161,16 @@ class _Driver:
 
     def run(self, ref: PluginRef) -> JobSummary:
         self._inbox.open()
-        self._progress.enter(JobState.CREATED)
+        is_first = self._services.former is None
+        self._progress.enter(JobState.CREATED if is_first else JobState.RESTARTING)
         try:
             return self._run(ref)
         except SparkStartError as error:
-            raise self._failed(_java_error() or error) from error
+            raise self._failed(java_error() or error) from error
         except BicycleError as error:
             raise self._failed(error) from error.__cause__
         except BaseException as error:
-            self._progress.status.error = _foreign_error(error)
+            self._progress.status.error = foreign_error(error)
             self._progress.enter(JobState.FAILED)
             raise
 
@@ -182,20 +182,23 @@ class _Driver:
         3. Run epochs until the input ends or a stop is requested, then publish everything.
         """
         with contextlib.ExitStack() as cleanup:
+            cleanup.enter_context(self._watchdog)
             # The loop stops the executor too; a second time is harmless, and before there is none.
             cleanup.callback(self._stop_executor)
             # 1. Start Java and extract the plugin's graph at the same time.
-            with ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool:
+            with (
+                self._phase("starting Spark and extracting the plugin", ref.name),
+                ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool,
+            ):
                 booting = pool.submit(self._executor.boot)
                 bundle = extract(ref, self._request.params)
             booting.result()
-            self._request = begun(self._request, self._place, bundle.graph)
+            self._request = begun(self._request, self._place, bundle)
+            bundle = pinned(bundle, last_pins(self._place.storage))
             # 2. Plan the job and create its connectors.
             setup = self._prepare(bundle)
             # 3. Run epochs until the input ends or a stop is requested, then publish everything.
-            restarts = Restarts(
-                setup.graph.config.restart_strategy, self._request.options.restart_attempts
-            )
+            restarts = self._restarts(setup)
             while (final := self._run_or_wait(setup, restarts)) is None:
                 self._executor = self._new_executor()
                 setup = self._prepare(bundle)
@@ -205,11 +208,13 @@ class _Driver:
         """Run epochs; None when Spark or its workers were lost and it is time to start again."""
         try:
             return self._run_epochs(setup)
-        except (SparkLostError, EpochFailedError) as error:
+        except (SparkLostError, EpochFailedError, StalledError) as error:
             delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch)
-            if delay_ms is None or self._services.stop.is_set:
+            if self._services.stop.is_set:
                 raise
-            self._progress.enter(JobState.RESTARTING)
+            self._progress.note_failure(error, attempt=restarts.used_count, delay_ms=delay_ms)
+            if delay_ms is None:
+                raise
             log_event(
                 _LOG, "job_restarting", level=logging.WARNING, job=self._place.job, error=error,
                 delay_ms=delay_ms, attempt=restarts.used_count,
@@ -217,6 +222,19 @@ class _Driver:
             if self._services.stop.wait(delay_ms):
                 raise
             return None
+
+    def _restarts(self, setup: JobSetup) -> Restarts:
+        """Return how the job is started again, and let its supervisor know."""
+        options, status = self._request.options, self._progress.status
+        restarts = Restarts(
+            setup.graph.config.restart_strategy,
+            options.restart_attempts,
+            delay_max_ms=options.restart_delay_max_ms,
+            source=self._services.source,
+        )
+        restarts.resume(status.restarts)
+        status.restart_plan = restarts.plan()
+        return restarts
 
     def _prepare(self, bundle: JobBundle) -> JobSetup:
         options = self._request.options
@@ -231,6 +249,7 @@ class _Driver:
             storage=self._place.storage,
             parallelism=options.parallelism,
         )
+        setup = dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)
         note_run(setup, now_ms=self._services.clock.now_ms())
         status = self._progress.status
         status.plugin_version = bundle.plugin_version
@@ -246,7 +265,7 @@ class _Driver:
             abort=self._abort_epoch,
         )
         try:
-            with self._loop(setup) as loop:
+            with self._recovered(setup) as loop:
                 self._running = loop
                 progress.resume_from(loop.manifest)
                 progress.enter(JobState.RUNNING)
@@ -264,6 +283,19 @@ class _Driver:
             return JobState.STOPPED
         finally:
             self._savepoints.wait()
+
+    @contextlib.contextmanager
+    def _recovered(self, setup: JobSetup) -> Iterator[EpochLoop]:
+        """Give the epoch loop, which has recovered; entering, leaving and pauses are watched."""
+        timeout_ms = self._request.options.watchdog_timeout_ms
+        place = self._place
+        with contextlib.ExitStack() as running:
+            running.enter_context(
+                self._watchdog.phase("working between epochs", place.job, timeout_ms=timeout_ms)
+            )
+            with self._phase("recovering", place.storage.url):
+                loop = running.enter_context(self._loop(setup))
+            yield loop
 
     def _loop(self, setup: JobSetup) -> EpochLoop:
         services = self._services
@@ -286,8 +318,10 @@ class _Driver:
         is_caught_up = not self._request.engine_options(setup.graph).epoch_interval_ms
         while not stop.is_set:
             self._inbox.serve(self._handlers())
-            self._savepoints.meet(loop)
-            step = loop.drain() if self._is_draining else loop.step()
+            stall_ms = self._request.options.epoch_stall_timeout_ms
+            with self._watchdog.phase("running", f"epoch {loop.epoch + 1}", timeout_ms=stall_ms):
+                self._savepoints.meet(loop)
+                step = loop.drain() if self._is_draining else loop.step()
             if step.is_finished:
                 return True
             if not step.has_run:
@@ -303,6 +337,25 @@ class _Driver:
         self._is_draining = True
         self._log("drain_requested")
         return {}
+
+    @contextlib.contextmanager
+    def _phase(self, name: str, target: str) -> Iterator[None]:
+        """Be in a phase of a start: it is shown, and ended when it makes no progress."""
+        timeout_ms = self._request.options.watchdog_timeout_ms
+        with (
+            self._watchdog.phase(name, target, timeout_ms=timeout_ms),
+            self._progress.phase(name, target),
+        ):
+            yield
+
+    def _end_stalled(self, error: StalledError) -> None:
+        """End this process, in which nothing moves any more; a supervisor starts another."""
+        if is_alive(*self._services.supervisor):
+            self._progress.status.error = plain_error(error)
+            self._progress.write()
+        else:
+            self._failed(error)
+        end_now(_STALLED_CODE)
 
     def _summary(self, setup: JobSetup, final: JobState) -> JobSummary:
         self._progress.enter(final)
@@ -337,7 +390,7 @@ class _Driver:
             kill_all(self._executor.java_pid)
 
     def _failed(self, error: BicycleError) -> BicycleError:
-        self._progress.status.error = json.loads(json.dumps(error.to_json(), default=str))
+        self._progress.status.error = plain_error(error)
         self._progress.enter(JobState.FAILED)
         return error
 
@@ -345,19 +398,19 @@ class _Driver:
         log_event(_LOG, event, job=self._place.job, **fields)
 
 
-def _java_error() -> BicycleError | None:
-    """Return what is wrong with Java when it is its age: Spark's own words do not say so."""
-    java = find_java()
-    version = java_version(java) if java is not None else None
-    if java is None or version is None or java_major(version) >= JAVA_MAJOR_MIN:
-        return None
-    return JavaTooOldError(found=version, path=str(java.path), expected=JAVA_MAJOR_MIN)
-
-
-def _foreign_error(error: BaseException) -> dict[str, object]:
-    return {
-        "code": BicycleError.code,
-        "message": f"{type(error).__name__}: {error}",
-        "fix": BicycleError.fix,
-        "facts": {},
-    }
+def _first_status(request: JobRequest, place: JobPlace, services: DriverServices) -> JobStatus:
+    """Return the status with which a driver begins; one that was started again goes on with it."""
+    status = services.former
+    if status is None:
+        status = JobStatus(
+            id=place.folder.id,
+            job=place.job,
+            plugin=request.options.plugin,
+            is_detached=services.is_detached,
+            checkpoint=place.storage.url,
+            started_ms=services.clock.now_ms(),
+        )
+    status.pid, status.pid_started = os.getpid(), start_ticks(os.getpid())
+    status.supervisor_pid, status.supervisor_started = services.supervisor
+    status.java_pid = status.error = status.ended_ms = None
+    return status

@@ -7,6 +7,7 @@ from bicycle_sdk.errors import BicycleError
 __all__ = [
     "CheckpointVersionError",
     "DoctorError",
+    "DriverDiedError",
     "DriverEndedError",
     "EpochNotReplayableError",
     "ExportRefusedError",
@@ -29,6 +30,8 @@ __all__ = [
     "RequestUnknownError",
     "SavepointFailedError",
     "ScaffoldError",
+    "StalledError",
+    "StateChangesError",
     "StateLoadingError",
     "StatusFormatError",
     "StopTimeoutError",
@@ -152,6 +155,20 @@ class StatusFormatError(BicycleError):
     fix = "remove the file; the checkpoint of the job is not affected"
 
 
+class StateChangesError(BicycleError):
+    """Sealed state would be lost, or could not be read; ``changes`` tells it state by state."""
+
+    code = "BIC-1955"
+    message = (
+        "a start from epoch {epoch} of {url} would lose {lost_count} and refuse {refused_count} of "
+        "its states and operators; nothing was started"
+    )
+    fix = (
+        "declare them as they were, give them aliases or a version with a hook that migrates; "
+        "--allow-dropped-state gives up what would be lost"
+    )
+
+
 class DoctorError(BicycleError):
     """Something that running a job needs is missing."""
 
@@ -256,4 +273,26 @@ class ReplayEndedError(BicycleError):
     fix = (
         "a function of the plugin ends its process, or takes all memory: replay with --pdb and "
         "step through it"
+    )
+
+
+class DriverDiedError(BicycleError):
+    """The driver of a submitted job died without a last word."""
+
+    code = "BIC-1973"
+    message = "the driver of job {job!r} (process {pid}) died with {how}, after epoch {epoch}"
+    fix = (
+        "look at the end of `bicycle logs {job}`; signal 9 is often a lack of memory. The job goes "
+        "on after its last sealed epoch when it is submitted again"
+    )
+
+
+class StalledError(BicycleError):
+    """A phase of a job made no progress for too long, and the attempt was ended."""
+
+    code = "BIC-1974"
+    message = "job {job!r} made no progress for {waited_ms} ms while {phase} ({target})"
+    fix = (
+        "see whether what is named answers (storage, source, sink, a host of the cluster, a call "
+        "in a function); --watchdog-timeout-ms and --epoch-stall-timeout-ms set the limits"
     )

@@ -6,7 +6,7 @@ load: a child process does, and sends plain data home. What follows from that da
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from bicycle_runtime.base.errors import error_from_json
@@ -92,6 +92,8 @@ class StateReport:
     ``keyed`` are the states whose descriptors are fields of the function's class;
     ``has_undeclared`` tells that its code asks for states of which none is declared so.
     ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
+    ``declared`` is what is stored with the state: names, schemas and versions, see
+    ``DeclaredOperator``.
     """
 
     operator: str
@@ -105,6 +107,7 @@ class StateReport:
     has_snapshot_hook: bool
     has_merge_hook: bool
     window_growth: str | None = None
+    declared: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +224,7 @@ def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]
         Warned(
             kind="no-uid",
             operator=item.operator,
-            text=f"{item.role} has no uid: its progress is lost when operators are added before it",
+            text=f"{item.role} has no uid: later code finds its progress by kind and name only",
         )
         for item in connectors
         if not item.has_uid
@@ -231,7 +234,7 @@ def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]
 def _state_warnings(state: StateReport) -> list[Warned]:
     found: list[tuple[str, str]] = []
     if not state.has_uid:
-        found.append(("no-uid", "has state but no uid: adding operators before it loses the state"))
+        found.append(("no-uid", "has state but no uid: later code finds it by kind and name only"))
     found += [
         ("untyped-state", f"state {part.name!r} has no declared type and is stored untyped, slowly")
         for part in state.attributes

@@ -14,6 +14,7 @@ import tempfile
 from typing import Any
 
 import cloudpickle
+import msgspec
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
@@ -24,6 +25,7 @@ from bicycle_runtime.operators.declarations import (
     saves_named_values,
     window_growth,
 )
+from bicycle_runtime.operators.declared_forms import declared_operator
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
@@ -124,7 +126,14 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "has_uid": spec.vertex.uid is not None,
         "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
         "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),
+        "declared": _declared(bundle, spec),
     }
+
+
+def _declared(bundle: JobBundle, spec: OperatorSpec) -> Any:
+    """Return what is stored with the state of an operator, as plain data."""
+    found = declared_operator(spec, lambda name: cloudpickle.loads(bundle.payloads[name]))
+    return msgspec.json.decode(msgspec.json.encode(found))
 
 
 def _accumulator(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:

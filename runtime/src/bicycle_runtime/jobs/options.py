@@ -52,12 +52,37 @@ class JobOptions:
         doc="What to do when a topic lost messages before they were read: fail, or go on with the "
         "earliest or latest message. Default: what the plugin's sources say.",
     )
+    allow_dropped_state: bool = option(
+        default=False,
+        doc="Begin although the job has sealed state, or offsets, that the plugin does not have any "
+        "more: it is given up. `bicycle plan --from` tells what that is.",
+    )
     restart_attempts: int | None = option(
         None,
         low=0,
         high=1_000_000,
         doc="How often a job that lost Spark or its workers is started again without progress "
         "between. Default: what the plugin's restart strategy says.",
+    )
+    restart_delay_max_ms: int = option(
+        60_000,
+        low=0,
+        high=86_400_000,
+        doc="The longest wait before a restart that a growing delay comes to.",
+    )
+    watchdog_timeout_ms: int = option(
+        300_000,
+        low=0,
+        high=86_400_000,
+        doc="A start or a recovery that makes no progress for so long is given up, and the restart "
+        "strategy decides; 0 waits for ever.",
+    )
+    epoch_stall_timeout_ms: int = option(
+        1_800_000,
+        low=0,
+        high=604_800_000,
+        doc="An epoch that takes so long is given up in the same way; functions may be slow, so "
+        "the default is long. 0 waits for ever.",
     )
     stop_timeout_ms: int = option(
         30_000,

@@ -7,19 +7,22 @@ that a fast job does not drown its own log.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.stats import EpochStats
 from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.restarts import noted
 from bicycle_runtime.jobs.status import (
     JobState,
     JobStatus,
     OperatorStatus,
+    PhaseStatus,
     ShardLag,
     ShardStatus,
     write_status,
@@ -27,6 +30,7 @@ from bicycle_runtime.jobs.status import (
 from bicycle_runtime.operators.reports import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Progress", "Rate"]
 
@@ -85,6 +89,7 @@ class Progress:
         self._lock = threading.Lock()
         self._written = -_WRITE_INTERVAL_S
         self._logged = -_LOG_INTERVAL_S
+        self._phase_started = self._phase_logged = 0.0
 
     def enter(self, state: JobState) -> None:
         """Take note of a new state; written at once."""
@@ -102,11 +107,74 @@ class Progress:
 
     def resume_from(self, manifest: Manifest) -> None:
         """Take over what the last sealed epoch says."""
+        if self.status.restarts:  # What a driver read last it may have had no time to tell.
+            self.status.record_count += max(manifest.event_count - self.status.event_count, 0)
         self.status.epoch = manifest.epoch
         self.status.event_count = manifest.event_count
         self.status.state_bytes = sum(
             part.byte_count for state in manifest.states.values() for part in state.ranges
         )
+
+    @contextlib.contextmanager
+    def phase(self, name: str, target: str) -> Iterator[None]:
+        """Show a phase of a start while inside.
+
+        Args:
+            name: What is done, in a few words.
+            target: What it is done to.
+        """
+        started = self._clock.monotonic()
+        self.status.phase = PhaseStatus(name=name, target=target, started_ms=self._clock.now_ms())
+        self._phase_started = self._phase_logged = started
+        self._refresh()
+        try:
+            yield
+        finally:
+            self.status.phase = None
+            duration_ms = round((self._clock.monotonic() - started) * 1_000)
+            log_event(
+                _LOG, "phase_ended", job=self.status.job, phase=name, target=target,
+                duration_ms=duration_ms,
+            )  # fmt: skip
+
+    def advance(self, target: str, done: int, total: int, *, unit: str) -> None:
+        """Take note of how far the phase has come. From any thread; cheap.
+
+        Args:
+            target: What it is at.
+            done: How much of it is done.
+            total: How much there is; 0 when that is not known.
+            unit: What is counted.
+        """
+        phase = self.status.phase
+        if phase is None:
+            return
+        now = self._clock.monotonic()
+        if (phase.target, phase.unit) != (target, unit):
+            self._phase_started = now
+        phase.target, phase.done, phase.total, phase.unit = target, done, total, unit
+        phase.eta_ms = None
+        if done and total:
+            pace_s = (now - self._phase_started) / done
+            phase.eta_ms = round(pace_s * max(total - done, 0) * 1_000)
+        if now - self._phase_logged >= _LOG_INTERVAL_S:
+            self._phase_logged = now
+            log_event(
+                _LOG, "phase_advanced", job=self.status.job, phase=phase.name, target=target,
+                done=done, total=total, unit=unit, eta_ms=phase.eta_ms,
+            )  # fmt: skip
+        self._refresh()
+
+    def note_failure(self, error: BicycleError, *, attempt: int, delay_ms: int | None) -> None:
+        """Take note of a failure that a restart meets; of the last one when there is no delay."""
+        status = self.status
+        status.restarts = noted(
+            status.restarts, error, now_ms=self._clock.now_ms(),
+            epoch=status.epoch, attempt=attempt, delay_ms=delay_ms,
+        )  # fmt: skip
+        if delay_ms is not None:
+            status.restart_count += 1
+            self.enter(JobState.RESTARTING)
 
     def enter_stopping(self) -> None:
         """Take note of a stop request, unless the job has ended meanwhile."""
@@ -177,9 +245,16 @@ class Progress:
 
     def _show(self) -> None:
         self.status.records_per_second = round(self._rate.per_second(), 1)
+        self._refresh()
+
+    def _refresh(self) -> None:
         if self._clock.monotonic() - self._written >= _WRITE_INTERVAL_S:
             self._write()
         self._listener(self.status)
+
+    def write(self) -> None:
+        """Write the file as it is now."""
+        self._write()
 
     def _write(self) -> None:
         with self._lock:

@@ -1,17 +1,26 @@
-"""When a job that lost its workers, or Spark itself, is started again: its restart strategy.
+"""When a job that lost its workers, Spark or its driver is started again: its restart strategy.
 
 Errors of user code, of input and of options are not met by starting again: they end the job, and
 ``on_error`` is there for records that fail. Each sealed epoch refills the attempts, so that a job
-which runs for months is not ended by the sum of its bad days.
+which runs for months is not ended by the sum of its bad days. What was tried is kept with the job's
+status, so that a driver and whoever watches over it count the same attempts.
 """
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
 from dataclasses import replace
 
+from bicycle_runtime.jobs.status import RestartNote, RestartPlan
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
-__all__ = ["Restarts"]
+__all__ = ["DELAY_MAX_MS", "HISTORY_MAX", "Restarts", "noted", "plan_of"]
+
+DELAY_MAX_MS = 60_000
+HISTORY_MAX = 100  # The status file, which is written twice a second, holds them.
+_JITTER = 0.1
 
 
 class Restarts:
@@ -20,14 +29,41 @@ class Restarts:
     Args:
         strategy: The job's restart strategy.
         attempt_count: Attempts in place of the strategy's; None keeps them.
+        delay_max_ms: The longest wait that growing delays come to.
+        source: Shortens growing delays by up to a tenth, so that jobs which failed together do not
+            come back together; None leaves them as they are.
     """
 
-    def __init__(self, strategy: RestartStrategy, attempt_count: int | None = None) -> None:
+    def __init__(
+        self,
+        strategy: RestartStrategy,
+        attempt_count: int | None = None,
+        *,
+        delay_max_ms: int = DELAY_MAX_MS,
+        source: random.Random | None = None,
+    ) -> None:
         if attempt_count is not None:
             strategy = replace(strategy, max_attempts=attempt_count)
         self._strategy = strategy
+        self._delay_max_ms = max(delay_max_ms, strategy.delay_ms)
+        self._source = source
         self._epoch = -1
         self.used_count = 0
+
+    @classmethod
+    def planned(cls, plan: RestartPlan | None, *, source: random.Random | None = None) -> Restarts:
+        """Return the restarts that the status of a job speaks of; without one the default's."""
+        if plan is None:
+            return cls(RestartStrategy(), source=source)
+        strategy = RestartStrategy(
+            kind=RestartKind(plan.kind), max_attempts=plan.max_attempts, delay_ms=plan.delay_ms
+        )
+        return cls(strategy, delay_max_ms=plan.delay_max_ms, source=source)
+
+    def resume(self, history: Sequence[RestartNote]) -> None:
+        """Count what was tried before, in this process or another one."""
+        if history:
+            self._epoch, self.used_count = history[-1].epoch, history[-1].attempt
 
     def delay_ms(self, *, epoch: int) -> int | None:
         """Return how long to wait before the next start; None when the job has to fail.
@@ -42,5 +78,56 @@ class Restarts:
             return None
         self.used_count += 1
         if strategy.kind is RestartKind.EXPONENTIAL_BACKOFF:
-            return strategy.delay_ms << (self.used_count - 1)
+            return self._grown_ms()
         return strategy.delay_ms
+
+    def plan(self) -> RestartPlan:
+        """Return the strategy as plain data."""
+        return plan_of(self._strategy, delay_max_ms=self._delay_max_ms)
+
+    def _grown_ms(self) -> int:
+        # No number is made that is larger than needed: attempts may go into the millions.
+        doublings = min(self.used_count - 1, self._delay_max_ms.bit_length())
+        delay_ms = min(self._strategy.delay_ms << doublings, self._delay_max_ms)
+        share = 0.0 if self._source is None else self._source.uniform(0, _JITTER)
+        return round(delay_ms * (1 - share))
+
+
+def plan_of(strategy: RestartStrategy, *, delay_max_ms: int) -> RestartPlan:
+    """Return a strategy as plain data."""
+    return RestartPlan(
+        kind=strategy.kind.value,
+        max_attempts=strategy.max_attempts,
+        delay_ms=strategy.delay_ms,
+        delay_max_ms=delay_max_ms,
+    )
+
+
+def noted(
+    history: Sequence[RestartNote],
+    error: BicycleError,
+    *,
+    now_ms: int,
+    epoch: int,
+    attempt: int,
+    delay_ms: int | None,
+) -> list[RestartNote]:
+    """Return the history with one more failure; the oldest go when there are very many.
+
+    Args:
+        history: What was noted before.
+        error: What happened.
+        now_ms: When.
+        epoch: The last sealed epoch.
+        attempt: How many restarts were used since it.
+        delay_ms: How long the wait is; None when the job is not started again.
+    """
+    note = RestartNote(
+        time_ms=now_ms,
+        code=error.code,
+        message=error.summary.splitlines()[0],
+        epoch=epoch,
+        attempt=attempt,
+        delay_ms=delay_ms,
+    )
+    return [*history, note][-HISTORY_MAX:]

@@ -15,7 +15,17 @@ import msgspec
 
 from bicycle_runtime.jobs.errors import StatusFormatError
 
-__all__ = ["JobState", "JobStatus", "OperatorStatus", "ShardStatus", "read_status", "write_status"]
+__all__ = [
+    "JobState",
+    "JobStatus",
+    "OperatorStatus",
+    "PhaseStatus",
+    "RestartNote",
+    "RestartPlan",
+    "ShardStatus",
+    "read_status",
+    "write_status",
+]
 
 
 class JobState(Enum):
@@ -67,10 +77,12 @@ class ShardLag(msgspec.Struct, kw_only=True):
 class OperatorStatus(msgspec.Struct, kw_only=True):
     """Records of one operator in this run, and how far event time has come at its input.
 
+    ``parallelism`` is that of now: a rescale may have changed it in the run.
     ``slowest_input`` names the shard that holds the watermark back. ``blocked`` calls of an async
     function kept the event loop, for ``blocked_ms`` at most, last at the line ``blocked_at``.
     """
 
+    parallelism: int | None = None
     records_in: int = 0
     records_out: int = 0
     failed: int = 0
@@ -84,8 +96,51 @@ class OperatorStatus(msgspec.Struct, kw_only=True):
     blocked_at: str = ""
 
 
+class PhaseStatus(msgspec.Struct, kw_only=True):
+    """How far one phase of a start has come.
+
+    ``done`` of ``total`` are counted in ``unit``; a total of 0 is not known. ``eta_ms`` is how long
+    the rest takes at the pace of the phase so far; None when that is not known.
+    """
+
+    name: str
+    target: str = ""
+    unit: str = ""
+    done: int = 0
+    total: int = 0
+    eta_ms: int | None = None
+    started_ms: int = 0
+
+
+class RestartPlan(msgspec.Struct, kw_only=True):
+    """The restart strategy of a job; ``kind`` is a word of ``RestartKind``."""
+
+    kind: str
+    max_attempts: int
+    delay_ms: int
+    delay_max_ms: int
+
+
+class RestartNote(msgspec.Struct, kw_only=True):
+    """One failure that was, or would have been, met by a restart.
+
+    ``attempt`` restarts were used since ``epoch``, the last sealed one. ``delay_ms`` is None when
+    the job was not started again.
+    """
+
+    time_ms: int
+    code: str
+    message: str
+    epoch: int
+    attempt: int
+    delay_ms: int | None = None
+
+
 class JobStatus(msgspec.Struct, kw_only=True):
     """One run of a job as last seen. Counts are of this run, ``event_count`` of all runs.
+
+    A run goes on over restarts; ``restarts`` has the latest of them. ``supervisor_pid`` is the
+    process that starts the driver of a submitted job again, 0 for none.
 
     ``id`` names the run's folder and is what commands take; ``job`` is the name in the checkpoint
     directory, and is the same but when two checkpoint directories hold jobs of one name at once.
@@ -100,6 +155,8 @@ class JobStatus(msgspec.Struct, kw_only=True):
     pid_started: int = 0
     java_pid: int | None = None
     is_detached: bool = False
+    supervisor_pid: int = 0
+    supervisor_started: int = 0
     checkpoint: str = ""
     bundle_digest: str = ""
     started_ms: int = 0
@@ -121,6 +178,10 @@ class JobStatus(msgspec.Struct, kw_only=True):
     operators: dict[str, OperatorStatus] = {}
     shards: dict[str, dict[str, ShardStatus]] = {}
     lags: dict[str, dict[str, ShardLag]] = {}
+    phase: PhaseStatus | None = None
+    restart_plan: RestartPlan | None = None
+    restart_count: int = 0
+    restarts: list[RestartNote] = []
     error: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:

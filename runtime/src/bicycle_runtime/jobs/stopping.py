@@ -21,7 +21,7 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.processes import descendants
 
-__all__ = ["StopRequest"]
+__all__ = ["StopRequest", "end_now"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _HARD_EXIT_BASE = 128
@@ -41,7 +41,7 @@ class StopRequest:
     def __init__(
         self, *, end: Callable[[int], None] | None = None, clock: Clock | None = None
     ) -> None:
-        self._end = end or _end_now
+        self._end = end or end_now
         self._clock = clock or SystemClock()
         self._event = threading.Event()
         self._on_request: Callable[[], None] = _nothing
@@ -138,7 +138,7 @@ def _ignore(_number: int, _frame: FrameType | None) -> None:
     """Do nothing here: the watching thread takes the signal."""
 
 
-def _end_now(exit_code: int) -> None:
+def end_now(exit_code: int) -> None:
     """End this process and all that it started, without another word."""
     for member in descendants(os.getpid()):
         with contextlib.suppress(ProcessLookupError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,12 +17,14 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
+from bicycle_runtime.jobs.control import is_supervised
 from bicycle_runtime.jobs.driver import DriverServices, job_locks, run_job
-from bicycle_runtime.jobs.errors import DriverEndedError
+from bicycle_runtime.jobs.errors import DriverEndedError, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.stopping import StopRequest
+from bicycle_runtime.jobs.supervision import SIGNAL_BASE
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["main", "submit"]
@@ -29,11 +32,13 @@ __all__ = ["main", "submit"]
 _POLL_S = 0.05
 _WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
 _LOG_TAIL_LINES = 20
-_MODULE = "bicycle_runtime.jobs.submission"
+_SUPERVISOR = "bicycle_runtime.jobs.supervision"
 
 
 def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
     """Start a job in a process of its own and wait until it runs.
+
+    That process has a supervisor, which starts it again when it dies without a last word.
 
     Args:
         request: The job.
@@ -51,6 +56,11 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
     home.prepare()
     place = place_job(request.options, home, clock=SystemClock(), source=system_random())
     folder = place.folder
+    former = folder.status()
+    if former is not None and not former.state.is_final and is_supervised(former):
+        # Between two drivers nobody holds the locks.
+        place_text = str(folder.path)
+        raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
     # Tried here already, as the error belongs to whoever asks; the process then holds them.
     with job_locks(place):
         folder.write_request(_with_name(request, place.job))
@@ -64,15 +74,18 @@ def main(arguments: list[str]) -> int:
     """Be the process of a job.
 
     Args:
-        arguments: The home, the name of the job's folder.
+        arguments: The home, the name of the job's folder; of the supervisor the process id and
+            start time with a colon between; the number of the start, 0 for the first.
 
     Returns:
         0 when the job ended well, 1 when it failed; the status file says why.
     """
     home = Home(Path(arguments[0]))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
     configure(sys.stderr)
     folder = home.folder(arguments[1])
     request = folder.read_request()
+    is_again = int(arguments[3]) > 0
     with StopRequest().on_signals() as stop:
         services = DriverServices(
             clock=SystemClock(),
@@ -82,6 +95,8 @@ def main(arguments: list[str]) -> int:
             listener=_ignore_status,
             stop=stop,
             is_detached=True,
+            supervisor=_process(arguments[2]),
+            former=folder.status() if is_again else None,
         )
         try:
             run_job(request, home, services, folder=folder)
@@ -89,6 +104,12 @@ def main(arguments: list[str]) -> int:
             sys.stderr.write(f"{error}\n")
             return 1
     return 0
+
+
+def _process(text: str) -> tuple[int, int]:
+    """Return process id and start time of a supervisor."""
+    pid, _, started = text.partition(":")
+    return int(pid), int(started)
 
 
 def _with_name(request: JobRequest, job: str) -> JobRequest:
@@ -100,7 +121,7 @@ def _with_name(request: JobRequest, job: str) -> JobRequest:
 def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes]:
     with folder.log_path.open("ab") as log:
         return subprocess.Popen(
-            [python, "-m", _MODULE, str(home.path), folder.id],
+            [python, "-m", _SUPERVISOR, str(home.path), folder.id],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -130,12 +151,15 @@ def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> 
 
 
 def _own_status(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus | None:
-    """Return the status that this process wrote: another one may have been faster."""
+    """Return the status of the driver of this process: another one may have been faster."""
     status = folder.status()
-    return status if status is not None and status.pid == process.pid else None
+    return status if status is not None and status.supervisor_pid == process.pid else None
 
 
 def _how(return_code: int) -> str:
+    """Say how a driver ended, by the exit code of its supervisor."""
+    if return_code > SIGNAL_BASE:
+        return f"signal {return_code - SIGNAL_BASE}"
     return f"signal {-return_code}" if return_code < 0 else f"exit code {return_code}"
 
 

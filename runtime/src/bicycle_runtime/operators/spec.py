@@ -14,6 +14,7 @@ from typing import Literal
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.io import SourceReader, WriterFactory
+from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.graph import Partitioning, Vertex
@@ -93,6 +94,16 @@ class OperatorSpec:
         """The stable id: names state, metrics and errors."""
         return self.vertex.id
 
+    def ranges(self) -> list[range]:
+        """Return the key groups of each subtask; none where state is not divided by them."""
+        if self.scope is not StateScope.KEY_GROUPS:
+            return []
+        width = self.vertex.parallelism
+        return [
+            range_of(subtask, group_count=self.group_count, parallelism=width)
+            for subtask in range(width)
+        ]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteSpec:
@@ -145,6 +156,12 @@ class StagePlan:
     def level_count(self) -> int:
         """How many Spark stages an epoch has."""
         return len(self.level_parallelism)
+
+    @property
+    def has_timed_loops(self) -> bool:
+        """Whether what fires may go round a loop."""
+        routes = (route for chain in self.chains for route in chain.routes)
+        return self.is_timed and any(route.link is Link.FEEDBACK for route in routes)
 
     def chains_at(self, level: int) -> list[ChainSpec]:
         """Return the chains of a level, in topological order."""

@@ -294,9 +294,9 @@ class _Task:
 
     def _feed(self, route: RouteSpec, blob: RecordBlob, body: memoryview) -> None:
         try:
-            values, groups, times = decode_records(body, blob, self._program.codecs[blob.edge])
+            values, groups, times = decode_records(body, blob, self._program.codecs[route.edge])
         except RecordDecodingError as error:
-            error.facts["reason"] += f" (records from {self._sender_of(blob.edge)})"
+            error.facts["reason"] += f" (records from {self._sender_of(route.edge)})"
             raise
         origin = parse_origin(blob.origin)
         chain = self._program.chains[route.target_chain]

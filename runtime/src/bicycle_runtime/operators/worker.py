@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator
 
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.program import Program, build_program
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.routing import Parcel
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.task import EpochOrder, report_parcel, run_task
+from bicycle_runtime.state.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Worker"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class Worker:
@@ -28,6 +33,8 @@ class Worker:
         self._image = image
         self._adapt = adapt
         self._programs: dict[tuple[int, int], Program] = {}
+        self._first_epoch: int | None = None
+        self._is_tidy = False
 
     def run(
         self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]
@@ -39,6 +46,7 @@ class Worker:
             report = TaskReport(level=level, subtask=subtask, attempt="", failure=error.to_json())
             yield report_parcel(self._image.plan, report)
             return
+        self._tidy(order.epoch)
         yield from run_task(self._image, program, order, parcels)
 
     def close(self) -> None:
@@ -56,6 +64,19 @@ class Worker:
         for program in self._programs.values():
             program.release()
         self._programs.clear()
+
+    def _tidy(self, epoch: int) -> None:
+        """Remove what this machine keeps of ranges without owner, once an epoch was sealed so."""
+        if self._first_epoch is None:
+            self._first_epoch = epoch
+        if self._is_tidy or epoch <= self._first_epoch:
+            return
+        self._is_tidy = True
+        image = self._image
+        owned = {spec.uid: spec.ranges() for spec in image.plan.operators() if spec.ranges()}
+        count = remove_unowned(image.state, job_url=image.storage.url, owned=owned)
+        if count:
+            log_event(_LOG, "state_folders_removed", job=image.job_id, folder_count=count)
 
     def _program(self, level: int, subtask: int) -> Program:
         place = (level, subtask)

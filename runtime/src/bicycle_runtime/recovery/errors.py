@@ -74,7 +74,10 @@ class StateLostError(BicycleError):
         "job {job!r} has sealed state of {lost}, which the graph of this run does not have; "
         "nothing was started and the checkpoint is unchanged"
     )
-    fix = "give the operators the uids they had, or start under another job name"
+    fix = (
+        "give operators the uids and states the names that they had (or aliases), start under "
+        "another job name, or give it up with --allow-dropped-state"
+    )
 
 
 class CheckpointValueError(BicycleError):

@@ -2,8 +2,9 @@ r"""What an epoch was: the one object whose creation makes it final, with all th
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, memos of connectors, the plan) are operator-state entries,
-told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
-``plan``, ``time``, ``replay``. Offsets of a shard are source entries ``<uid>\x1f<shard>``.
+told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``pins``, ``sink:<uid>``,
+``source:<uid>``, ``feedback:<edge>``, ``plan``, ``time``, ``replay``. Offsets of a shard are source
+entries ``<uid>\x1f<shard>``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from bicycle_runtime.state.refs import RangeState, SstRef, StateRef
 __all__ = [
     "Manifest",
     "OperatorState",
+    "PinRecord",
     "PlanRecord",
     "TimeRecord",
     "decode_manifest",
@@ -71,6 +73,17 @@ class TimeRecord(msgspec.Struct, frozen=True, kw_only=True):
     next_timer_ms: dict[str, int] = {}
 
 
+class PinRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What tells operators and loops of the graph apart, for graphs of later code.
+
+    ``operators`` are those without a uid, as pairs of id and words, in the order of the graph;
+    ``loops`` the numbers of the feedback edges, by words.
+    """
+
+    operators: tuple[tuple[str, str], ...] = ()
+    loops: dict[str, int] = {}
+
+
 class _Feedback(msgspec.Struct, frozen=True):
     files: tuple[StagedFile, ...]
 
@@ -95,6 +108,7 @@ class Manifest:
     feedback: Mapping[int, tuple[StagedFile, ...]] = field(default_factory=dict)
     time: TimeRecord = field(default_factory=TimeRecord)
     forms: Mapping[str, OperatorForms] = field(default_factory=dict)
+    pins: PinRecord = field(default_factory=PinRecord)
     replay: bytes = b""
 
     def state_paths(self) -> set[str]:
@@ -127,6 +141,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         entries["time"] = _ENCODE(manifest.time)
     if manifest.replay:
         entries["replay"] = manifest.replay
+    if manifest.pins != PinRecord():
+        entries["pins"] = _ENCODE(manifest.pins)
     entries |= {f"state:{uid}": _ENCODE(state) for uid, state in manifest.states.items()}
     entries |= {f"forms:{uid}": _ENCODE(forms) for uid, forms in manifest.forms.items()}
     entries |= {f"sink:{uid}": _ENCODE(memo) for uid, memo in manifest.sinks.items()}
@@ -193,15 +209,14 @@ def _manifest(state: CheckpointState) -> Manifest:
             for edge, data in entries["feedback"].items()
         },
         time=msgspec.json.decode(entries["time"].get("", b"{}"), type=TimeRecord),
+        pins=msgspec.json.decode(entries["pins"].get("", b"{}"), type=PinRecord),
         replay=entries["replay"].get("", b""),
     )
 
 
 def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
-    entries: dict[str, dict[str, bytes]] = {
-        prefix: {}
-        for prefix in ("plan", "time", "replay", "state", "forms", "sink", "source", "feedback")
-    }
+    prefixes = ("plan", "time", "replay", "state", "forms", "pins", "sink", "source", "feedback")
+    entries: dict[str, dict[str, bytes]] = {prefix: {} for prefix in prefixes}
     for name, data in states.items():
         prefix, _, rest = name.partition(":")
         entries[prefix][rest] = data

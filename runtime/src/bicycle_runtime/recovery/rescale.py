@@ -2,8 +2,9 @@
 
 ``restore_ranges`` is a pure function of a sealed state and a parallelism. No file is read, written
 or copied: a new subtask lists the files of all old subtasks whose key groups it overlaps and reads
-its own groups from them. States without keys are handed over whole, old subtask i to new subtask
-``i * new // old``.
+its own groups from them. Parts of one file that meet again are one entry again, so that lists stay
+short however often the parallelism changes. States without keys are handed over whole, old subtask
+i to new subtask ``i * new // old``.
 """
 
 from __future__ import annotations
@@ -77,21 +78,45 @@ def _empty(scope: StateScope, group_count: int, parallelism: int) -> tuple[Range
 
 def _overlapping(olds: Iterable[RangeState], groups: range) -> RangeState:
     """Return a state over some key groups that reads each of them as its old owner left it."""
-    files = [
-        _within(ref, range(max(old.first_group, groups.start), min(old.end_group, groups.stop)))
+    parts = [
+        _within(
+            ref, old, range(max(old.first_group, groups.start), min(old.end_group, groups.stop))
+        )
         for old in olds
         if old.first_group < groups.stop and groups.start < old.end_group
         for ref in old.files
     ]
-    kept = [ref for ref in files if ref.first_group != ref.end_group]
+    files = _joined(ref for ref in parts if ref.first_group != ref.end_group)
     return RangeState(
-        first_group=groups.start, end_group=groups.stop, files=tuple(kept), recent=_marker(kept)
+        first_group=groups.start, end_group=groups.stop, files=tuple(files), recent=_marker(files)
     )
 
 
-def _within(ref: StateRef, groups: range) -> StateRef:
+def _within(ref: StateRef, owner: RangeState, groups: range) -> StateRef:
+    """Return a file that counts for some key groups only."""
     counted = ref.groups_in(groups)
-    return msgspec.structs.replace(ref, first_group=counted.start, end_group=counted.stop)
+    range_groups = ref.range_groups
+    if range_groups is None:
+        range_groups = owner.end_group - owner.first_group
+    return msgspec.structs.replace(
+        ref, first_group=counted.start, end_group=counted.stop, written_groups=range_groups
+    )
+
+
+def _joined(parts: Iterable[StateRef]) -> list[StateRef]:
+    """Return one entry for parts of a file that lie side by side, in the order of the epochs.
+
+    Within one key group the files of a range are in that order anyway, and files say nothing about
+    each other's groups. What every subtask has a copy of is the same in all files of an epoch.
+    """
+    joined: list[StateRef] = []
+    for ref in sorted(parts, key=lambda ref: (ref.path, ref.first_group or 0)):
+        last = joined[-1] if joined else None
+        if last is not None and (last.path, last.end_group) == (ref.path, ref.first_group):
+            joined[-1] = msgspec.structs.replace(last, end_group=ref.end_group)
+        else:
+            joined.append(ref)
+    return sorted(joined, key=lambda ref: (ref.last_epoch, not ref.is_base, ref.path))
 
 
 def _marker(files: list[StateRef]) -> tuple[tuple[int, str], ...]:
@@ -106,15 +131,20 @@ def _handed_over(olds: tuple[RangeState, ...], parallelism: int) -> tuple[RangeS
     old_count = len(olds)
     states = []
     for task in range(parallelism):
-        mine = [old for index, old in enumerate(olds) if index * parallelism // old_count == task]
-        files = [ref for old in mine for ref in old.files]
-        if not files:
+        mine = [
+            old
+            for index, old in enumerate(olds)
+            if old.files and index * parallelism // old_count == task
+        ]
+        if not mine:
             states.append(RangeState(first_group=task, end_group=task + 1))
             continue
+        files = [ref for old in mine for ref in old.files]
         states.append(
             RangeState(
-                first_group=mine[0].first_group,
-                end_group=mine[-1].end_group,
+                # What was handed over before and not merged yet may stand under lower numbers.
+                first_group=min(old.first_group for old in mine),
+                end_group=max(old.end_group for old in mine),
                 files=tuple(files),
                 recent=_marker(files),
                 old_parallelism=old_count,

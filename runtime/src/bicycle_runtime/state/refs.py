@@ -57,7 +57,8 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
     A base that RocksDB made is the index of a database, whose entries lie in ``ssts``.
 
     It counts for the key groups ``first_group <= g < end_group`` only: after a change of the
-    parallelism, other files know better about the other groups in it. None sets no bound.
+    parallelism, other files know better about the other groups in it. None sets no bound. Where
+    there is one, ``range_groups`` says how many key groups the range had that wrote the file.
     """
 
     path: str
@@ -70,9 +71,17 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
     first_group: int | None = None
     end_group: int | None = None
     # Not written where there are none: so most references look as they always have.
+    written_groups: int | msgspec.UnsetType = msgspec.field(
+        default=msgspec.UNSET, name="range_groups"
+    )
     sst_refs: tuple[SstRef, ...] | msgspec.UnsetType = msgspec.field(
         default=msgspec.UNSET, name="ssts"
     )
+
+    @property
+    def range_groups(self) -> int | None:
+        """How many key groups the range had that wrote the file; None where no bound is set."""
+        return None if self.written_groups is msgspec.UNSET else self.written_groups
 
     @property
     def ssts(self) -> tuple[SstRef, ...]:
@@ -93,6 +102,14 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
     def total_bytes(self) -> int:
         """Size of all its objects."""
         return self.byte_count + sum(sst.byte_count for sst in self.ssts)
+
+    @property
+    def counted_bytes(self) -> int:
+        """About how many of its bytes count: all, or its share of the key groups."""
+        written = self.range_groups
+        if written is None or self.first_group is None or self.end_group is None:
+            return self.total_bytes
+        return self.total_bytes * (self.end_group - self.first_group) // written
 
     def groups_in(self, groups: range) -> range:
         """Return those of some key groups for which the file counts."""
@@ -216,10 +233,12 @@ def fold_start(files: Sequence[StateRef], *, is_interval_over: bool) -> bool:
 
     It is when there are very many deltas, when they outgrow the base (so that the total cost of
     bases is proportional to what was written), or when the checkpoint interval is over and the
-    deltas are a quarter of the base.
+    deltas are a quarter of the base. Of files that several ranges share since a change of the
+    parallelism, the share counts: so none of them is in haste to write a base of its own, and none
+    puts it off for ever.
     """
-    base_bytes = sum(ref.total_bytes for ref in files if ref.is_base)
-    delta_bytes = sum(ref.byte_count for ref in files if not ref.is_base)
+    base_bytes = sum(ref.counted_bytes for ref in files if ref.is_base)
+    delta_bytes = sum(ref.counted_bytes for ref in files if not ref.is_base)
     delta_count = sum(1 for ref in files if not ref.is_base)
     if delta_count > DELTA_FILES_MAX or delta_bytes > max(base_bytes, BASE_BYTES_MIN):
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -32,6 +32,8 @@ from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.pinning import last_pins, pinned
+from bicycle_runtime.engine.rescaling import Rescaled, WidthWish, rescale
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.stats import EpochStats
 from bicycle_runtime.operators.spec import DEAD_LETTERS, OperatorSpec
@@ -128,6 +130,7 @@ class Harness:
         self._graph = tapped(graph, self._options.taps)
         self._bundle = bundle_of_graph(self._graph, used_payloads(self._graph, env.payloads))
         self._parallelism = self._options.parallelism
+        self._widths: Mapping[str, int] = {}
         self._scripts = {uid: Script() for uid in scripted_sources(self._graph)}
         self._collected: dict[str, list[Any]] = {}
         self._is_finished = False
@@ -249,8 +252,17 @@ class Harness:
     def rescale(self, parallelism: int) -> None:
         """Stop, and start again with every operator at another parallelism."""
         self._loop.__exit__(None, None, None)
-        self._parallelism = parallelism
+        self._parallelism, self._widths = parallelism, {}
         self._open()
+
+    def rescale_live(self, parallelism: int | None = None, **operators: int) -> Rescaled | None:
+        """Change widths while the job goes on; None is returned when a fault broke it."""
+        wish = WidthWish(parallelism=parallelism, operators=operators)
+        done: Rescaled | None = self._guarded(lambda: rescale(self._loop, wish, self.clock))
+        if done is not None:
+            self._setup, self._widths = self._loop.division.setup, done.new
+            self._guarded(self._loop.settle)
+        return done
 
     def snapshot(self) -> Snapshot:
         """Return a copy of all that is sealed and published."""
@@ -388,13 +400,16 @@ class Harness:
         raise self._error("it dies at every start", "disarm the fault")
 
     def _prepare(self) -> JobSetup:
+        bundle = pinned(self._bundle, last_pins(self._storage))
+        vertices = zip(self._graph.vertices, bundle.graph.vertices, strict=True)
+        ids = {numbered.id: vertex.id for numbered, vertex in vertices}
         setup = prepare_job(
-            self._bundle, job_id="harness", storage=self._storage, parallelism=self._parallelism,
-            registry=self._registry,
+            bundle, job_id="harness", storage=self._storage, parallelism=self._parallelism,
+            registry=self._registry, widths=self._widths,
         )  # fmt: skip
         setup = replace(setup, allows_dropped_state=self._options.allows_dropped_state)
         for uid, script in self._scripts.items():
-            source = setup.sources[uid]
+            source = setup.sources[ids[uid]]
             assert isinstance(source, ScriptSource)
             source.attach(script)
         if DEAD_LETTERS not in setup.sinks:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +93,7 @@ class SparkExecutor:
         self._run_id = ""
         self._seed: Any = None
         self._widths: tuple[int, ...] = ()
+        self._epoch = 0
 
     @property
     def log_path(self) -> Path:
@@ -118,19 +119,20 @@ class SparkExecutor:
             importlib.import_module("pyspark")  # 0.35 s, which Java needs anyway
 
     def start(self, image: JobImage) -> None:
-        """Get ready for a job; another job may follow on the same Java process before ``stop``."""
+        """Get ready for a job; again with other widths, or for the next job, before ``stop``."""
         self.boot()
         assert self._starting is not None
         if self._context is None:
             self._java = self._starting.wait()
             self._context = self._connect(self._java)
-        else:
-            self._image.destroy()
-        self._image = self._context.broadcast(cloudpickle.dumps(image))
-        self._run_id = image.run_id
-        self._widths = image.plan.level_parallelism
-        width = self._widths[0]
-        self._seed = self._context.parallelize(range(width), width)
+        with self._spark_errors(self._epoch):
+            if self._image is not None:
+                self._image.destroy()
+            self._image = self._context.broadcast(cloudpickle.dumps(image))
+            self._run_id = image.run_id
+            self._widths = image.plan.level_parallelism
+            width = self._widths[0]
+            self._seed = self._context.parallelize(range(width), width)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         parcels = self._collect(orders)
@@ -152,9 +154,8 @@ class SparkExecutor:
             self._starting.process.wait(_STOP_SECONDS_MAX)
 
     def _collect(self, orders: list[EpochOrder]) -> list[Any]:
-        from py4j.protocol import Py4JError, Py4JJavaError  # Spark is imported when it is used
-
-        try:
+        self._epoch = orders[0].epoch
+        with self._spark_errors(self._epoch):
             rdd = self._seed
             for level, order in enumerate(orders):
                 if level:
@@ -163,15 +164,21 @@ class SparkExecutor:
                 rdd = rdd.mapPartitionsWithIndex(task)
             collected: list[Any] = rdd.collect()
             return collected
+
+    @contextlib.contextmanager
+    def _spark_errors(self, epoch: int) -> Iterator[None]:
+        """Raise what Spark raises as ours, and tell a Java process that is gone from the rest."""
+        from py4j.protocol import Py4JError, Py4JJavaError  # Spark is imported when it is used
+
+        try:
+            yield
         except Py4JJavaError as error:
             reason = _root_reason(error)
-            raise EpochFailedError(epoch=orders[0].epoch, job=self._job, reason=reason) from error
+            raise EpochFailedError(epoch=epoch, job=self._job, reason=reason) from error
         except (Py4JError, ConnectionError, OSError, EOFError) as error:
             if not self._has_ended():
-                raise EpochFailedError(
-                    epoch=orders[0].epoch, job=self._job, reason=str(error)
-                ) from error
-            raise SparkLostError(epoch=orders[0].epoch, job=self._job) from error
+                raise EpochFailedError(epoch=epoch, job=self._job, reason=str(error)) from error
+            raise SparkLostError(epoch=epoch, job=self._job) from error
 
     def _connect(self, java: JavaProcess) -> Any:
         from pyspark import SparkConf, SparkContext  # slow: loaded while Java comes up

@@ -82,7 +82,9 @@ class LevelTask:
     def _worker(self) -> Worker:
         worker = _workers.get(self._run_id)
         if worker is None:
-            close_workers()
+            if _workers:
+                close_workers()
+                _forget_frozen()
             if not _tasks_done:
                 _close_at_end()
                 configure(sys.stderr, level="WARNING")  # It ends up in the log of Spark.
@@ -125,6 +127,12 @@ def close_workers() -> None:
     while _workers:
         _, worker = _workers.popitem()
         worker.close()
+
+
+def _forget_frozen() -> None:
+    """Free the state that closed workers held: it is frozen, and lies in cycles with operators."""
+    gc.unfreeze()
+    gc.collect()
 
 
 def _close_at_end() -> None:

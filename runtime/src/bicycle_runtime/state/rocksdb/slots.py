@@ -2,23 +2,27 @@
 
 Several processes of a host may run the same subtask, one after another; each has a *slot* of its
 own. The kernel lets a lock go when its process ends, so the slot of a dead process is taken over
-with all that lies in it, while that of a zombie stays untouched and another slot is used.
+with all that lies in it, while that of a zombie stays untouched and another slot is used. Folders
+of ranges that nobody owns any more are removed in the same way: only what no process holds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 
 from bicycle_runtime.state.errors import LocalStateError
 
-__all__ = ["Slot", "claim_slot", "folder_of"]
+__all__ = ["Slot", "claim_slot", "folder_of", "identity_of", "remove_others"]
 
 _SLOTS_MAX = 1_024
 _LOCK = "lock"
+_SLOT, _GONE = "slot-", ".gone-"
 _CONTENT = "rocksdb-"
 _SCRATCH = "base-"
 
@@ -79,14 +83,20 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def identity_of(job_url: str, operator: str, groups: range) -> str:
+    """Return what tells a range of state from all others of this machine."""
+    return f"{job_url}\n{operator}\n{groups.start}-{groups.stop}"
+
+
 def folder_of(root: str, identity: str) -> Path:
-    """Return the folder for the slots of a range of state.
+    """Return the folder for the slots of a range of state; its name begins with the job's.
 
     Args:
         root: Folder of all local state.
         identity: Tells the job's storage, the operator and the key groups.
     """
-    return Path(root) / hashlib.sha256(identity.encode()).hexdigest()[:24]
+    job_url = identity.partition("\n")[0]
+    return Path(root) / f"{_job_prefix(job_url)}{_digest(identity)[:24]}"
 
 
 def claim_slot(folder: Path) -> Slot:
@@ -95,17 +105,71 @@ def claim_slot(folder: Path) -> Slot:
     Raises:
         LocalStateError: the folder can not be used, or all slots are held.
     """
-    for number in range(_SLOTS_MAX):
-        path = folder / f"slot-{number}"
+    number = 0
+    while number < _SLOTS_MAX:
+        path = folder / f"{_SLOT}{number}"
         try:
             path.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+            descriptor = _locked(path)
+        except FileNotFoundError:
+            continue  # Somebody has just removed the folder, as that of a range without owner.
         except OSError as error:
             raise LocalStateError(folder=str(path), reason=str(error)) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            continue
-        return Slot(path, number, descriptor)
+        if descriptor is not None:
+            return Slot(path, number, descriptor)
+        number += 1
     raise LocalStateError(folder=str(folder), reason=f"{_SLOTS_MAX} processes hold a part of it")
+
+
+def remove_others(root: str, job_url: str, kept: Collection[str]) -> int:
+    """Remove the folders of a job but those of some identities; return how many are gone.
+
+    What a process holds, be it a zombie, stays until somebody asks again.
+    """
+    names = {folder_of(root, identity).name for identity in kept}
+    found = Path(root).glob(f"{_job_prefix(job_url)}*")
+    return sum(_is_removed(folder) for folder in sorted(found) if folder.name not in names)
+
+
+def _is_removed(folder: Path) -> bool:
+    for path in sorted(folder.glob(f"{_SLOT}*")):
+        with contextlib.suppress(OSError):
+            descriptor = _locked(path)
+            if descriptor is not None:
+                # Renamed first: who comes meanwhile finds nothing there, instead of a half.
+                path.rename(folder / f"{_GONE}{path.name}-{os.getpid()}")
+                os.close(descriptor)
+    for path in folder.glob(f"{_GONE}*"):
+        remove(path)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()
+
+
+def _locked(path: Path) -> int | None:
+    """Return a descriptor that holds the lock of a slot; None when somebody else does.
+
+    Raises:
+        FileNotFoundError: the slot was removed in the meantime.
+    """
+    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    is_held = False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = os.path.samestat(os.fstat(descriptor), (path / _LOCK).stat())
+    except BlockingIOError:
+        return None
+    finally:
+        if not is_held:
+            os.close(descriptor)
+    if not is_held:
+        raise FileNotFoundError(path)
+    return descriptor
+
+
+def _job_prefix(job_url: str) -> str:
+    return f"{_digest(job_url)[:12]}-"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,37 @@
+"""What a driver says of the error that ends it: as plain data, and with what Spark does not say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
+from bicycle_runtime.jobs.errors import JavaTooOldError
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["foreign_error", "java_error", "plain_error"]
+
+
+def plain_error(error: BicycleError) -> dict[str, Any]:
+    """Return an error as data for the status file; facts that JSON can not hold become texts."""
+    plain: dict[str, Any] = json.loads(json.dumps(error.to_json(), default=str))
+    return plain
+
+
+def foreign_error(error: BaseException) -> dict[str, Any]:
+    """Return an error that is none of ours as data for the status file."""
+    return {
+        "code": BicycleError.code,
+        "message": f"{type(error).__name__}: {error}",
+        "fix": BicycleError.fix,
+        "facts": {},
+    }
+
+
+def java_error() -> BicycleError | None:
+    """Return what is wrong with Java when it is its age: Spark's own words do not say so."""
+    java = find_java()
+    version = java_version(java) if java is not None else None
+    if java is None or version is None or java_major(version) >= JAVA_MAJOR_MIN:
+        return None
+    return JavaTooOldError(found=version, path=str(java.path), expected=JAVA_MAJOR_MIN)
