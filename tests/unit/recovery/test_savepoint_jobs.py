@@ -151,6 +151,9 @@ def test_a_job_that_begins_elsewhere_comes_to_what_an_uninterrupted_one_does(
         assert first.loop.manifest.feedback
         savepoint = saved(first, url, epoch)
         before, now_ms = collected(first), first.clock.now_ms()
+        old_place = first.storage.url.encode()
+        storage = open_storage(url)
+        assert not [path for path in storage.list("") if old_place in storage.read(path)]
     url = move(site, url)
 
     with site.harness(url) as second:
