@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_runtime.testing.connectors.running import eventually
@@ -91,8 +91,9 @@ def send(harness, *lines):
 
 
 def saved(harness, url, epoch):
+    target = LocalStorage(url, is_synced=False)
     return write_savepoint(
-        harness.storage, open_storage(url), epoch=epoch, name="x", now_ms=harness.clock.now_ms()
+        harness.storage, target, epoch=epoch, name="x", now_ms=harness.clock.now_ms()
     )
 
 
