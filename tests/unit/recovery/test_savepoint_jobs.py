@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_runtime.testing.connectors.running import eventually
@@ -91,8 +91,9 @@ def send(harness, *lines):
 
 
 def saved(harness, url, epoch):
+    target = LocalStorage(url, is_synced=False)
     return write_savepoint(
-        harness.storage, open_storage(url), epoch=epoch, name="x", now_ms=harness.clock.now_ms()
+        harness.storage, target, epoch=epoch, name="x", now_ms=harness.clock.now_ms()
     )
 
 
@@ -151,6 +152,9 @@ def test_a_job_that_begins_elsewhere_comes_to_what_an_uninterrupted_one_does(
         assert first.loop.manifest.feedback
         savepoint = saved(first, url, epoch)
         before, now_ms = collected(first), first.clock.now_ms()
+        old_place = first.storage.url.encode()
+        storage = open_storage(url)
+        assert not [path for path in storage.list("") if old_place in storage.read(path)]
     url = move(site, url)
 
     with site.harness(url) as second:

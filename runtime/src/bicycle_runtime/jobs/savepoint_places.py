@@ -14,7 +14,7 @@ from bicycle_runtime.base.storage import Storage, open_storage
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
 
-__all__ = ["FOLDER", "new_savepoint_place", "savepoints_below"]
+__all__ = ["FOLDER", "new_savepoint_place", "require_savepoint_name", "savepoints_below"]
 
 FOLDER = "savepoints"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
@@ -38,12 +38,21 @@ def new_savepoint_place(
     if name is None:
         time = datetime.fromtimestamp(now_ms / 1_000, tz=UTC)
         name = f"{time:%Y%m%d-%H%M%S}-epoch-{epoch}"
-    if not _NAME.fullmatch(name):
-        expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
-        raise OptionError(group="savepoint", name="name", found=name, expected=expected)
+    require_savepoint_name(name)
     if to is None:
         return name, folder_of(checkpoint, f"{FOLDER}/{name}")
     return name, folder_of(open_storage(to), name)
+
+
+def require_savepoint_name(name: str) -> None:
+    """See that a name can be that of a folder.
+
+    Raises:
+        OptionError: it can not.
+    """
+    if not _NAME.fullmatch(name):
+        expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
+        raise OptionError(group="savepoint", name="name", found=name, expected=expected)
 
 
 def savepoints_below(storage: Storage, prefix: str = "") -> list[Storage]:

@@ -21,7 +21,12 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.requests import ask_job
 from bicycle_runtime.jobs.running_savepoints import answer_of
-from bicycle_runtime.jobs.savepoint_places import FOLDER, new_savepoint_place, savepoints_below
+from bicycle_runtime.jobs.savepoint_places import (
+    FOLDER,
+    new_savepoint_place,
+    require_savepoint_name,
+    savepoints_below,
+)
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin
 from bicycle_runtime.recovery.errors import (
@@ -93,9 +98,12 @@ def create_savepoint(
         RequestTimeoutError: it runs and does not answer.
         EpochUnpublishedError: it was killed before the output of its last epoch was visible.
         SavepointTakenError: something is at that place already.
+        OptionError: the name can not be a folder.
         BicycleError: a file can not be read or written.
     """
     to = None if to is None else open_storage(to).url  # The job may have another working directory.
+    if name is not None:
+        require_savepoint_name(name)  # A running job would find out behind an epoch.
     status = job_status(home, job)
     if not status.state.is_final:
         facts = {"name": name, "to": to}

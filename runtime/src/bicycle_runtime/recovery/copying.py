@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import BinaryIO, TypeVar
 from zlib import crc32
 
@@ -26,6 +27,7 @@ __all__ = ["CopiedFile", "Wanted", "copy_files", "folder_of", "link_files", "rea
 
 _BLOCK_BYTES = 1 << 20
 _THREADS_MAX = 8
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -69,16 +71,23 @@ def copy_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> lis
 
 
 def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
-    """Read files whole and prove that they are what is recorded of them.
+    """Read files whole and prove that they are what is recorded of them, and stay so.
 
     Raises:
         CopyRefusedError: a file is missing, or not what is recorded of it.
     """
-    return _in_threads(partial(_read, storage), files)
+    wanted = list(files)
+    found = _in_threads(partial(_read, storage), wanted)
+    if isinstance(storage, LocalStorage) and storage.is_synced:
+        folders = {storage.local_path(file.path).parent for file in wanted}
+        _in_threads(_sync_folder, sorted(folders))
+    return found
 
 
 def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[Wanted]:
     """Link files that never change to the same paths; costs no time that depends on their size.
+
+    The links survive a power cut once ``read_back`` has proved them.
 
     Returns:
         Those that could not be linked and must be copied.
@@ -86,27 +95,27 @@ def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> lis
     if not (isinstance(source, LocalStorage) and isinstance(target, LocalStorage)):
         return list(files)
     left = []
-    folders = set()
     for wanted in files:
         path = target.local_path(wanted.path)
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             path.unlink(missing_ok=True)
             os.link(source.local_path(wanted.path), path)
-            folders.add(path.parent)
         except OSError:  # Another file system, or one without links; a missing file is told later.
             left.append(wanted)
-    for folder in folders if target.is_synced else ():
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
     return left
 
 
-def _in_threads(act: Callable[[Wanted], T], files: Iterable[Wanted]) -> list[T]:
-    wanted = list(files)
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _in_threads(act: Callable[[S], T], things: Iterable[S]) -> list[T]:
+    wanted = list(things)
     if not wanted:
         return []
     pool = ThreadPoolExecutor(min(_THREADS_MAX, len(wanted)), thread_name_prefix="copy")

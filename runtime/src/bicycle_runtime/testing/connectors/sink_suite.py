@@ -226,6 +226,15 @@ class SinkSuite(Suite):
 
         output_of(case, run).check()
 
+    def test_epochs_may_follow_one_that_completed_what_was_open(
+        self, run: SinkRun, case: SinkCase
+    ) -> None:
+        """A savepoint asks for it in the middle of a run, as an end does."""
+        for records, _ in epochs_of(case):
+            run.run_epoch(records, is_last=True)
+
+        output_of(case, run).check(is_in_order=True)
+
     # --- crashes -----------------------------------------------------------------------------
 
     @pytest.mark.parametrize("point", TRANSACTION_POINTS)
