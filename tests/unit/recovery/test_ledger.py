@@ -3,10 +3,9 @@
 import random
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
@@ -18,10 +17,7 @@ from bicycle_runtime.recovery.manifest import (
     decode_manifest,
     encode_manifest,
 )
-from bicycle_runtime.state import bases
-from bicycle_runtime.state.backends import tables_for
 from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import AccumulatorTable
 
@@ -32,9 +28,7 @@ PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)
 class Job:
     """A job of one reduce and one sink, as the engine runs it, with what must come out beside."""
 
-    def __init__(self, folder, retained=2, backend="memory"):
-        self.settings = StateSettings(backend=backend, folder=f"{folder}-local")
-        self.store = None
+    def __init__(self, folder, retained=2):
         self.storage = LocalStorage(str(folder), is_synced=False)
         self.retained = retained
         self.model = {}
@@ -52,22 +46,13 @@ class Job:
             self.ledger.sweep()
         blank = RangeState(first_group=0, end_group=GROUPS)
         found = self.manifest.states.get("op")
-        self.state = found.ranges[0].with_mark(None) if found else blank
-        self.close()
-        tables = tables_for(self.settings, job_url="job")
-        self.store = tables.store(
-            "op", self.storage, lambda: tables.accumulators(None), is_resident=lambda _: False
-        )
+        self.state = found.ranges[0] if found else blank
+        self.store = StateStore("op", self.storage, AccumulatorTable)
         return last
-
-    def close(self):
-        if self.store is not None:
-            self.store.close()
 
     def run(self, entries, *, attempt="a", is_interval_over=False):
         """Run the tasks of the next epoch; nothing is sealed yet."""
         table = self.store.at(self.state)
-        self.store.bases.wait()
         for key, value in entries.items():
             table.groups.setdefault(key % GROUPS, {})[key] = value
             table.touched[(key % GROUPS, key)] = None
@@ -92,7 +77,7 @@ class Job:
         self.models[manifest.epoch] = self.models[manifest.epoch - 1] | entries
 
     def read(self):
-        table = StateStore("op", self.storage, AccumulatorTable).at(self.state.with_mark(None))
+        table = StateStore("op", self.storage, AccumulatorTable).at(self.state)
         return {key: value for group in table.groups.values() for key, value in group.items()}
 
 
@@ -185,23 +170,16 @@ ACTIONS = st.lists(
 )  # fmt: skip
 
 
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(
-    actions=ACTIONS, retained=st.integers(2, 4), seed=st.integers(0, 10_000),
-    backend=st.sampled_from(["memory", "memory", "rocksdb"]),
-)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+@given(actions=ACTIONS, retained=st.integers(2, 4), seed=st.integers(0, 10_000))
 @example(
-    actions=["epoch", "epoch", "epoch", "collect", "damage", "damage"], retained=2, seed=0,
-    backend="memory",
-)  # fmt: skip  # The last manifest that is left is never damaged: nothing could be restored.
+    actions=["epoch", "epoch", "epoch", "collect", "damage", "damage"], retained=2, seed=0
+)  # The last manifest that is left is never damaged: nothing could be restored.
 def test_no_order_of_crashes_and_collections_removes_what_a_restart_needs(
-    tmp_path_factory, monkeypatch, actions, retained, seed, backend
+    tmp_path_factory, actions, retained, seed
 ):
-    job = Job(tmp_path_factory.mktemp("job"), retained, backend)
+    job = Job(tmp_path_factory.mktemp("job"), retained)
     chance = random.Random(seed)
-    monkeypatch.setattr(bases, "fold_start", lambda files, *, is_interval_over: is_interval_over)
     has_collected = True
     for number, action in enumerate(actions):
         entries = {chance.randrange(30): number for _ in range(3)}
@@ -230,37 +208,6 @@ def test_no_order_of_crashes_and_collections_removes_what_a_restart_needs(
             job.storage.read(path)
     if has_collected and job.manifest.epoch:
         assert len(sealed_paths(job)) >= 1
-    job.close()
-
-
-@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
-@pytest.mark.parametrize("fate", ["taken", "failed", "lost", "late"])
-def test_nothing_is_left_of_bases_that_nobody_needs(tmp_path, monkeypatch, backend, fate):
-    monkeypatch.setattr(bases, "fold_start", lambda files, *, is_interval_over: is_interval_over)
-    job = Job(tmp_path / "job", backend=backend)
-    for number in range(1, 60):
-        if fate == "failed" and number % 20 == 6:
-            arm_fault("base_file_written")
-        if fate == "lost" and number % 20 == 7:
-            job.store.close()
-            job.store.bases.begin = lambda *_: None
-        if fate == "late" and number % 20 == 10:  # Somebody who was given up writes on.
-            folder = f"state/op/00000-{GROUPS:05}/{number - 9:012}-a.base"
-            job.storage.write(f"{folder}/{number}.sst", b"late")
-        job.seal(
-            job.run({number % 7: number}, is_interval_over=number % 5 == 0), {number % 7: number}
-        )
-        job.ledger.mark_published(number)
-        job.ledger.collect()
-    disarm_faults()
-    needed = set().union(*(manifest.state_paths() for manifest in job.ledger._retained))
-    files = set(job.storage.list("state"))
-    job.close()
-
-    assert needed <= files
-    if fate != "lost":  # Else a base is in the making.
-        assert {path for path in files - needed if ".base/" in path} == set()
-    assert job.read() == job.models[59]
 
 
 def test_what_no_manifest_names_is_swept(tmp_path):

@@ -14,12 +14,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import ObjectExistsError, Storage
+from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError, Storage
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
-from bicycle_runtime.recovery.objects import damaged_paths
 
 __all__ = ["EpochLedger", "LastEpoch"]
 
@@ -126,10 +126,7 @@ class EpochLedger:
                 if self._held[self._retained[0].epoch]:
                     return
             oldest = self._retained.pop(0)
-            next_one = self._retained[0]
-            unneeded = self._paths(oldest) - self._paths(next_one)
-            for folder in oldest.bases_in_making() - next_one.bases_in_making():
-                unneeded |= self._left_in(folder)
+            unneeded = self._paths(oldest) - self._paths(self._retained[0])
             for path in sorted(unneeded):
                 self._storage.delete(path)
             self._storage.delete(_published_path(oldest.epoch))
@@ -161,33 +158,22 @@ class EpochLedger:
         """Return a manifest; with ``is_verified`` every state file that it names is checked too."""
         path = _manifest_path(epoch)
         manifest = decode_manifest(self._storage.read(path), path=path)
-        damaged = damaged_paths(self._storage, manifest.state_objects()) if is_verified else []
-        if damaged:
-            raise ManifestError(
-                path=path, reason=f"its state file {damaged[0]} is missing or damaged"
-            )
+        files = (
+            ref for state in manifest.states.values() for part in state.ranges for ref in part.files
+        )
+        for ref in {ref.path: ref for ref in files}.values() if is_verified else ():
+            try:
+                is_whole = crc32(self._storage.read(ref.path)) == ref.crc32
+            except ObjectMissingError:
+                is_whole = False
+            if not is_whole:
+                raise ManifestError(
+                    path=path, reason=f"its state file {ref.path} is missing or damaged"
+                )
         return manifest
 
     def _paths(self, manifest: Manifest) -> set[str]:
         return manifest.state_paths() | manifest.feedback_paths() | self._sink_paths(manifest)
-
-    def _left_in(self, folder: str) -> set[str]:
-        """Return what nobody needs of a base that is not in the making any more.
-
-        It was taken, or given up. Who gave up bases of the operator before may have written on for
-        a while: all that is as old, or older, is looked through.
-        """
-        operator_folder = folder.rpartition("/")[0].rpartition("/")[0]
-        needed: set[str] = set().union(*(one.state_paths() for one in self._retained))
-        made = set().union(*(one.bases_in_making() for one in self._retained))
-        return {
-            path
-            for path in self._storage.list(operator_folder)
-            if (found := _base_of(path)) is not None
-            and path not in needed
-            and found not in made
-            and _epoch_of(found) <= _epoch_of(folder)
-        }
 
     def _sealed_epochs(self) -> list[int]:
         names = (path.rpartition("/")[2] for path in self._storage.list("epochs"))
@@ -208,14 +194,3 @@ def _manifest_path(epoch: int) -> str:
 
 def _published_path(epoch: int) -> str:
     return f"epochs/{epoch:0{_NAME_DIGITS}}.published"
-
-
-def _base_of(path: str) -> str | None:
-    """Return the folder of the base that an object belongs to."""
-    folder = path.rpartition("/")[0]
-    return folder if folder.endswith(".base") else None
-
-
-def _epoch_of(folder: str) -> int:
-    """Return which epoch announced the base of a folder."""
-    return int(folder.rpartition("/")[2].partition("-")[0])
