@@ -22,6 +22,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--backlog-messages", type=int, default=300_000, help="How many messages wait for a job."
     )
+    group.addoption(
+        "--driver-schedules", type=int, default=150,
+        help="How many schedules of frozen and replaced drivers are played.",
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -6,83 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
+from bicycle_runtime.base.storage import ObjectMissingError
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
-from bicycle_runtime.recovery.ledger import EpochLedger
-from bicycle_runtime.recovery.manifest import (
-    Manifest,
-    OperatorState,
-    PlanRecord,
-    decode_manifest,
-    encode_manifest,
-)
-from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import AccumulatorTable
-
-GROUPS = 8
-PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)
-
-
-class Job:
-    """A job of one reduce and one sink, as the engine runs it, with what must come out beside."""
-
-    def __init__(self, folder, retained=2):
-        self.storage = LocalStorage(str(folder), is_synced=False)
-        self.retained = retained
-        self.model = {}
-        self.models = {0: {}}
-        self.restart()
-
-    def restart(self):
-        """Start as a new process: find the last epoch, sweep, forget all memory."""
-        self.ledger = EpochLedger(
-            self.storage, job="job", retained_count=self.retained, sink_paths=sink_paths
-        )
-        last = self.ledger.last()
-        self.manifest = last.manifest if last else Manifest(epoch=0, plan=PLAN)
-        if last:
-            self.ledger.sweep()
-        blank = RangeState(first_group=0, end_group=GROUPS)
-        found = self.manifest.states.get("op")
-        self.state = found.ranges[0] if found else blank
-        self.store = StateStore("op", self.storage, AccumulatorTable)
-        return last
-
-    def run(self, entries, *, attempt="a", is_interval_over=False):
-        """Run the tasks of the next epoch; nothing is sealed yet."""
-        table = self.store.at(self.state)
-        for key, value in entries.items():
-            table.groups.setdefault(key % GROUPS, {})[key] = value
-            table.touched[(key % GROUPS, key)] = None
-        epoch = self.manifest.epoch + 1
-        state = self.store.commit(
-            self.state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
-        )
-        staged = f"staged/sink/{epoch:012}/{attempt}"
-        self.storage.write(staged, repr(entries).encode())
-        return Manifest(
-            epoch=epoch,
-            plan=PLAN,
-            event_count=epoch,
-            offsets={"source": {"shard": epoch}},
-            states={"op": OperatorState(scope="key_groups", group_count=GROUPS, ranges=(state,))},
-            sinks={"sink": {"files": [staged]}},
-        )
-
-    def seal(self, manifest, entries):
-        self.ledger.seal(manifest)
-        self.manifest, self.state = manifest, manifest.states["op"].ranges[0]
-        self.models[manifest.epoch] = self.models[manifest.epoch - 1] | entries
-
-    def read(self):
-        table = StateStore("op", self.storage, AccumulatorTable).at(self.state)
-        return {key: value for group in table.groups.values() for key, value in group.items()}
-
-
-def sink_paths(manifest):
-    return set(manifest.sinks.get("sink", {}).get("files", ()))
+from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
+from tests.unit.recovery.ledger_job import PLAN, Job, hurt, sink_paths
 
 
 def test_an_epoch_is_found_again_with_all_it_said(tmp_path):
@@ -145,18 +73,6 @@ def test_when_no_manifest_is_readable_nothing_is_started(tmp_path):
         job.restart()
     assert caught.value.facts["count"] == 2
     assert len(job.storage.list("epochs")) == 2  # both are left as they are, for a person to look
-
-
-def hurt(storage, path, damage):
-    data = storage.read(path)
-    storage.delete(path)
-    match damage:
-        case "cut":
-            storage.write(path, data[:-3])
-        case "flip":
-            storage.write(path, data[:10] + bytes([data[10] ^ 1]) + data[11:])
-        case "empty":
-            storage.write(path, b"")
 
 
 def sealed_paths(job):

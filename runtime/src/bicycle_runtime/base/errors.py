@@ -1,8 +1,8 @@
 """The runtime's own error base, and the way back from an error's JSON form to the error.
 
 Each room has an ``errors.py`` with its own codes; here stand the errors of configuration
-(BIC-11xx), since every room has options. This module does not decide how an error is shown: the
-doors do.
+(BIC-11xx), since every room has options, and those of storage (BIC-113x). This module does not
+decide how an error is shown: the doors do.
 """
 
 from __future__ import annotations
@@ -13,9 +13,18 @@ from typing import Any
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
+    "AtomicCreateError",
     "ConfigError",
     "MissingOptionError",
+    "ObjectExistsError",
+    "ObjectMissingError",
     "OptionError",
+    "StorageAccessError",
+    "StorageDriverError",
+    "StorageError",
+    "StorageFullError",
+    "StorageMissingError",
+    "StorageUnreachableError",
     "UnknownError",
     "UnknownOptionError",
     "error_from_json",
@@ -52,6 +61,90 @@ class MissingOptionError(ConfigError):
     code = "BIC-1103"
     message = "{group} needs the option {name!r} ({doc})"
     fix = "set {name} to {expected}"
+
+
+class StorageError(BicycleError):
+    """The storage refused an operation (permission, a broken disk, an answer nobody expects)."""
+
+    code = "BIC-1130"
+    message = "storage {url}: can not {action} {path!r}: {reason}"
+    fix = "check that the location exists, is writable and has space; nothing was changed"
+
+
+class ObjectExistsError(BicycleError):
+    """An object that may be created only once is already there."""
+
+    code = "BIC-1131"
+    message = "storage {url}: {path!r} exists already; somebody else created it first"
+    fix = "make sure that only one driver runs this job on this checkpoint directory"
+
+
+class ObjectMissingError(BicycleError):
+    """An object that must be there is not."""
+
+    code = "BIC-1132"
+    message = "storage {url}: {path!r} does not exist"
+    fix = "check the checkpoint directory; files of a running job must not be removed by hand"
+
+
+class StorageFullError(StorageError):
+    """There is no space left, or a quota is used up."""
+
+    code = "BIC-1133"
+    message = "storage {url} is full: can not {action} {path!r}: {reason}"
+    fix = (
+        "make space there and run the same command again: all sealed epochs are intact; smaller "
+        "--retained-epochs and --retained-age-ms need less"
+    )
+
+
+class AtomicCreateError(StorageError):
+    """The storage can not create an object only if it is absent, on which all safety rests."""
+
+    code = "BIC-1134"
+    message = "storage {url} can not hold checkpoints: {reason}"
+    fix = (
+        "use a storage with conditional writes: a local directory, or S3 and servers that answer "
+        "`If-None-Match: *` atomically"
+    )
+
+
+class StorageUnreachableError(StorageError):
+    """The storage did not answer, or said again and again that it is too busy."""
+
+    code = "BIC-1135"
+    message = "storage {url} does not answer: can not {action} {path!r}: {reason}"
+    fix = (
+        "check that it runs and the network to it, then run the same command again: the job goes "
+        "on from the last sealed epoch; --storage-timeout-ms waits longer"
+    )
+
+
+class StorageAccessError(StorageError):
+    """The credentials are missing, wrong, or not enough."""
+
+    code = "BIC-1136"
+    message = "storage {url} does not let us {action} {path!r}: {reason}"
+    fix = (
+        "give driver and workers credentials that may list, read, write and delete there, by "
+        "environment or profile, as the cloud's own tools take them"
+    )
+
+
+class StorageMissingError(StorageError):
+    """The bucket or container of a URL does not exist."""
+
+    code = "BIC-1137"
+    message = "storage {url}: its bucket does not exist; can not {action} {path!r}"
+    fix = "create the bucket, or name another --checkpoint-dir; nothing was changed"
+
+
+class StorageDriverError(StorageError):
+    """There is no driver for the scheme of a URL."""
+
+    code = "BIC-1138"
+    message = "storage {url} can not be opened: {reason}"
+    fix = "install what the scheme needs; for s3:// that is bicycle-runtime[s3]"
 
 
 class UnknownError(BicycleError):

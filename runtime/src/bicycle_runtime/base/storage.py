@@ -1,4 +1,4 @@
-"""Checkpoint storage: named byte objects under one root, on a local disk or behind any fsspec URL.
+"""Checkpoint storage: named byte objects under one root, on a local disk or behind a URL.
 
 The idea a reader needs: nothing is ever modified. Objects are created whole (readers never see a
 half written one), *create-if-absent* is atomic, and everything else is built on these two. Paths
@@ -10,52 +10,47 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import shutil
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 from urllib.parse import urlsplit
 
-from bicycle_sdk.errors import BicycleError
+from bicycle_runtime.base.errors import (
+    AtomicCreateError,
+    ConfigError,
+    ObjectExistsError,
+    ObjectMissingError,
+    StorageError,
+    StorageFullError,
+)
+from bicycle_runtime.base.ids import attempt_id
+from bicycle_runtime.base.remote_storage import FsspecStorage
+from bicycle_runtime.base.s3_storage import S3Storage
 
 __all__ = [
+    "AtomicCreateError",
     "FsspecStorage",
     "LocalStorage",
     "ObjectExistsError",
     "ObjectMissingError",
     "Storage",
     "StorageError",
+    "delete_all",
     "open_storage",
     "publish_file",
+    "require_atomic_create",
 ]
 
 _UNFINISHED = ".tmp-"
 _FOLDER_ATTEMPTS = 10
-
-
-class StorageError(BicycleError):
-    """The storage refused an operation (permission, disk full, network)."""
-
-    code = "BIC-1130"
-    message = "storage {url}: can not {action} {path!r}: {reason}"
-    fix = "check that the location exists, is writable and has space; nothing was changed"
-
-
-class ObjectExistsError(BicycleError):
-    """An object that may be created only once is already there."""
-
-    code = "BIC-1131"
-    message = "storage {url}: {path!r} exists already; somebody else created it first"
-    fix = "make sure that only one driver runs this job on this checkpoint directory"
-
-
-class ObjectMissingError(BicycleError):
-    """An object that must be there is not."""
-
-    code = "BIC-1132"
-    message = "storage {url}: {path!r} does not exist"
-    fix = "check the checkpoint directory; files of a running job must not be removed by hand"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_S3_SCHEMES = ("s3", "s3a")
+_RACER_COUNT = 4
 
 
 class Storage(Protocol):
@@ -72,7 +67,11 @@ class Storage(Protocol):
         """Create or replace an object as one step: a reader sees old or new bytes, never a part."""
 
     def create(self, path: str, data: bytes) -> None:
-        """Create an object as one step; ObjectExistsError when it is there already."""
+        """Create an object as one step; ObjectExistsError when it is there already.
+
+        What two creators write must differ: where an answer can be lost, an object with the very
+        same bytes is taken for our own.
+        """
 
     def open_write(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
         """Stream a new object; it appears whole when the context ends, and never when it raises."""
@@ -178,18 +177,28 @@ class LocalStorage:
             raise self._error("read", path, error) from error
 
     def exists(self, path: str) -> bool:
-        return self.local_path(path).is_file()
+        try:
+            return stat.S_ISREG(self.local_path(path).stat().st_mode)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        except OSError as error:  # A lost mount must not look like a missing object.
+            raise self._error("look for", path, error) from error
 
     def size(self, path: str) -> int:
         try:
             return self.local_path(path).stat().st_size
         except FileNotFoundError:
             raise ObjectMissingError(url=self.root, path=path) from None
+        except OSError as error:
+            raise self._error("look at", path, error) from error
 
     def list(self, prefix: str) -> list[str]:
-        top = self.local_path(prefix)
+        def refuse(error: OSError) -> None:
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                raise self._error("list", prefix, error) from error
+
         found = []
-        for folder, _, names in os.walk(top):
+        for folder, _, names in os.walk(self.local_path(prefix), onerror=refuse):
             relative = Path(folder).relative_to(self.root).as_posix()
             found += [f"{relative}/{name}" for name in names if not name.startswith(_UNFINISHED)]
         return sorted(path.removeprefix("./") for path in found)
@@ -252,103 +261,79 @@ class LocalStorage:
 
     def _error(self, action: str, path: str, error: OSError) -> StorageError:
         reason = error.strerror or str(error)
-        return StorageError(url=self.root, action=action, path=path, reason=reason)
+        kind = StorageFullError if error.errno in _FULL else StorageError
+        return kind(url=self.root, action=action, path=path, reason=reason)
 
 
-@dataclass(frozen=True, slots=True)
-class FsspecStorage:
-    """Any file system that fsspec knows and that has an exclusive create, as S3 and GCS do."""
-
-    url: str
-
-    def _fs(self) -> Any:
-        import fsspec  # slow to import, and needed only for URLs
-
-        return fsspec.core.url_to_fs(self.url)
-
-    def read(self, path: str) -> bytes:
-        fs, root = self._fs()
-        try:
-            data: bytes = fs.cat_file(f"{root}/{path}")
-        except FileNotFoundError:
-            raise ObjectMissingError(url=self.url, path=path) from None
-        return data
-
-    def write(self, path: str, data: bytes) -> None:
-        fs, root = self._fs()
-        try:
-            fs.pipe_file(f"{root}/{path}", data)
-        except OSError as error:
-            raise StorageError(
-                url=self.url, action="write", path=path, reason=str(error)
-            ) from error
-
-    def create(self, path: str, data: bytes) -> None:
-        fs, root = self._fs()
-        try:
-            fs.pipe_file(f"{root}/{path}", data, mode="create")
-        except FileExistsError:
-            raise ObjectExistsError(url=self.url, path=path) from None
-        except OSError as error:
-            raise StorageError(
-                url=self.url, action="create", path=path, reason=str(error)
-            ) from error
-
-    @contextlib.contextmanager
-    def open_write(self, path: str) -> Iterator[BinaryIO]:
-        fs, root = self._fs()
-        with fs.transaction, fs.open(f"{root}/{path}", "wb") as stream:
-            yield stream
-
-    def open_read(self, path: str) -> BinaryIO:
-        fs, root = self._fs()
-        try:
-            stream: BinaryIO = fs.open(f"{root}/{path}", "rb")
-        except FileNotFoundError:
-            raise ObjectMissingError(url=self.url, path=path) from None
-        return stream
-
-    def exists(self, path: str) -> bool:
-        fs, root = self._fs()
-        return bool(fs.isfile(f"{root}/{path}"))
-
-    def size(self, path: str) -> int:
-        fs, root = self._fs()
-        try:
-            return int(fs.size(f"{root}/{path}"))
-        except FileNotFoundError:
-            raise ObjectMissingError(url=self.url, path=path) from None
-
-    def list(self, prefix: str) -> list[str]:
-        fs, root = self._fs()
-        found = fs.find(f"{root}/{prefix}".rstrip("/"))
-        base = str(root).rstrip("/") + "/"
-        return sorted(str(path).removeprefix(base) for path in found)
-
-    def delete(self, path: str) -> None:
-        fs, root = self._fs()
-        with contextlib.suppress(FileNotFoundError):
-            fs.rm_file(f"{root}/{path}")
-
-    def delete_tree(self, prefix: str) -> None:
-        fs, root = self._fs()
-        with contextlib.suppress(FileNotFoundError):
-            fs.rm(f"{root}/{prefix}", recursive=True)
-
-    def discard_unfinished(self, prefix: str) -> int:  # noqa: ARG002 - contract
-        return 0  # An upload that was not completed is no object.
-
-
-def open_storage(location: str) -> Storage:
-    """Return the storage at a path or URL; ``file://`` and plain paths are local.
+def open_storage(location: str, *, patience_s: float = 30.0) -> Storage:
+    """Return the storage at a path or URL; ``file://`` and plain paths are local. Opens nothing.
 
     Args:
-        location: A directory path, or a URL whose scheme fsspec knows.
+        location: A directory path, or a URL: ``s3://``, or another scheme that fsspec knows.
+        patience_s: How long a call to a remote storage that does not answer is tried again.
+
+    Raises:
+        ConfigError: the URL has a password in it.
     """
     parts = urlsplit(location)
     if parts.scheme in ("", "file"):
         return LocalStorage(str(Path(parts.path if parts.scheme else location).absolute()))
-    return FsspecStorage(location.rstrip("/"))
+    if parts.password is not None or (parts.username and parts.scheme in _S3_SCHEMES):
+        raise ConfigError(
+            problem=f"the {parts.scheme} URL of a storage has credentials in it, which would stand "
+            "in logs and status files",
+            hint="give them by environment or profile, and the URL without them",
+        )
+    kind = S3Storage if parts.scheme in _S3_SCHEMES else FsspecStorage
+    return kind(location.rstrip("/"), patience_s)
+
+
+def delete_all(storage: Storage, paths: Iterable[str]) -> None:
+    """Remove objects in their order, in few requests where the storage can; missing is fine."""
+    if isinstance(storage, S3Storage):
+        storage.delete_all(paths)
+        return
+    for path in paths:
+        storage.delete(path)
+
+
+def require_atomic_create(storage: Storage, *, source: random.Random) -> None:
+    """Make sure that of several creators of an object one wins: try it.
+
+    1. An object that is there can not be created again.
+    2. Of creators at the same time one wins.
+
+    Raises:
+        AtomicCreateError: it is not so here.
+        StorageError: the storage can not be used at all.
+    """
+    token = attempt_id(source=source)
+    first, second = f"probe/{token}-1", f"probe/{token}-2"
+    try:
+        # 1. An object that is there can not be created again.
+        if [_creates(storage, first, data) for data in (b"1", b"2")] != [True, False]:
+            reason = "it lets an object that exists be created again"
+            raise AtomicCreateError(url=storage.url, reason=reason)
+        # 2. Of creators at the same time one wins.
+        if isinstance(storage, LocalStorage):
+            return
+        with ThreadPoolExecutor(_RACER_COUNT) as pool:
+            racers = [str(number).encode() for number in range(_RACER_COUNT)]
+            wins = list(pool.map(lambda data: _creates(storage, second, data), racers))
+        if wins.count(True) != 1:
+            reason = f"of {_RACER_COUNT} creators of one object {wins.count(True)} were told to win"
+            raise AtomicCreateError(url=storage.url, reason=reason)
+    finally:
+        with contextlib.suppress(StorageError):  # It would hide the error that is on its way.
+            delete_all(storage, (first, second))
+
+
+def _creates(storage: Storage, path: str, data: bytes) -> bool:
+    try:
+        storage.create(path, data)
+    except ObjectExistsError:
+        return False
+    return True
 
 
 def publish_file(storage: Storage, path: str, target: Path) -> None:
@@ -383,6 +368,5 @@ def publish_file(storage: Storage, path: str, target: Path) -> None:
         storage.delete(path)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise StorageError(
-            url=str(target), action="write", path=target.name, reason=reason
-        ) from error
+        kind = StorageFullError if error.errno in _FULL else StorageError
+        raise kind(url=str(target), action="write", path=target.name, reason=reason) from error

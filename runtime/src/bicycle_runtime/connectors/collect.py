@@ -97,13 +97,18 @@ class CollectSink(Sink):
 
     def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
         """Append the epoch's records unless this sink has appended them before."""
-        if self._records.published_epochs.get(self.spec.vertex_id, -1) >= epoch:
+        if self._has_published(epoch):
             return
         values: list[Any] = []
         for entry in memo.get("files", []):
             values += _unframe(read_staged(self._services.storage, staged_from_json(entry)))
+        if self._has_published(epoch):  # By another driver, while this one stood still.
+            return
         self._records += values
         self._records.published_epochs[self.spec.vertex_id] = epoch
+
+    def _has_published(self, epoch: int) -> bool:
+        return self._records.published_epochs.get(self.spec.vertex_id, -1) >= epoch
 
     def stop(self) -> None:
         """Nothing was opened."""

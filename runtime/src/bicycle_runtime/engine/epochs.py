@@ -8,19 +8,19 @@ exactly these outputs. The loop decides when an epoch runs; ``_run_epoch`` shows
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import Budget, SourceStatus
 from bicycle_runtime.engine.bounded import require_bounded
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.failures import run_unmixed
+from bicycle_runtime.engine.loop_services import LoopServices, Step
 from bicycle_runtime.engine.merging import (
     merge_ends,
     merge_feedback,
@@ -44,7 +44,7 @@ from bicycle_runtime.engine.rescaling import Division
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.state_forms import begun_forms
-from bicycle_runtime.engine.stats import EpochStats, Stopwatch, lowest_watermark
+from bicycle_runtime.engine.stats import Stopwatch, lowest_watermark
 from bicycle_runtime.engine.telling import stats_of
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
@@ -58,25 +58,6 @@ __all__ = ["EpochLoop", "LoopServices", "Step"]
 
 _LOG = logging.getLogger(__name__)
 _IDLE_MS_MAX = 1_000
-
-
-@dataclass(slots=True, kw_only=True)
-class LoopServices:
-    """What the loop is lent: clock, output for people, a listener, a place for collect sinks."""
-
-    clock: Clock
-    console: Callable[[str], None]
-    on_epoch: Callable[[EpochStats], None]
-    collected: dict[str, list[Any]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """What ``step`` did: whether an epoch ran, whether input is finished, when to call again."""
-
-    has_run: bool
-    is_finished: bool
-    wait_ms: int
 
 
 class EpochLoop:
@@ -109,11 +90,10 @@ class EpochLoop:
         self._services = services
         self._clock = services.clock
         self._ledger = EpochLedger(
-            setup.storage,
-            job=setup.job_id,
-            retained_count=options.retained_epochs,
+            setup.storage, job=setup.job_id, retained_count=options.retained_epochs,
+            retained_age_ms=options.retained_age_ms, fence=services.fence,
             sink_paths=partial(referenced_paths, setup.sinks),
-        )
+        )  # fmt: skip
         self._publisher = Publisher(setup.sinks, self._ledger)
         self._failed = FailedEpochs(setup.storage, job=setup.job_id)
         self._replay = b""
@@ -414,9 +394,10 @@ class EpochLoop:
 
     def _commit(self, manifest: Manifest) -> None:
         """Tell the sources what is published, and collect files that nobody needs any more."""
+        self._ledger.require_lease()  # A source may remove what it has kept for this epoch.
         for uid, source in self._setup.sources.items():
             source.published(manifest.offsets[uid])
-        self._ledger.collect()
+        self._ledger.collect(now_ms=self._clock.now_ms())
 
     def _tell(
         self,
@@ -461,7 +442,6 @@ class EpochLoop:
             sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
         if last is not None and not last.is_published:
             self._publisher.publish_again(last.manifest)
-        self._ledger.sweep()
         for uid, source in self._setup.sources.items():
             source.start(
                 self._services_of(uid),
@@ -471,7 +451,19 @@ class EpochLoop:
         feedback = renumbered_loops(self._last, self._setup.graph, job=self._setup.job_id)
         self._last = replace(self._last, states=restored, forms=forms, feedback=feedback)
         self._timeline.resume(self._last.time)
+        if self._services.fence.is_contested:
+            self._occupy_next_epoch()
+        self._ledger.sweep()
         self._failed.resume(self._last.epoch + 1)
+
+    def _occupy_next_epoch(self) -> None:
+        """Seal an epoch without work: a driver before us could, with files that we sweep away."""
+        epoch, is_finished = self._last.epoch + 1, self._last.plan.is_finished
+        manifest = self._manifest(epoch, {}, [], is_last=False, is_finished=is_finished)
+        self._ledger.seal(manifest)
+        self._services.fence.settle()
+        self._last = manifest
+        self._publisher.publish_again(manifest)
 
     def _services_of(self, uid: str) -> Any:
         services = self._services

@@ -47,6 +47,11 @@ class EngineOptions:
         high=1_000,
         doc="How many sealed epochs stay restorable; at least one before the last.",
     )
+    retained_age_ms: int = option(
+        0, low=0, high=2_592_000_000,
+        doc="Epochs sealed within this time stay restorable as well, up to 1000 in all; 0 goes by "
+        "number alone.",
+    )  # fmt: skip
     blocking_call_ms: int = option(
         1_000,
         low=10,

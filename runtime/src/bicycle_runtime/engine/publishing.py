@@ -1,7 +1,8 @@
 """Making sealed epochs visible, one after the other, while the next epoch may already run.
 
 Publishing epoch N must end before N+1 is sealed; ``finish`` waits for it. An error in a sink
-surfaces there.
+surfaces there. Before each sink the lease is looked at: a driver that was replaced publishes
+nothing.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Publisher:
     def _publish(self, manifest: Manifest, then: Callable[[], None]) -> None:
         fault_point("before_publish")
         for uid, sink in self._sinks.items():
+            self._ledger.require_lease()
             sink.publish(manifest.epoch, manifest.sinks.get(uid, {}))
             fault_point("half_published")
         fault_point("after_publish")

@@ -21,6 +21,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import hang_up, is_alive, kill_all, start_ticks
+from bicycle_runtime.base.storage import StorageError, require_atomic_create
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
@@ -51,13 +52,16 @@ from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.stopping import StopRequest, end_now
 from bicycle_runtime.jobs.summary import JobSummary, summarize
 from bicycle_runtime.jobs.watchdog import Watchdog, WatchdogSteps
+from bicycle_runtime.recovery.errors import EpochTakenError
+from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["DriverServices", "job_locks", "run_job"]
 
 _LOG = logging.getLogger(__name__)
-_STALLED_CODE = 1
 _HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
+_STALLED_CODE = 1
+_RESTARTABLE = (SparkLostError, EpochFailedError, EpochTakenError, StalledError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,10 +147,18 @@ class _Driver:
         self._inbox = Inbox(place.folder.path)
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None
-        steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
-        self._watchdog = Watchdog(steps, clock=services.clock, job=place.job)
+        self._loaded = (0, 0)
         self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
         self._is_draining = False
+        steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
+        self._watchdog = Watchdog(steps, clock=services.clock, job=place.job)
+        self._lease = Lease(
+            place.storage,
+            job=place.job,
+            clock=services.clock,
+            source=services.source,
+            beat_ms=request.options.lease_beat_ms,
+        )
 
     def _stop_executor(self) -> None:
         self._executor.stop()
@@ -177,15 +189,25 @@ class _Driver:
     def _run(self, ref: PluginRef) -> JobSummary:
         """Run the job.
 
-        1. Start Java and extract the plugin's graph at the same time.
-        2. Plan the job and create its connectors.
-        3. Run epochs until the input ends or a stop is requested, then publish everything.
+        1. Take the job's lease, so that no other driver runs it.
+        2. Start Java and extract the plugin's graph at the same time.
+        3. Plan the job and create its connectors.
+        4. Run epochs until the input ends or a stop is requested, then publish everything.
         """
         with contextlib.ExitStack() as cleanup:
             cleanup.enter_context(self._watchdog)
+            # 1. Take the job's lease, so that no other driver runs it.
+            require_atomic_create(self._place.storage, source=self._services.source)
+            cleanup.enter_context(
+                LeaseKeeper(
+                    self._lease,
+                    beat_ms=self._request.options.lease_beat_ms,
+                    on_lost=self._abort_epoch,
+                )
+            )
             # The loop stops the executor too; a second time is harmless, and before there is none.
             cleanup.callback(self._stop_executor)
-            # 1. Start Java and extract the plugin's graph at the same time.
+            # 2. Start Java and extract the plugin's graph at the same time.
             with (
                 self._phase("starting Spark and extracting the plugin", ref.name),
                 ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool,
@@ -195,9 +217,9 @@ class _Driver:
             booting.result()
             self._request = begun(self._request, self._place, bundle)
             bundle = pinned(bundle, last_pins(self._place.storage))
-            # 2. Plan the job and create its connectors.
+            # 3. Plan the job and create its connectors.
             setup = self._prepare(bundle)
-            # 3. Run epochs until the input ends or a stop is requested, then publish everything.
+            # 4. Run epochs until the input ends or a stop is requested, then publish everything.
             restarts = self._restarts(setup)
             while (final := self._run_or_wait(setup, restarts)) is None:
                 self._executor = self._new_executor()
@@ -205,10 +227,18 @@ class _Driver:
         return self._summary(setup, final)
 
     def _run_or_wait(self, setup: JobSetup, restarts: Restarts) -> JobState | None:
-        """Run epochs; None when Spark or its workers were lost and it is time to start again."""
+        """Run epochs; None when Spark or its workers were lost and it is time to start again.
+
+        An epoch that a driver before us sealed in its last moment is a reason to start again, too.
+        When our lease is gone, that is the error, whatever else it led to.
+        """
         try:
             return self._run_epochs(setup)
-        except (SparkLostError, EpochFailedError, StalledError) as error:
+        except BicycleError as error:
+            with contextlib.suppress(StorageError):
+                self._lease.require()
+            if not isinstance(error, _RESTARTABLE):
+                raise
             delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch)
             if self._services.stop.is_set:
                 raise
@@ -288,7 +318,7 @@ class _Driver:
     def _recovered(self, setup: JobSetup) -> Iterator[EpochLoop]:
         """Give the epoch loop, which has recovered; entering, leaving and pauses are watched."""
         timeout_ms = self._request.options.watchdog_timeout_ms
-        place = self._place
+        place, self._running = self._place, None
         with contextlib.ExitStack() as running:
             running.enter_context(
                 self._watchdog.phase("working between epochs", place.job, timeout_ms=timeout_ms)
@@ -308,6 +338,7 @@ class _Driver:
                 clock=services.clock,
                 console=services.console,
                 on_epoch=self._progress.take_epoch,
+                fence=self._lease,
             ),
         )
 
@@ -317,6 +348,8 @@ class _Driver:
         # Without such an interval a step that runs nothing has found nothing.
         is_caught_up = not self._request.engine_options(setup.graph).epoch_interval_ms
         while not stop.is_set:
+            if self._lease.is_lost:
+                self._lease.require()
             self._inbox.serve(self._handlers())
             stall_ms = self._request.options.epoch_stall_timeout_ms
             with self._watchdog.phase("running", f"epoch {loop.epoch + 1}", timeout_ms=stall_ms):
@@ -347,6 +380,17 @@ class _Driver:
             self._progress.phase(name, target),
         ):
             yield
+
+    def _take_loaded(self, done: int, total: int) -> None:
+        """Show how far state is loaded or verified; that it goes on is progress."""
+        options, loaded = self._request.options, (done, total)
+        if loaded != self._loaded:
+            self._loaded = loaded
+            is_done = self._running is not None and done >= total
+            # Once all is loaded functions run, which may be slow.
+            timeout_ms = options.epoch_stall_timeout_ms if is_done else options.watchdog_timeout_ms
+            self._watchdog.beat(timeout_ms=timeout_ms)
+        self._progress.advance(self._place.storage.url, done, total, unit="bytes")
 
     def _end_stalled(self, error: StalledError) -> None:
         """End this process, in which nothing moves any more; a supervisor starts another."""

@@ -64,6 +64,20 @@ class JobOptions:
         doc="How often a job that lost Spark or its workers is started again without progress "
         "between. Default: what the plugin's restart strategy says.",
     )
+    lease_beat_ms: int = option(
+        1_000,
+        low=100,
+        high=60_000,
+        doc="Time between two signs of life in the checkpoint directory. A driver of another host "
+        "takes over after four of them without a sign.",
+    )
+    storage_timeout_ms: int = option(
+        30_000,
+        low=0,
+        high=3_600_000,
+        doc="How long a call to a checkpoint storage behind a URL that does not answer is tried "
+        "again.",
+    )
     restart_delay_max_ms: int = option(
         60_000,
         low=0,

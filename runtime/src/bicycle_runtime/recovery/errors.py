@@ -15,6 +15,8 @@ __all__ = [
     "EpochTakenError",
     "EpochUnknownError",
     "EpochUnpublishedError",
+    "LeaseHeldError",
+    "LeaseLostError",
     "ManifestError",
     "NoCheckpointReadableError",
     "NoEpochReadableError",
@@ -201,3 +203,28 @@ class SavepointMissingError(BicycleError):
     code = "BIC-1530"
     message = "there is no savepoint in {url}"
     fix = "see `bicycle savepoint list`; a savepoint is a directory with the file savepoint.json"
+
+
+class LeaseHeldError(BicycleError):
+    """Another driver runs the job on this checkpoint directory, and it lives."""
+
+    code = "BIC-1540"
+    message = (
+        "job {job!r} in {url} is run by another driver, which is alive: process {pid} on {host}, "
+        "since {since} (lease {number}); nothing was changed"
+    )
+    fix = "stop that driver first, or give this run another --name or --checkpoint-dir"
+
+
+class LeaseLostError(BicycleError):
+    """Another driver took the job over while this one stood still."""
+
+    code = "BIC-1541"
+    message = (
+        "job {job!r} in {url} was taken over by another driver: process {pid} on {host}, since "
+        "{since} (lease {number}); this driver (lease {own_number}) ends and changes nothing more"
+    )
+    fix = (
+        "nothing to do: the other driver continues the job; look at why this process, or its "
+        "storage, gave no sign of life for seconds"
+    )

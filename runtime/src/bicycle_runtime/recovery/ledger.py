@@ -2,8 +2,8 @@
 
 ``epochs/<epoch>.manifest`` is created once and never changed; its creation is the seal.
 ``<epoch>.published`` beside it says that all sinks made the epoch visible. A file that no retained
-manifest names is garbage. The ledger has one writer, the job's driver; a second driver fails at
-its first seal.
+manifest names is garbage. The ledger has one writer, the driver that holds the job's lease: before
+anything is sealed, marked, put aside or deleted it looks whether another driver has taken over.
 """
 
 from __future__ import annotations
@@ -13,12 +13,19 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError, Storage
+from bicycle_runtime.base.storage import (
+    ObjectExistsError,
+    ObjectMissingError,
+    Storage,
+    delete_all,
+)
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
+from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 
 __all__ = ["EpochLedger", "LastEpoch"]
@@ -26,6 +33,8 @@ __all__ = ["EpochLedger", "LastEpoch"]
 _LOG = logging.getLogger(__name__)
 _NAME_DIGITS = 12
 _TASK_FOLDERS = ("state", "staged")
+_RETAINED_MAX = 1_000  # However young: a start reads all retained manifests.
+_READERS = 16
 
 PathsOf = Callable[[Manifest], set[str]]
 
@@ -47,19 +56,34 @@ class EpochLedger:
         job: Job id, for errors and logs.
         retained_count: How many manifests are kept, 2 or more, so that a damaged one has a
             predecessor.
+        retained_age_ms: Manifests younger than this are kept too, up to 1 000 in all.
         sink_paths: Returns the staged files that a manifest's sink memos still need.
+        fence: Tells when another driver has taken over.
     """
 
     def __init__(
-        self, storage: Storage, *, job: str, retained_count: int, sink_paths: PathsOf
+        self,
+        storage: Storage,
+        *,
+        job: str,
+        retained_count: int,
+        retained_age_ms: int = 0,
+        sink_paths: PathsOf,
+        fence: Fence | None = None,
     ) -> None:
         self._storage = storage
         self._job = job
         self._retained_count = retained_count
+        self._retained_age_ms = retained_age_ms
         self._sink_paths = sink_paths
+        self._fence = fence or Unfenced()
         self._retained: list[Manifest] = []
         self._held: Counter[int] = Counter()
         self._lock = threading.Lock()  # Collection runs beside whoever holds an epoch.
+
+    def require_lease(self) -> None:
+        """Raise LeaseLostError when another driver has taken over."""
+        self._fence.require()
 
     def last(self) -> LastEpoch | None:
         """Return the newest epoch that can be read; None when no epoch was ever sealed.
@@ -73,12 +97,14 @@ class EpochLedger:
         readable: list[Manifest] = []
         damaged: list[ManifestError] = []
         epochs = self._sealed_epochs()
-        for epoch in reversed(epochs):
+        for epoch, found in zip(reversed(epochs), self._decoded(epochs[::-1]), strict=True):
             try:
-                readable.append(self._read(epoch, is_verified=not readable))
+                readable.append(self._verified(epoch, found) if not readable else _whole(found))
             except ManifestError as error:
                 damaged.append(error)
-        self._put_aside(damaged if readable else [])
+        if readable and damaged:
+            self.require_lease()
+            self._put_aside(damaged)
         self._retained = readable[::-1]
         if readable:
             is_published = self._storage.exists(_published_path(readable[0].epoch))
@@ -96,16 +122,21 @@ class EpochLedger:
         """Make an epoch final.
 
         Raises:
-            EpochTakenError: another driver sealed it.
+            LeaseLostError: another driver has taken over; nothing was sealed.
+            EpochTakenError: a driver before this one woke up and sealed it.
         """
+        self.require_lease()
         try:
             self._storage.create(_manifest_path(manifest.epoch), encode_manifest(manifest))
         except ObjectExistsError:
+            self.require_lease()
             raise EpochTakenError(epoch=manifest.epoch, job=self._job) from None
-        self._retained.append(manifest)
+        with self._lock:
+            self._retained.append(manifest)
 
     def mark_published(self, epoch: int) -> None:
         """Take note that every sink made the epoch visible."""
+        self.require_lease()
         self._storage.write(_published_path(epoch), b"")
 
     @contextlib.contextmanager
@@ -119,34 +150,45 @@ class EpochLedger:
             with self._lock:
                 self._held -= Counter({epoch: 1})
 
-    def collect(self) -> None:
-        """Delete manifests beyond the retained ones, and the files that only they needed."""
-        while len(self._retained) > self._retained_count:
-            with self._lock:
-                if self._held[self._retained[0].epoch]:
-                    return
-            oldest = self._retained.pop(0)
-            unneeded = self._paths(oldest) - self._paths(self._retained[0])
-            for path in sorted(unneeded):
-                self._storage.delete(path)
-            self._storage.delete(_published_path(oldest.epoch))
+    def collect(self, *, now_ms: int = 0) -> None:
+        """Delete manifests beyond the retained ones, and the files that only they needed.
+
+        The manifest goes first, so that none ever names what is gone: what a crash leaves then is
+        swept by the next start.
+
+        Args:
+            now_ms: Wall clock, against which the age of epochs counts.
+
+        Raises:
+            LeaseLostError: another driver has taken over; nothing more was deleted.
+        """
+        while (pair := self._next_collected(now_ms)) is not None:
+            oldest, following = pair
+            self.require_lease()
             self._storage.delete(_manifest_path(oldest.epoch))
+            unneeded = sorted(self._paths(oldest) - self._paths(following))
+            delete_all(self._storage, [_published_path(oldest.epoch), *unneeded])
 
     def sweep(self) -> int:
         """Delete every state and staged file that no manifest names, half-written ones included.
 
         Called after ``last``, when no task of this job runs: what crashed attempts left behind
         goes here. Returns how many files there were.
+
+        1. List what lies there.
+        2. Make sure that it was ours to list: whatever another driver made is not in the list.
+        3. Delete what no manifest names.
         """
         needed: set[str] = set().union(*map(self._paths, self._retained))
-        orphans = [
-            path
-            for folder in _TASK_FOLDERS
-            for path in self._storage.list(folder)
-            if path not in needed
-        ]
-        for path in orphans:
-            self._storage.delete(path)
+        sealed = {_published_path(manifest.epoch) for manifest in self._retained}
+        # 1. List what lies there.
+        found = [path for folder in _TASK_FOLDERS for path in self._storage.list(folder)]
+        marks = [path for path in self._storage.list("epochs") if path.endswith(".published")]
+        # 2. Make sure that it was ours to list: whatever another driver made is not in the list.
+        self.require_lease()
+        # 3. Delete what no manifest names.
+        orphans = [path for path in found if path not in needed]
+        delete_all(self._storage, [*orphans, *(mark for mark in marks if mark not in sealed)])
         folders = (*_TASK_FOLDERS, "epochs")
         unfinished_count = sum(map(self._storage.discard_unfinished, folders))
         file_count = len(orphans) + unfinished_count
@@ -154,21 +196,48 @@ class EpochLedger:
             log_event(_LOG, "orphans_deleted", job=self._job, file_count=file_count)
         return file_count
 
-    def _read(self, epoch: int, *, is_verified: bool) -> Manifest:
-        """Return a manifest; with ``is_verified`` every state file that it names is checked too."""
-        path = _manifest_path(epoch)
-        manifest = decode_manifest(self._storage.read(path), path=path)
-        files = (
-            ref for state in manifest.states.values() for part in state.ranges for ref in part.files
-        )
-        for ref in {ref.path: ref for ref in files}.values() if is_verified else ():
+    def _next_collected(self, now_ms: int) -> tuple[Manifest, Manifest] | None:
+        """Take the oldest manifest out when it has to go; with the one that follows it."""
+        with self._lock:
+            if len(self._retained) <= self._retained_count:
+                return None
+            oldest = self._retained[0]
+            age_ms = max(0, now_ms - oldest.plan.now_ms)
+            is_young = age_ms < self._retained_age_ms and len(self._retained) <= _RETAINED_MAX
+            if is_young or self._held[oldest.epoch]:
+                return None
+            return self._retained.pop(0), self._retained[0]
+
+    def _decoded(self, epochs: list[int]) -> list[Manifest | ManifestError]:
+        """Read manifests, several at a time; what is damaged comes back as its error."""
+
+        def read(epoch: int) -> Manifest | ManifestError:
+            path = _manifest_path(epoch)
             try:
-                is_whole = crc32(self._storage.read(ref.path)) == ref.crc32
+                return decode_manifest(self._storage.read(path), path=path)
+            except ManifestError as error:
+                return error
+
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as pool:
+            return list(pool.map(read, epochs))
+
+    def _verified(self, epoch: int, found: Manifest | ManifestError) -> Manifest:
+        """Return a manifest whose state files and staged feedback are whole, too."""
+        manifest = _whole(found)
+        checksums = {
+            ref.path: ref.crc32
+            for state in manifest.states.values()
+            for part in state.ranges
+            for ref in part.files
+        } | {file.path: file.crc32 for files in manifest.feedback.values() for file in files}
+        for path, checksum in checksums.items():
+            try:
+                is_whole = crc32(self._storage.read(path)) == checksum
             except ObjectMissingError:
                 is_whole = False
             if not is_whole:
                 raise ManifestError(
-                    path=path, reason=f"its state file {ref.path} is missing or damaged"
+                    path=_manifest_path(epoch), reason=f"its file {path} is missing or damaged"
                 )
         return manifest
 
@@ -186,6 +255,12 @@ class EpochLedger:
             self._storage.write(f"{path}.damaged", self._storage.read(path))
             self._storage.delete(path)
             self._storage.delete(path.removesuffix(".manifest") + ".published")
+
+
+def _whole(found: Manifest | ManifestError) -> Manifest:
+    if isinstance(found, ManifestError):
+        raise found
+    return found
 
 
 def _manifest_path(epoch: int) -> str:

@@ -1,0 +1,55 @@
+"""Which process this is, in words that a process of another machine may read, too.
+
+The idea a reader needs: "that process is gone" may only be said by somebody who sees the same
+process ids. A *space* names where ids count: this boot of this machine and the namespace of process
+ids in it. Where it is not known, or another one, nobody is ever said to be gone.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+from bicycle_runtime.base.processes import is_alive, start_ticks
+
+__all__ = ["ProcessIdentity", "is_surely_gone", "this_process"]
+
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE = Path("/proc/self/ns/pid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessIdentity:
+    """A process of some machine; ``space`` says who may compare its id, "" that nobody may."""
+
+    host: str
+    pid: int
+    started: int
+    space: str
+
+
+def this_process() -> ProcessIdentity:
+    """Return who we are."""
+    pid = os.getpid()
+    return ProcessIdentity(
+        host=platform.node() or "unknown", pid=pid, started=start_ticks(pid), space=_space()
+    )
+
+
+def is_surely_gone(process: ProcessIdentity, *, seen_by: ProcessIdentity) -> bool:
+    """Tell whether a process runs no more; False, too, when we, ``seen_by``, can not know that.
+
+    A process that was stopped (SIGSTOP) is not gone: it may wake up.
+    """
+    if not process.space or process.space != seen_by.space:
+        return False
+    return not is_alive(process.pid, process.started)
+
+
+def _space() -> str:
+    try:
+        return f"{_BOOT.read_text(encoding='ascii').strip()}/{_NAMESPACE.readlink()}"
+    except OSError:
+        return ""

@@ -1,0 +1,269 @@
+"""Storage behind a URL: any file system that fsspec knows and that has an exclusive create.
+
+The idea a reader needs: every call goes through ``attempt``, which turns whatever a driver raises
+into our errors and tries again, with growing pauses, what may pass: no answer, a broken connection,
+"slow down". A client is opened once per process, not per call or thread, and never travels: what is
+pickled is the URL. Credentials come from where the driver looks for them, never from us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO, TypeVar, cast
+from urllib.parse import urlsplit
+
+from bicycle_runtime.base.errors import (
+    AtomicCreateError,
+    ObjectExistsError,
+    ObjectMissingError,
+    StorageAccessError,
+    StorageDriverError,
+    StorageError,
+    StorageFullError,
+    StorageMissingError,
+    StorageUnreachableError,
+)
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["FsspecStorage", "file_system"]
+
+_FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
+_CONNECT_S, _READ_S = 5, 15
+# By name: the drivers are extras, and to name a class is not to import it.
+_PASSING = {
+    "ClientConnectionError", "ClientPayloadError", "ConnectionError", "FSTimeoutError",
+    "HTTPClientError", "IncompleteRead", "IncompleteReadError", "ResponseParserError",
+    "ResponseStreamingError", "TimeoutError",
+}  # fmt: skip
+_NO_CREDENTIALS = {"CredentialRetrievalError", "NoCredentialsError", "PartialCredentialsError"}
+_PASSING_STATUS = {408, 409, 429, 500, 502, 503, 504}
+_PASSING_ERRNO = {errno.EBUSY, getattr(errno, "EREMOTEIO", errno.EIO)}
+_FULL_ERRNO = {errno.ENOSPC, errno.EDQUOT}
+_SECRETS = re.compile(r"//[^/@\s\"']+@")
+_OPTIONS: dict[str, dict[str, Any]] = {
+    # Each call asks the server, asks it once, and we are the only ones who try again.
+    "s3": {
+        "use_listings_cache": False,
+        "max_concurrency": 1,
+        "config_kwargs": {
+            "retries": {"max_attempts": 0},
+            "connect_timeout": _CONNECT_S,
+            "read_timeout": _READ_S,
+            "max_pool_connections": 32,
+        },
+    },
+}
+_OPTIONS["s3a"] = _OPTIONS["s3"]
+
+_T = TypeVar("_T")
+_systems: dict[tuple[int, str, str], Any] = {}
+_lock = threading.Lock()
+
+
+def file_system(url: str) -> Any:
+    """Return the file system of a URL: one for all threads of this process.
+
+    Raises:
+        StorageDriverError: what the scheme needs is not installed, or can not be opened.
+    """
+    parts = urlsplit(url)
+    key = (os.getpid(), parts.scheme, parts.netloc)
+    with _lock:
+        if key not in _systems:
+            _systems[key] = _opened(url, parts.scheme)
+        return _systems[key]
+
+
+def _opened(url: str, scheme: str) -> Any:
+    try:
+        import fsspec  # slow to import, and needed only for URLs
+
+        options = {"skip_instance_cache": True, **_OPTIONS.get(scheme, {})}
+        system, _ = fsspec.core.url_to_fs(url, **options)
+    except (ImportError, ValueError, OSError) as error:
+        raise StorageDriverError(
+            url=url, action="open", path="", reason=_without_secrets(str(error))
+        ) from error
+    if scheme in ("s3", "s3a"):
+        system.retries = 1
+    return system
+
+
+@dataclass(frozen=True, slots=True)
+class FsspecStorage:
+    """Any file system that fsspec knows and that has an exclusive create, as GCS does.
+
+    Args:
+        url: The root.
+        patience_s: How long a call that may succeed later is tried again.
+    """
+
+    url: str
+    patience_s: float = 30.0
+
+    def read(self, path: str) -> bytes:
+        data: bytes = self.attempt("read", path, lambda: self._fs.cat_file(self._at(path)))
+        return data
+
+    def write(self, path: str, data: bytes) -> None:
+        self.attempt("write", path, lambda: self._fs.pipe_file(self._at(path), data))
+
+    def create(self, path: str, data: bytes) -> None:
+        try:
+            self.attempt("create", path, lambda: self._create(path, data))
+        except ObjectExistsError:
+            # Our own request may have arrived though its answer was lost.
+            if self.read(path) != data:
+                raise
+
+    def open_write(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+        return _Writing(self, path)
+
+    def open_read(self, path: str) -> BinaryIO:
+        stream: BinaryIO = self.attempt("read", path, lambda: self._fs.open(self._at(path), "rb"))
+        return stream
+
+    def exists(self, path: str) -> bool:
+        return bool(self.attempt("look for", path, lambda: self._fs.isfile(self._at(path))))
+
+    def size(self, path: str) -> int:
+        return int(self.attempt("look at", path, lambda: self._fs.size(self._at(path))))
+
+    def list(self, prefix: str) -> list[str]:
+        base = self._at("")
+        found = self.attempt("list", prefix, lambda: self._fs.find(self._at(prefix).rstrip("/")))
+        return sorted(str(path).removeprefix(base) for path in found)
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(ObjectMissingError):
+            self.attempt("delete", path, lambda: self._fs.rm_file(self._at(path)))
+
+    def delete_tree(self, prefix: str) -> None:
+        with contextlib.suppress(ObjectMissingError):
+            self.attempt(
+                "delete", prefix, lambda: self._fs.rm(self._at(prefix).rstrip("/"), recursive=True)
+            )
+
+    def discard_unfinished(self, prefix: str) -> int:  # noqa: ARG002 - contract
+        return 0  # What was not committed is no object, and these drivers show nothing else.
+
+    def new_stream(self, path: str) -> Any:
+        """Open a stream whose bytes appear when it is committed."""
+        return self.attempt(
+            "write", path, lambda: self._fs.open(self._at(path), "wb", autocommit=False)
+        )
+
+    def attempt(self, action: str, path: str, call: Callable[[], _T]) -> _T:
+        """Return what a call returns; try again what may pass, until our patience ends.
+
+        Raises:
+            ObjectMissingError: there is no such object.
+            ObjectExistsError: it may be created only once.
+            StorageError: anything else; its class says what kind.
+        """
+        deadline = time.monotonic() + self.patience_s
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return call()
+            except BicycleError:
+                raise
+            except Exception as error:
+                problem = self._problem(error, action, path)
+                is_over = time.monotonic() + pause_s > deadline
+                if is_over or not isinstance(problem, StorageUnreachableError):
+                    raise problem from error
+            threading.Event().wait(pause_s)  # There is nothing to wait for but time.
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    @property
+    def _fs(self) -> Any:
+        return file_system(self.url)
+
+    def _at(self, path: str) -> str:
+        root: str = self._fs._strip_protocol(self.url).rstrip("/")
+        return f"{root}/{path}"
+
+    def _create(self, path: str, data: bytes) -> None:
+        try:
+            self._fs.pipe_file(self._at(path), data, mode="create")
+        except (RuntimeError, TypeError, ValueError) as error:  # By which drivers say "no".
+            reason = "its driver knows no exclusive create"
+            raise AtomicCreateError(
+                url=self.url, action="create", path=path, reason=reason
+            ) from error
+
+    def _problem(self, error: Exception, action: str, path: str) -> BicycleError:
+        """Return our error for a driver's: by its kind, and by what the server answered."""
+        code, status = _answer(error)
+        names = {kind.__name__ for kind in type(error).__mro__}
+        number = error.errno if isinstance(error, OSError) else None
+        if code == "NoSuchBucket":
+            kind: type[BicycleError] = StorageMissingError
+        elif isinstance(error, FileNotFoundError) or status == 404:
+            return ObjectMissingError(url=self.url, path=path)
+        elif isinstance(error, FileExistsError) or status == 412:
+            return ObjectExistsError(url=self.url, path=path)
+        elif isinstance(error, PermissionError) or status in (401, 403) or names & _NO_CREDENTIALS:
+            kind = StorageAccessError
+        elif status == 501 and action == "create":
+            kind = AtomicCreateError
+        elif number in _FULL_ERRNO or status == 507:
+            kind = StorageFullError
+        elif status in _PASSING_STATUS or number in _PASSING_ERRNO or names & _PASSING:
+            kind = StorageUnreachableError
+        else:
+            kind = StorageError
+        reason = _without_secrets(str(error)) or type(error).__name__
+        return kind(url=self.url, action=action, path=path, reason=reason)
+
+
+class _Writing:
+    """A stream of a driver that commits when its context ends, and is discarded when it raises."""
+
+    def __init__(self, storage: FsspecStorage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._stream: Any = None
+
+    def __enter__(self) -> BinaryIO:
+        self._stream = self._storage.new_stream(self._path)
+        return cast("BinaryIO", self._stream)
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            try:
+                self._storage.attempt("write", self._path, self._stream.close)
+            except BaseException:
+                self._discard()
+                raise
+            self._storage.attempt("write", self._path, self._stream.commit)
+        else:
+            self._discard()
+
+    def _discard(self) -> None:
+        with contextlib.suppress(StorageError):  # The error that is on its way counts.
+            self._storage.attempt("drop", self._path, self._stream.discard)
+
+
+def _answer(error: BaseException | None) -> tuple[str, int]:
+    """Return the code and HTTP status that a server answered with; "" and 0 when it did not."""
+    while error is not None:
+        response = getattr(error, "response", None)
+        if isinstance(response, dict):
+            code = str(response.get("Error", {}).get("Code", ""))
+            return code, int(response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        error = error.__cause__
+    return "", 0
+
+
+def _without_secrets(text: str) -> str:
+    """Return a driver's words without the user part of any URL in them."""
+    return _SECRETS.sub("//", text)

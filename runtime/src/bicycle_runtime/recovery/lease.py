@@ -1,0 +1,374 @@
+"""The lease of a job: of several drivers on one checkpoint directory, the one that may advance it.
+
+The idea a reader needs: leases have numbers, and ``lease/<number>`` can be created only once. The
+highest number is the one that counts; whoever holds a lower one is *fenced* for good, even if it
+slept for a year. So before each step that lasts, a driver looks whether the next number exists.
+
+A driver takes over only from one that ended, that is surely gone, or whose heartbeat stands still
+for a few beats; a live one is never robbed. Only the own clock counts: a heartbeat is a counter.
+Nothing here keeps a driver from acting between its look and its act; ADR-0017 says what follows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Literal, Protocol
+from zlib import crc32
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.identity import ProcessIdentity, is_surely_gone, this_process
+from bicycle_runtime.base.ids import attempt_id
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import (
+    LocalStorage,
+    ObjectExistsError,
+    ObjectMissingError,
+    Storage,
+    StorageError,
+)
+from bicycle_runtime.recovery.errors import LeaseHeldError, LeaseLostError
+
+__all__ = ["Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
+
+_LOG = logging.getLogger(__name__)
+_FOLDER = "lease"
+_NAME_DIGITS = 12
+_FORMAT_VERSION = 1
+_WATCH_BEATS = 4
+_LOOKS_PER_BEAT = 4
+_ROUNDS_MAX = 8
+_KEPT_NUMBERS = 1_000
+_COMPANIONS = ("beat", "released", "settled")
+_JOIN_S = 5.0
+
+_Fate = Literal["gone", "silent", "alive"]
+
+
+class Fence(Protocol):
+    """What tells a driver that another one has taken its place."""
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether the driver before may still live, so that the next epoch must be occupied."""
+
+    def require(self) -> None:
+        """Raise LeaseLostError when another driver has taken over. From any thread."""
+
+    def settle(self) -> None:
+        """Take note that no driver before can seal an epoch any more."""
+
+
+class Unfenced:
+    """For jobs that nobody else can run, such as those of tests."""
+
+    is_contested = False
+
+    def require(self) -> None:
+        """Do nothing."""
+
+    def settle(self) -> None:
+        """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHolder:
+    """Who took a lease. ``since_ms`` is its clock, for people only; ``token`` makes it unique.
+
+    ``is_contested`` says that a driver before it may still live; see ``Fence``.
+    """
+
+    number: int
+    job: str
+    process: ProcessIdentity
+    since_ms: int
+    beat_ms: int
+    token: str
+    is_contested: bool
+
+    def to_bytes(self) -> bytes:
+        """Return one line of JSON, with format version and checksum."""
+        data = {"format_version": _FORMAT_VERSION, **asdict(self)}
+        return json.dumps({**data, "crc32": _checksum(data)}, sort_keys=True).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> LeaseHolder | None:
+        """Read what ``to_bytes`` wrote; None when it is damaged or of another version."""
+        try:
+            fields = json.loads(data)
+            if fields.pop("crc32") != _checksum(fields):
+                return None
+            if fields.pop("format_version") != _FORMAT_VERSION:
+                return None
+            return cls(**{**fields, "process": ProcessIdentity(**fields["process"])})
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+    def facts(self) -> dict[str, object]:
+        """Return who it is, for errors."""
+        since = datetime.fromtimestamp(self.since_ms / 1_000, UTC).isoformat(timespec="seconds")
+        return {
+            "number": self.number,
+            "host": self.process.host,
+            "pid": self.process.pid,
+            "since": since,
+        }
+
+
+class Lease:
+    """One driver's claim on a job. It starts no thread: ``LeaseKeeper`` lets it beat.
+
+    Args:
+        storage: Checkpoint storage of the job.
+        job: Job id, for errors.
+        clock: Tells since when the lease is held, and measures how long a heartbeat stands still.
+        source: Gives the token.
+        beat_ms: Time between two heartbeats of ours.
+        pause: Waits for so many seconds.
+        process: Who we are.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        job: str,
+        clock: Clock,
+        source: random.Random,
+        beat_ms: int = 1_000,
+        pause: Callable[[float], object] | None = None,
+        process: ProcessIdentity | None = None,
+    ) -> None:
+        self._storage = storage
+        self._job = job
+        self._clock = clock
+        self._source = source
+        self._beat_ms = beat_ms
+        self._pause = pause or threading.Event().wait
+        self._process = process or this_process()
+        self._number = 0
+        self._beat_count = 0
+        self._is_lost = False
+        self.is_contested = False
+
+    @property
+    def number(self) -> int:
+        """The number of the lease; 0 before it is taken."""
+        return self._number
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a look has found that another driver has taken over. Asks no storage."""
+        return self._is_lost
+
+    def acquire(self) -> None:
+        """Take the lease, at once or after the heartbeat of its holder stood still.
+
+        Raises:
+            LeaseHeldError: a live driver holds it, or was faster.
+        """
+        for _ in range(_ROUNDS_MAX):
+            newest = self._newest_number()
+            holder = self._holder(newest)
+            fate = self._fate_of(newest, holder)
+            if fate == "alive":
+                if self._newest_number() == newest and not self._has(newest, "released"):
+                    raise self._held(newest, holder)
+                continue
+            mine = self._claim(
+                newest + 1,
+                is_contested=fate == "silent" or self._is_unsettled(newest, holder),
+            )
+            try:
+                self._storage.create(_path(mine.number), mine.to_bytes())
+            except ObjectExistsError:  # Whoever was faster has just shown that it lives.
+                raise self._held(mine.number, self._holder(mine.number)) from None
+            self._number, self.is_contested = mine.number, mine.is_contested
+            self._write_beat()
+            self._forget_former()
+            log_event(
+                _LOG, "lease_taken", job=self._job, number=mine.number,
+                is_contested=mine.is_contested,
+            )  # fmt: skip
+            return
+        newest = self._newest_number()
+        raise self._held(newest, self._holder(newest))
+
+    def require(self) -> None:
+        """Make sure that nobody has taken over; one look at the storage."""
+        if self._is_lost or self._storage.exists(_path(self._number + 1)):
+            self._is_lost = True
+            raise self._lost()
+
+    def settle(self) -> None:
+        if self.is_contested:
+            self._storage.write(_path(self._number, "settled"), b"")
+            self.is_contested = False
+
+    def beat(self) -> bool:
+        """Show that we live; False when somebody has taken over, which can not be undone."""
+        self._is_lost = (
+            self._is_lost
+            or self._storage.exists(_path(self._number + 1))
+            # Only leases far behind are removed, so whoever misses its own is far behind.
+            or not self._storage.exists(_path(self._number))
+        )
+        if not self._is_lost:
+            self._write_beat()
+        return not self._is_lost
+
+    def release(self) -> None:
+        """Let the next driver take over at once. Harmless when ours was taken."""
+        if self._number and not self._is_lost:
+            self._storage.write(_path(self._number, "released"), b"")
+
+    def _fate_of(self, number: int, holder: LeaseHolder | None) -> _Fate:
+        """Return what became of a holder: gone for sure, silent, or alive (or ended meanwhile)."""
+        if number == 0 or self._has(number, "released"):
+            return "gone"
+        if holder is not None and is_surely_gone(holder.process, seen_by=self._process):
+            return "gone"
+        beat_s = (holder.beat_ms if holder else self._beat_ms) / 1_000
+        first = self._beat_of(number)
+        deadline = self._clock.monotonic() + _WATCH_BEATS * beat_s
+        while self._clock.monotonic() < deadline:
+            self._pause(beat_s / _LOOKS_PER_BEAT)
+            if self._has(number, "released") or self._beat_of(number) != first:
+                return "alive"
+        return "silent"
+
+    def _is_unsettled(self, number: int, holder: LeaseHolder | None) -> bool:
+        """Tell whether a driver even before this holder may still live."""
+        if number == 0:
+            return False
+        return (holder is None or holder.is_contested) and not self._has(number, "settled")
+
+    def _claim(self, number: int, *, is_contested: bool) -> LeaseHolder:
+        return LeaseHolder(
+            number=number,
+            job=self._job,
+            process=self._process,
+            since_ms=self._clock.now_ms(),
+            beat_ms=self._beat_ms,
+            token=attempt_id(source=self._source),
+            is_contested=is_contested,
+        )
+
+    def _write_beat(self) -> None:
+        self._beat_count += 1
+        storage = self._storage
+        if isinstance(storage, LocalStorage):  # A power cut ends the heart as well.
+            storage = replace(storage, is_synced=False)
+        storage.write(_path(self._number, "beat"), str(self._beat_count).encode())
+
+    def _beat_of(self, number: int) -> bytes | None:
+        try:
+            return self._storage.read(_path(number, "beat"))
+        except ObjectMissingError:
+            return None
+
+    def _has(self, number: int, companion: str) -> bool:
+        return self._storage.exists(_path(number, companion))
+
+    def _holder(self, number: int) -> LeaseHolder | None:
+        try:
+            return LeaseHolder.from_bytes(self._storage.read(_path(number))) if number else None
+        except ObjectMissingError:
+            return None
+
+    def _newest_number(self) -> int:
+        return max(self._numbers(), default=0)
+
+    def _numbers(self) -> list[int]:
+        names = (path.rpartition("/")[2] for path in self._storage.list(_FOLDER))
+        return [int(name) for name in names if name.isdigit()]
+
+    def _forget_former(self) -> None:
+        """Remove what nobody looks at any more. The numbers stay for long: they are the fence."""
+        for path in self._storage.list(_FOLDER):
+            name, _, companion = path.rpartition("/")[2].partition(".")
+            number = int(name) if name.isdigit() else self._number
+            is_old = number < self._number and companion in _COMPANIONS
+            if is_old or number < self._number - _KEPT_NUMBERS:
+                self._storage.delete(path)
+
+    def _held(self, number: int, holder: LeaseHolder | None) -> LeaseHeldError:
+        return LeaseHeldError(job=self._job, url=self._storage.url, **_facts(number, holder))
+
+    def _lost(self) -> LeaseLostError:
+        newest = self._newest_number()
+        return LeaseLostError(
+            job=self._job,
+            url=self._storage.url,
+            own_number=self._number,
+            **_facts(newest, self._holder(newest)),
+        )
+
+
+class LeaseKeeper:
+    """Holds a lease from entering to leaving, and lets its heart beat in a thread of its own.
+
+    The thread calls nothing but the storage, so a job whose functions hang is not taken for dead.
+
+    Args:
+        lease: The lease, which nobody has taken yet.
+        beat_ms: Time between two heartbeats.
+        on_lost: Called once, in the thread, when another driver has taken over.
+    """
+
+    def __init__(self, lease: Lease, *, beat_ms: int, on_lost: Callable[[], object]) -> None:
+        self._lease = lease
+        self._beat_ms = beat_ms
+        self._on_lost = on_lost
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease-beats", daemon=True)
+
+    def __enter__(self) -> Lease:
+        self._lease.acquire()
+        self._thread.start()
+        return self._lease
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._is_over.set()
+        self._thread.join(_JOIN_S)  # It may be in a call to a storage that does not answer.
+        try:
+            self._lease.release()
+        except StorageError as failure:  # The next driver waits for the heartbeat instead.
+            log_event(_LOG, "lease_not_released", level=logging.WARNING, error=failure)
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._beat_ms / 1_000):
+            try:
+                is_ours = self._lease.beat()
+            except StorageError as error:  # The next beat may succeed; the fence does not need it.
+                log_event(_LOG, "lease_beat_failed", level=logging.WARNING, error=error)
+                continue
+            if not is_ours:
+                self._on_lost()
+                return
+
+
+def _path(number: int, companion: str = "") -> str:
+    name = f"{_FOLDER}/{number:0{_NAME_DIGITS}}"
+    return f"{name}.{companion}" if companion else name
+
+
+def _checksum(data: dict[str, object]) -> int:
+    return crc32(json.dumps(data, sort_keys=True).encode())
+
+
+def _facts(number: int, holder: LeaseHolder | None) -> dict[str, object]:
+    if holder is None:
+        return {"number": number, "host": "unknown", "pid": "unknown", "since": "unknown"}
+    return holder.facts()
