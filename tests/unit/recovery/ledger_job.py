@@ -3,7 +3,9 @@
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
+from bicycle_runtime.state.backends import tables_for
 from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import AccumulatorTable
 
@@ -14,7 +16,9 @@ PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)
 class Job:
     """A job of one reduce and one sink, as the engine runs it, with what must come out beside."""
 
-    def __init__(self, folder, retained=2, *, age_ms=0, storage=None):
+    def __init__(self, folder, retained=2, *, age_ms=0, storage=None, backend="memory"):
+        self.settings = StateSettings(backend=backend, folder=f"{folder}-local")
+        self.store = None
         self.storage = storage or LocalStorage(str(folder), is_synced=False)
         self.retained = retained
         self.age_ms = age_ms
@@ -34,13 +38,23 @@ class Job:
             self.ledger.sweep()
         blank = RangeState(first_group=0, end_group=GROUPS)
         found = self.manifest.states.get("op")
-        self.state = found.ranges[0] if found else blank
-        self.store = StateStore("op", self.storage, AccumulatorTable)
+        self.state = found.ranges[0].with_mark(None) if found else blank
+        self.close()
+        tables = tables_for(self.settings, job_url="job")
+        self.store = tables.store(
+            "op", self.storage, lambda: tables.accumulators(None), is_resident=lambda _: False
+        )
         return last
+
+    def close(self):
+        """End the worker process."""
+        if self.store is not None:
+            self.store.close()
 
     def run(self, entries, *, attempt="a", is_interval_over=False):
         """Run the tasks of the next epoch; nothing is sealed yet."""
         table = self.store.at(self.state)
+        self.store.bases.wait()
         for key, value in entries.items():
             table.groups.setdefault(key % GROUPS, {})[key] = value
             table.touched[(key % GROUPS, key)] = None
@@ -70,7 +84,7 @@ class Job:
 
     def read(self, manifest=None):
         state = self.state if manifest is None else manifest.states["op"].ranges[0]
-        table = StateStore("op", self.storage, AccumulatorTable).at(state)
+        table = StateStore("op", self.storage, AccumulatorTable).at(state.with_mark(None))
         return {key: value for group in table.groups.values() for key, value in group.items()}
 
     def sealed_epochs(self):

@@ -3,14 +3,16 @@
 import random
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.base.storage import ObjectMissingError
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
-from tests.unit.recovery.ledger_job import PLAN, Job, hurt, sink_paths
+from bicycle_runtime.state import bases
+from tests.unit.recovery.ledger_job import GROUPS, PLAN, Job, hurt, sink_paths
 
 
 def test_an_epoch_is_found_again_with_all_it_said(tmp_path):
@@ -86,15 +88,31 @@ ACTIONS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
-@given(actions=ACTIONS, retained=st.integers(2, 4), seed=st.integers(0, 10_000))
+@pytest.fixture
+def bases_at_each_interval(monkeypatch):
+    """Let a base be worth while however little has changed."""
+    monkeypatch.setattr(bases, "fold_start", lambda files, *, is_interval_over: is_interval_over)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    actions=ACTIONS,
+    retained=st.integers(2, 4),
+    seed=st.integers(0, 10_000),
+    backend=st.sampled_from(["memory", "memory", "rocksdb"]),
+)
 @example(
-    actions=["epoch", "epoch", "epoch", "collect", "damage", "damage"], retained=2, seed=0
+    actions=["epoch", "epoch", "epoch", "collect", "damage", "damage"],
+    retained=2,
+    seed=0,
+    backend="memory",
 )  # The last manifest that is left is never damaged: nothing could be restored.
 def test_no_order_of_crashes_and_collections_removes_what_a_restart_needs(
-    tmp_path_factory, actions, retained, seed
+    tmp_path_factory, bases_at_each_interval, actions, retained, seed, backend
 ):
-    job = Job(tmp_path_factory.mktemp("job"), retained)
+    job = Job(tmp_path_factory.mktemp("job"), retained, backend=backend)
     chance = random.Random(seed)
     has_collected = True
     for number, action in enumerate(actions):
@@ -124,6 +142,36 @@ def test_no_order_of_crashes_and_collections_removes_what_a_restart_needs(
             job.storage.read(path)
     if has_collected and job.manifest.epoch:
         assert len(sealed_paths(job)) >= 1
+    job.close()
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("fate", ["taken", "failed", "lost", "late"])
+def test_nothing_is_left_of_bases_that_nobody_needs(
+    tmp_path, bases_at_each_interval, backend, fate
+):
+    job = Job(tmp_path / "job", backend=backend)
+    for number in range(1, 60):
+        if fate == "failed" and number % 20 == 6:
+            arm_fault("base_file_written")
+        if fate == "lost" and number % 20 == 7:
+            job.close()
+            job.store.bases.begin = lambda *_: None
+        if fate == "late" and number % 20 == 10:  # Somebody who was given up writes on.
+            folder = f"state/op/00000-{GROUPS:05}/{number - 9:012}-a.base"
+            job.storage.write(f"{folder}/{number}.sst", b"late")
+        entries = {number % 7: number}
+        job.seal(job.run(entries, is_interval_over=number % 5 == 0), entries)
+        job.collect()
+    disarm_faults()
+    needed = set().union(*(manifest.state_paths() for manifest in job.ledger._retained))
+    files = set(job.storage.list("state"))
+    job.close()
+
+    assert needed <= files
+    if fate != "lost":  # Else a base is in the making.
+        assert {path for path in files - needed if ".base/" in path} == set()
+    assert job.read() == job.models[59]
 
 
 def test_what_no_manifest_names_is_swept(tmp_path):

@@ -15,18 +15,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import (
     ObjectExistsError,
-    ObjectMissingError,
     Storage,
     delete_all,
 )
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
+from bicycle_runtime.recovery.objects import damaged_paths
 
 __all__ = ["EpochLedger", "LastEpoch"]
 
@@ -166,8 +165,10 @@ class EpochLedger:
             oldest, following = pair
             self.require_lease()
             self._storage.delete(_manifest_path(oldest.epoch))
-            unneeded = sorted(self._paths(oldest) - self._paths(following))
-            delete_all(self._storage, [_published_path(oldest.epoch), *unneeded])
+            unneeded = self._paths(oldest) - self._paths(following)
+            for folder in oldest.bases_in_making() - following.bases_in_making():
+                unneeded |= self._left_in(folder)
+            delete_all(self._storage, [_published_path(oldest.epoch), *sorted(unneeded)])
 
     def sweep(self) -> int:
         """Delete every state and staged file that no manifest names, half-written ones included.
@@ -224,25 +225,36 @@ class EpochLedger:
     def _verified(self, epoch: int, found: Manifest | ManifestError) -> Manifest:
         """Return a manifest whose state files and staged feedback are whole, too."""
         manifest = _whole(found)
-        checksums = {
-            ref.path: ref.crc32
-            for state in manifest.states.values()
-            for part in state.ranges
-            for ref in part.files
-        } | {file.path: file.crc32 for files in manifest.feedback.values() for file in files}
-        for path, checksum in checksums.items():
-            try:
-                is_whole = crc32(self._storage.read(path)) == checksum
-            except ObjectMissingError:
-                is_whole = False
-            if not is_whole:
-                raise ManifestError(
-                    path=_manifest_path(epoch), reason=f"its file {path} is missing or damaged"
-                )
+        staged = (file for files in manifest.feedback.values() for file in files)
+        damaged = damaged_paths(self._storage, (*manifest.state_objects(), *staged))
+        if damaged:
+            raise ManifestError(
+                path=_manifest_path(epoch), reason=f"its file {damaged[0]} is missing or damaged"
+            )
         return manifest
 
     def _paths(self, manifest: Manifest) -> set[str]:
         return manifest.state_paths() | manifest.feedback_paths() | self._sink_paths(manifest)
+
+    def _left_in(self, folder: str) -> set[str]:
+        """Return what nobody needs of a base that is not in the making any more.
+
+        It was taken, or given up. Who gave up bases of the operator before may have written on for
+        a while: all that is as old, or older, is looked through.
+        """
+        operator_folder = folder.rpartition("/")[0].rpartition("/")[0]
+        with self._lock:
+            retained = list(self._retained)
+        needed: set[str] = set().union(*(one.state_paths() for one in retained))
+        made: set[str] = set().union(*(one.bases_in_making() for one in retained))
+        return {
+            path
+            for path in self._storage.list(operator_folder)
+            if (found := _base_of(path)) is not None
+            and path not in needed
+            and found not in made
+            and _epoch_of(found) <= _epoch_of(folder)
+        }
 
     def _sealed_epochs(self) -> list[int]:
         names = (path.rpartition("/")[2] for path in self._storage.list("epochs"))
@@ -269,3 +281,14 @@ def _manifest_path(epoch: int) -> str:
 
 def _published_path(epoch: int) -> str:
     return f"epochs/{epoch:0{_NAME_DIGITS}}.published"
+
+
+def _base_of(path: str) -> str | None:
+    """Return the folder of the base that an object belongs to."""
+    folder = path.rpartition("/")[0]
+    return folder if folder.endswith(".base") else None
+
+
+def _epoch_of(folder: str) -> int:
+    """Return which epoch announced the base of a folder."""
+    return int(folder.rpartition("/")[2].partition("-")[0])
