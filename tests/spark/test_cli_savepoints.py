@@ -64,9 +64,7 @@ def test_a_job_is_saved_while_it_runs_and_goes_on_elsewhere_from_its_end(bicycle
     begun = bicycle.wait_until("second", lambda status: status["state"] == "RUNNING")
     append(source, "c a\n", bicycle, "second")
     drained = bicycle.answer("stop", "second", "--drain")
-    refused = bicycle.run(*words(tmp_path, "second", "new", "--from", last["url"]), "--json")
 
     assert begun["event_count"] == 2
     assert (drained["state"], drained["event_count"]) == ("FINISHED", 3)
     assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
-    assert (refused.returncode, json.loads(refused.stdout)["code"]) == (5, "BIC-1528")

@@ -61,12 +61,10 @@ def sealed_by(job, *epochs, former=None, backend="memory", **settings):
 
 
 class Folding(KeyedProcessFunction):
-    """Keeps one value per key: ``fold(former value, number)``; emits it. A base for tests."""
+    """Keeps one value per key, ``fold(former value, number)``, and emits it.
 
-    state = None
-
-    def fold(self, value, number):
-        raise NotImplementedError
+    Derived classes have the descriptor ``state`` and the method ``fold``.
+    """
 
     def process_element(self, pair, ctx):
         cell = ctx.get_value_state(self.state)

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
 from bicycle_runtime.jobs.control import job_status, list_jobs
 from bicycle_runtime.jobs.errors import JobNotRunningError, JobRunningError, OriginRunningError
@@ -36,6 +37,7 @@ from bicycle_runtime.recovery.errors import (
     SavepointUnfinishedError,
 )
 from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.recovery.savepoints import (
     Savepoint,
     read_savepoint,
@@ -54,6 +56,8 @@ __all__ = [
     "plain_savepoint",
     "restore_savepoint",
 ]
+
+_BEAT_MS = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +116,7 @@ def create_savepoint(
         except JobNotRunningError:  # It ended before it met the request.
             status = job_status(home, job)
     storage = open_storage(status.checkpoint)
-    with _held(home, status, storage):
+    with _held(home, status, storage, clock):
         epoch = _last_epoch(storage, job=status.job)
         now_ms = clock.now_ms()
         name, target = new_savepoint_place(storage, epoch=epoch, name=name, to=to, now_ms=now_ms)
@@ -211,15 +215,27 @@ def begin_with(origin: Origin, target: Storage, *, job: str) -> int:
 
 
 @contextmanager
-def _held(home: Home, status: JobStatus, storage: Storage) -> Iterator[None]:
-    """Hold the locks of a job that has ended, so that it does not start meanwhile."""
+def _held(home: Home, status: JobStatus, storage: Storage, clock: Clock) -> Iterator[None]:
+    """Hold locks and lease of a job that has ended: it does not start meanwhile, here or elsewhere.
+
+    Raises:
+        JobRunningError: it runs on this machine.
+        LeaseHeldError: it runs on another one.
+    """
     folder = home.folder(status.id)
     with ExitStack() as locks:
         locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
         if isinstance(storage, LocalStorage):
             path = storage.local_path("lock")
             locks.enter_context(FileLock(path, job=status.job, place=storage.url))
+        lease = Lease(storage, job=status.job, clock=clock, source=system_random())
+        # Whoever takes it over removes nothing that the copy needs before it has sealed epochs.
+        locks.enter_context(LeaseKeeper(lease, beat_ms=_BEAT_MS, on_lost=_nothing))
         yield
+
+
+def _nothing() -> None:
+    """Do nothing: a file that is gone then is an error of the copy."""
 
 
 def _last_epoch(storage: Storage, *, job: str) -> int:

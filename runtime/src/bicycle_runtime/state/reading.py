@@ -96,7 +96,7 @@ class StateBook:
         if len(state.forms) == 1:
             return OpenedState(state.place, ValueCodec(value_type))
         readers: dict[int, Reader] = {
-            index: _FormerReader(self._operator, declared, form, value_type, hook)
+            index: _FormerReader(self._operator, declared, form, value_type=value_type, hook=hook)
             for index, form in enumerate(state.forms)
             if index != state.current
         }
@@ -155,7 +155,7 @@ class _FormerReader:
     """
 
     def __init__(
-        self, operator: str, declared: DeclaredState, form: StateForm, value_type: Any,
+        self, operator: str, declared: DeclaredState, form: StateForm, *, value_type: Any,
         hook: Hook | None,
     ) -> None:  # fmt: skip
         self._operator = operator

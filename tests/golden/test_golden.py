@@ -1,0 +1,113 @@
+"""Checkpoints and savepoints of every release so far are restored, and nothing else comes out."""
+
+import json
+import zipfile
+
+import pytest
+
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.records.readable import readable
+from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_runtime.recovery.savepoints import verify_savepoint
+from bicycle_runtime.state.schemas import UNTYPED
+from tests.golden.jobs import JOBS
+from tests.golden.write import BACKENDS, FOLDER, opened, write
+
+RELEASES = sorted(path.name for path in FOLDER.iterdir() if path.name[0].isdigit())
+PACKED = sorted(path for release in RELEASES for path in (FOLDER / release).glob("*.zip"))
+SAVEPOINTS = [path for path in PACKED if ".savepoint." in path.name]
+
+
+def told(path):
+    return f"{path.parent.name}/{path.stem}"
+
+
+@pytest.fixture(scope="module")
+def uninterrupted():
+    """What each job gives after the part that is sealed when it never stops, by job."""
+    found = {}
+    for name, job in JOBS.items():
+        with opened(job, "memory") as harness:
+            job.before(harness)
+            counts = {sink: len(harness.results(sink)) for sink in harness.sink_names()}
+            read, now_ms = harness.read_counts(), harness.clock.now_ms()
+            job.after(harness)
+            results = {
+                sink: plain(harness.results(sink)[counts[sink] :]) for sink in harness.sink_names()
+            }
+            found[name] = (read, now_ms, results)
+    return found
+
+
+def plain(records):
+    """Return records as they compare between two runs: subtasks may come in any order."""
+    return sorted(json.dumps(readable(record)) for record in records)
+
+
+def unpacked(path, folder):
+    with zipfile.ZipFile(path) as archive:
+        archive.extractall(folder)
+    return LocalStorage(str(folder))
+
+
+def check(path, folder, uninterrupted, *, backend, **settings):
+    """Go on from a golden file, and compare with the job that never stopped."""
+    name = path.name.partition(".")[0]
+    read, now_ms, expected = uninterrupted[name]
+    url = unpacked(path, folder).url
+    with opened(JOBS[name], backend, start_from=url, start_ms=now_ms, **settings) as harness:
+        for source, count in read.items():
+            harness.push([None] * count, source=source)
+        JOBS[name].after(harness)
+        found = {sink: plain(harness.results(sink)) for sink in harness.sink_names()}
+    assert found == expected
+
+
+@pytest.mark.parametrize("path", PACKED, ids=told)
+def test_a_job_goes_on_from_what_a_release_wrote(path, tmp_path, uninterrupted):
+    check(path, tmp_path, uninterrupted, backend=path.name.split(".")[1])
+
+
+@pytest.mark.parametrize("path", SAVEPOINTS, ids=told)
+def test_it_does_so_with_the_other_backend_at_another_parallelism(path, tmp_path, uninterrupted):
+    # What a subtask keeps without a key depends on how many there are.
+    parallelism = 2 if path.name.startswith("states") else 3
+    (backend,) = set(BACKENDS) - {path.name.split(".")[1]}
+
+    check(path, tmp_path, uninterrupted, backend=backend, parallelism=parallelism)
+
+
+@pytest.mark.parametrize("path", SAVEPOINTS, ids=told)
+def test_savepoints_of_a_release_are_whole(path, tmp_path):
+    assert verify_savepoint(unpacked(path, tmp_path)).name == path.parent.name
+
+
+@pytest.mark.parametrize("path", PACKED, ids=told)
+def test_what_has_a_schema_names_no_class_in_its_files(path, tmp_path):
+    storage = unpacked(path, tmp_path)
+    manifest = EpochHistory(storage).manifest()
+    schemas = [
+        state.form.schema
+        for forms in manifest.forms.values()
+        for state in forms.states
+        if not state.name.startswith("$")
+    ]
+
+    assert all(b"tests.golden" not in storage.read(path) for path in manifest.state_paths())
+    assert schemas == [] or any(schema != UNTYPED for schema in schemas)
+
+
+def test_the_golden_files_of_a_release_are_never_written_again():
+    with pytest.raises(FileExistsError):
+        write(RELEASES[0])
+
+
+def test_the_first_release_has_every_kind_of_state():
+    names = {path.name for path in PACKED if path.parent.name == RELEASES[0]}
+
+    assert names == {
+        f"{job}.{backend}.{kind}.zip"
+        for job in ("joins", "loops", "states", "windows")
+        for backend in BACKENDS
+        for kind in ("checkpoint", "savepoint")
+    }
