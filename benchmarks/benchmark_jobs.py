@@ -21,6 +21,7 @@ __all__ = [
     "WindowParams",
     "events_as_dicts",
     "events_typed",
+    "keys_counted",
     "readings_by_window",
 ]
 
@@ -126,6 +127,17 @@ def readings_by_window(env: StreamEnvironment, params: WindowParams) -> None:
     windows = timed.key_by(sensor_of).tumbling_window(params.window_ms)
     results = windows.aggregate(Count(), Sum(value_of), Average(value_of)).uid("windows")
     results.sink_to(file_sink(params.output)).uid("out")
+
+
+def is_counted_twice(counted: tuple[str, int]) -> bool:
+    return counted[1] > 1
+
+
+@bicycle_plugin(name="keys_counted", version="1")
+def keys_counted(env: StreamEnvironment, params: FolderParams) -> None:
+    """Each line is a key; only keys that come again are written."""
+    counts = env.read_text(params.input).uid("lines").key_by(str).count().uid("count")
+    counts.filter(is_counted_twice).uid("again").sink_to(file_sink(params.output)).uid("out")
 
 
 class AwaitableSplitter(AsyncFunction[str, str]):

@@ -111,17 +111,7 @@ class Engine:
             if on_epoch is not None:
                 on_epoch(stats)
 
-        services = LoopServices(
-            clock=SystemClock(),
-            console=print,
-            on_epoch=take,
-        )
-        run_id = attempt_id(source=random.SystemRandom())
-        loop = EpochLoop(
-            setup, _KeptExecutor(self._executor), options=options or EngineOptions(),
-            run_id=run_id, services=services,
-        )  # fmt: skip
-        with loop:
+        with self.loop(setup, options=options, on_epoch=take) as loop:
             found.began = time.monotonic()
             while not stop.is_set() and not (step := loop.step()).is_finished:
                 if not step.has_run:
@@ -130,6 +120,26 @@ class Engine:
                 loop.finish(is_finished=not stop.is_set())
             found.ended = time.monotonic()
         return found
+
+    def loop(
+        self,
+        setup: JobSetup,
+        *,
+        options: EngineOptions | None = None,
+        on_epoch: Callable[[EpochStats], object] = lambda _: None,
+    ) -> EpochLoop:
+        """Return the epoch loop of a job, for who steps it by hand; enter it to start the job.
+
+        Args:
+            setup: The job, from ``job``.
+            options: Settings of the epoch loop.
+            on_epoch: Is called behind each epoch.
+        """
+        services = LoopServices(clock=SystemClock(), console=print, on_epoch=on_epoch)
+        return EpochLoop(
+            setup, _KeptExecutor(self._executor), options=options or EngineOptions(),
+            run_id=attempt_id(source=random.SystemRandom()), services=services,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -165,8 +175,9 @@ def local_engine() -> Engine:
 
 
 def job(
-    plugin: str, params: Mapping[str, Path | str], *, storage: Path, is_synced: bool = True
-) -> JobSetup:
+    plugin: str, params: Mapping[str, Path | str], *, storage: Path, is_synced: bool = True,
+    width: int = CORES,
+) -> JobSetup:  # fmt: skip
     """Extract and plan a job.
 
     Args:
@@ -174,10 +185,11 @@ def job(
         params: Its parameters.
         storage: Folder of its checkpoints.
         is_synced: Whether files are forced to disk, as they are for users.
+        width: Parallelism of every operator.
     """
     texts = {name: str(value) for name, value in params.items()}
-    bundle = extract(_plugin(plugin), texts, parallelism=CORES)
-    place = open_storage(str(storage)) if is_synced else LocalStorage(storage, is_synced=False)
+    bundle = extract(_plugin(plugin), texts, parallelism=width)
+    place = open_storage(str(storage)) if is_synced else LocalStorage(str(storage), is_synced=False)
     return prepare_job(bundle, job_id=plugin, storage=place)
 
 

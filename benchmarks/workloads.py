@@ -27,6 +27,7 @@ __all__ = [
     "FILE_COUNT",
     "WORDS_PER_LINE",
     "Events",
+    "Keys",
     "NamedWindow",
     "Readings",
     "Window",
@@ -78,6 +79,24 @@ class Words:
             with (folder / f"words-{file}.txt").open("w") as stream:
                 for _ in range(lines):
                     stream.write(" ".join(source.choices(names, k=WORDS_PER_LINE)) + "\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keys:
+    """Lines of one key each, every key once, in ``files`` files."""
+
+    count: int
+    files: int = FILE_COUNT
+
+    def folder(self) -> Path:
+        """Return the folder of the input; it is made when missing."""
+        return _made(f"keys-{self.count}-{self.files}", self._write)
+
+    def _write(self, folder: Path) -> None:
+        for file in range(self.files):
+            with (folder / f"keys-{file}.txt").open("w") as stream:
+                keys = range(file, self.count, self.files)
+                stream.writelines(f"user-{key:08}\n" for key in keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,8 +23,8 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.setup import prepare_job
 from bicycle_runtime.recovery.lease import Lease
 from bicycle_runtime.testing.bundling import bundle_of_graph
-from bicycle_runtime.testing.harness import registry_for
 from bicycle_runtime.testing.inspection import entries_of
+from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import used_payloads
 from bicycle_runtime.testing.script import Script
 from bicycle_sdk.environment import StreamEnvironment

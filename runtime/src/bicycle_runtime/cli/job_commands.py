@@ -183,6 +183,8 @@ def _operator_text(operator: OperatorStatus) -> str:
     text = f"{count_text(operator.records_in)} in, {count_text(operator.records_out)} out"
     for count, word in ((operator.failed, "failed"), (operator.late, "late")):
         text += f", {count_text(count)} {word}" if count else ""
+    if operator.parallelism is not None:
+        text += f", parallelism {operator.parallelism}"
     if operator.watermark_ms is not None:
         text += f", watermark {watermark_text(operator.watermark_ms)}"
     if operator.slowest_input is not None:

@@ -33,6 +33,7 @@ _PLACES = {
     "plan": "plan",
     "plugins": "plugins",
     "replay": "replay",
+    "rescale": "rescale",
     "run": "run",
     "savepoint": "savepoint",
     "state": "state",

@@ -289,7 +289,7 @@ class EpochLoop:
 
     def _image(self) -> JobImage:
         return self._setup.image(
-            f"{self._run_id}-{self._division_count}",
+            f"{self._run_id}-{self._division_count}" if self._division_count else self._run_id,
             blocking_call_ms=self._options.blocking_call_ms,
             state=self._options.state_settings,
             forms=self._last.forms,

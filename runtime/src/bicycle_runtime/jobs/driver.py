@@ -26,6 +26,7 @@ from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
 from bicycle_runtime.engine.pinning import last_pins, pinned
+from bicycle_runtime.engine.rescaling import rescale
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
@@ -46,6 +47,7 @@ from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.progress import Progress
 from bicycle_runtime.jobs.requests import Handler, Inbox
+from bicycle_runtime.jobs.rescaling import RESCALE, request_with_widths, wish_of
 from bicycle_runtime.jobs.restarts import Restarts
 from bicycle_runtime.jobs.running_savepoints import RunningSavepoints
 from bicycle_runtime.jobs.status import JobState, JobStatus
@@ -278,6 +280,7 @@ class _Driver:
             job_id=self._place.job,
             storage=self._place.storage,
             parallelism=options.parallelism,
+            widths=self._request.widths,
         )
         setup = dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)
         note_run(setup, now_ms=self._services.clock.now_ms())
@@ -298,6 +301,7 @@ class _Driver:
             with self._recovered(setup) as loop:
                 self._running = loop
                 progress.resume_from(loop.manifest)
+                progress.take_widths(loop.division.widths)
                 progress.enter(JobState.RUNNING)
                 for line in socket_lines(setup.graph):
                     self._services.announce(line)
@@ -364,7 +368,19 @@ class _Driver:
 
     def _handlers(self) -> dict[str, Handler]:
         """Return what the job does between two epochs when it is asked, by the kind of request."""
-        return {"savepoint": self._savepoints.ask, "drain": self._begin_draining}
+        return {
+            "savepoint": self._savepoints.ask,
+            "drain": self._begin_draining,
+            RESCALE: self._rescale,
+        }
+
+    def _rescale(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._running is not None
+        done = rescale(self._running, wish_of(facts), self._services.clock)
+        self._request = request_with_widths(self._request, done, self._place.folder)
+        self._progress.take_widths(done.new)
+        self._log("job_rescaled", epoch=done.epoch, pause_ms=done.pause_ms, parallelism=done.new)
+        return done.to_json()
 
     def _begin_draining(self, _: Mapping[str, Any]) -> dict[str, Any]:
         self._is_draining = True

@@ -28,6 +28,7 @@ __all__ = [
     "ReplayPluginError",
     "RequestTimeoutError",
     "RequestUnknownError",
+    "RescaleRequestError",
     "SavepointFailedError",
     "ScaffoldError",
     "StalledError",
@@ -199,6 +200,14 @@ class RequestUnknownError(BicycleError):
     code = "BIC-1936"
     message = "the job can not do what it is asked for: {kind}; it can do: {known_text}"
     fix = "stop the job and start it again with the runtime that this command belongs to"
+
+
+class RescaleRequestError(BicycleError):
+    """A job is asked to rescale in a form that it does not know."""
+
+    code = "BIC-1950"
+    message = "the job does not understand what it is asked to rescale to: {reason}"
+    fix = "use `bicycle rescale` of the runtime that the job was started with"
 
 
 class OperatorUnknownError(BicycleError):

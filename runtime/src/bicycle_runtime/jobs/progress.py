@@ -11,11 +11,11 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.engine.stats import EpochStats
+from bicycle_runtime.engine.stats import EpochStats, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.restarts import noted
 from bicycle_runtime.jobs.status import (
@@ -111,9 +111,7 @@ class Progress:
             self.status.record_count += max(manifest.event_count - self.status.event_count, 0)
         self.status.epoch = manifest.epoch
         self.status.event_count = manifest.event_count
-        self.status.state_bytes = sum(
-            part.byte_count for state in manifest.states.values() for part in state.ranges
-        )
+        self.status.state_bytes = state_bytes(manifest.states)
 
     @contextlib.contextmanager
     def phase(self, name: str, target: str) -> Iterator[None]:
@@ -175,6 +173,12 @@ class Progress:
         if delay_ms is not None:
             status.restart_count += 1
             self.enter(JobState.RESTARTING)
+
+    def take_widths(self, widths: Mapping[str, int]) -> None:
+        """Take note of the parallelism of each operator; written at once when it has changed."""
+        for uid, width in widths.items():
+            self.status.operators.setdefault(uid, OperatorStatus()).parallelism = width
+        self._write()
 
     def enter_stopping(self) -> None:
         """Take note of a stop request, unless the job has ended meanwhile."""

@@ -12,7 +12,6 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -22,12 +21,6 @@ from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.connectors.collect import CollectedRecords
 from bicycle_runtime.connectors.contract import ConnectorSpec
-from bicycle_runtime.connectors.registry import (
-    ConnectorRegistry,
-    Extension,
-    default_registry,
-    load_registry,
-)
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.local import LocalExecutor
@@ -38,11 +31,11 @@ from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.stats import EpochStats
 from bicycle_runtime.operators.spec import DEAD_LETTERS, OperatorSpec
 from bicycle_runtime.recovery.adoption import adopt, find_origin
-from bicycle_runtime.testing import script as script_module
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.errors import HarnessError
 from bicycle_runtime.testing.inspection import MISSING, entries_of, value_of
 from bicycle_runtime.testing.keyed_inspection import timers_of
+from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import (
     Tap,
     captured,
@@ -56,10 +49,10 @@ from bicycle_runtime.testing.script import Script, ScriptSource
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.environment import StreamEnvironment
-from bicycle_sdk.graph import JobGraph, OperatorKind, RuntimeMode
+from bicycle_sdk.graph import RuntimeMode
 from bicycle_sdk.state import Timer
 
-__all__ = ["Harness", "HarnessOptions", "Snapshot", "registry_for"]
+__all__ = ["Harness", "HarnessOptions", "Snapshot"]
 
 _RESTARTS_MAX = 100
 
@@ -464,33 +457,6 @@ class Harness:
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def registry_for(graph: JobGraph, extensions: Sequence[object] = ()) -> ConnectorRegistry:
-    """Return our connectors, the script and these extensions.
-
-    Installed extensions are only loaded when the graph names what none of these offers.
-    """
-    given = [script_module, *extensions]
-    ours = load_registry(
-        Extension(name=f"testing-{number}", load=partial(_itself, module))
-        for number, module in enumerate(given)
-    )
-    words = {
-        vertex.details["connector"]["connector_type"]
-        for vertex in graph.vertices
-        if vertex.kind in (OperatorKind.SOURCE, OperatorKind.SINK)
-    }
-    if words <= ours.sources.keys() | ours.sinks.keys():
-        return ours
-    others = default_registry()
-    return ConnectorRegistry(
-        {**others.sources, **ours.sources}, {**others.sinks, **ours.sinks}, others.refusals
-    )
-
-
-def _itself(module: object) -> object:
-    return module
 
 
 def _built(job: Callable[[StreamEnvironment], object]) -> StreamEnvironment:

@@ -13,7 +13,7 @@ from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.setup import prepare_job
 from bicycle_runtime.testing.bundling import bundle_of_graph
-from bicycle_runtime.testing.harness import registry_for
+from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import part_before, tapped, used_payloads
 from bicycle_sdk.drafts import GraphDraft
 

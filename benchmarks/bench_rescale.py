@@ -1,0 +1,147 @@
+"""Other widths for a job that runs: how long it pauses, against starting it again with them.
+
+A running count on Spark has read all keys; then its widths change, up and down. The pause goes from
+the last seal before to the first seal behind, in which every subtask has taken over its state. The
+start again keeps the Java process, which a user's restart does not (``bench_startup.py``).
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bicycle_runs import CORES, Engine, job, spark_engine
+from measuring import Report, Table, Target, WrongOutputError, arguments
+from workloads import Keys, scratch
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.engine.epochs import EpochLoop
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.rescaling import WidthWish, rescale
+from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.testing.inspection import entries_of
+
+BACKENDS = ("memory", "rocksdb")
+WIDTHS = (4, 8, 3, 2)
+PAUSE_S_MAX = {1_000_000: 2.0, 10_000_000: 10.0}
+RESTART_S_MAX = 10.0
+
+
+@dataclass(slots=True)
+class Times:
+    """Seconds of one backend: pauses by step, and starts again."""
+
+    pauses: dict[str, list[float]] = field(default_factory=dict)
+    restarts: list[float] = field(default_factory=list)
+    warm_restarts: list[float] = field(default_factory=list)
+
+    @property
+    def longest(self) -> float:
+        """The longest pause, in the median of the rounds."""
+        return max(statistics.median(found) for found in self.pauses.values())
+
+
+def main() -> None:
+    """Measure and tell."""
+    options = arguments(__doc__, repeats=2, add=_add_options)
+    keys = Keys(count=20_000 if options.quick else options.keys)
+    report = Report(
+        name="rescale",
+        claim="A running job changes its widths with a pause that is shorter than a restart.",
+        payload=f"a running count of {keys.count:,} keys, state in memory or on disk",
+        method=f"{options.repeats} rounds on Spark with {CORES} cores; pause from seal to seal; "
+        "all counts compared with the truth after the last step",
+    )
+    times = {name: Times() for name in options.backend or BACKENDS}
+    with spark_engine() as engine:
+        for _ in range(options.repeats):
+            for backend, found in times.items():
+                _round(engine, keys, backend, found)
+    report.tables.append(_table(times))
+    for name, found in times.items():
+        _add_targets(report, name, found, keys.count)
+    report.tell(options)
+
+
+def _round(engine: Engine, keys: Keys, backend: str, times: Times) -> None:
+    with scratch("rescale") as place:
+        options = EngineOptions(
+            state_backend=backend, state_dir=str(place / "local"),
+            state_cache_entries=max(1_000, keys.count // 10),
+        )  # fmt: skip
+        setup = _job(keys, place)
+        with engine.loop(setup, options=options) as loop:
+            while not loop.step().is_finished:
+                pass
+            before = CORES
+            for width in WIDTHS:
+                done = rescale(loop, WidthWish(parallelism=width), SystemClock())
+                step = f"{before} → {width}"
+                times.pauses.setdefault(step, []).append(done.pause_ms / 1_000)
+                before = width
+            _check(loop, keys)
+        times.restarts.append(_restarted(engine, _job(keys, place, width=3), options))
+        times.warm_restarts.append(_restarted(engine, _job(keys, place, width=3), options))
+
+
+def _restarted(engine: Engine, setup: JobSetup, options: EngineOptions) -> float:
+    began = time.monotonic()
+    with engine.loop(setup, options=options) as loop:
+        loop.run_without_input()
+        return time.monotonic() - began
+
+
+def _job(keys: Keys, place: Path, width: int = CORES) -> JobSetup:
+    params = {"input": keys.folder(), "output": place / "output"}
+    return job("keys_counted", params, storage=place / "checkpoints", width=width)
+
+
+def _check(loop: EpochLoop, keys: Keys) -> None:
+    division = loop.division
+    [spec] = [spec for spec in division.setup.plan.operators() if spec.uid == "count"]
+    counts = entries_of(division.setup, division.last, spec, now_ms=0)
+    if len(counts) != keys.count or set(counts.values()) != {1}:
+        raise WrongOutputError(f"{len(counts):,} of {keys.count:,} keys are counted")
+
+
+def _table(times: dict[str, Times]) -> Table:
+    steps = {step for found in times.values() for step in found.pauses}
+    ordered = sorted(steps, key=lambda step: list(next(iter(times.values())).pauses).index(step))
+    rows = [
+        [f"pause {step}", *(_median(found.pauses[step]) for found in times.values())]
+        for step in ordered
+    ]
+    rows.append(["start again with 3", *(_median(found.restarts) for found in times.values())])
+    warm = [_median(found.warm_restarts) for found in times.values()]
+    rows.append(["start again with 3, local state kept", *warm])
+    return Table(title="Seconds, median", columns=["what", *times], rows=rows)
+
+
+def _add_targets(report: Report, name: str, found: Times, key_count: int) -> None:
+    high = PAUSE_S_MAX.get(key_count)
+    report.targets.append(
+        Target(name=f"{name}: longest pause", value=found.longest, unit="s", high=high)
+    )
+    restart = statistics.median(found.restarts)
+    report.targets.append(
+        Target(name=f"{name}: longest pause ÷ start again", value=found.longest / restart, unit="x")
+    )
+    warm = statistics.median(found.warm_restarts)
+    high = RESTART_S_MAX if name == "rocksdb" else None
+    report.targets.append(Target(name=f"{name}: warm start again", value=warm, unit="s", high=high))
+
+
+def _median(seconds: list[float]) -> str:
+    return f"{statistics.median(seconds):.2f}"
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--keys", type=int, default=1_000_000, help="keys (default %(default)s)")
+    parser.add_argument("--backend", action="append", choices=BACKENDS, help="only this backend")
+
+
+if __name__ == "__main__":
+    main()

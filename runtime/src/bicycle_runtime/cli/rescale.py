@@ -1,0 +1,71 @@
+"""``bicycle rescale``: other parallelism for a job that runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs
+from bicycle_runtime.cli.rendering import answer_json, byte_text, duration_text, show_table
+from bicycle_runtime.engine.rescaling import Rescaled
+from bicycle_runtime.jobs.rescaling import RescaleOptions, ask_for_rescale
+
+__all__ = ["rescale_command"]
+
+
+def _widths(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> Any:
+    widths = {}
+    for uid, text in pairs(texts, "--operator").items():
+        if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+            raise click.BadParameter(f"{text!r} is no parallelism", param_hint="--operator")
+        widths[uid] = int(text)
+    return widths
+
+
+@click.command("rescale")
+@click.argument("job")
+@declared_options(describe(RescaleOptions))
+@click.option(
+    "--operator",
+    "operators",
+    multiple=True,
+    metavar="UID=NUMBER",
+    callback=_widths,
+    help="Parallelism of one operator; wins over --parallelism. May be given several times.",
+)
+@answers
+def rescale_command(
+    *, job: str, operators: Mapping[str, int], as_json: bool, **given: str | None
+) -> None:
+    """Change the parallelism of a running job, up or down, between two of its epochs.
+
+    JOB is the id that `bicycle list` shows. The job does not end, and no input is read again. What
+    can not be done is refused with the reason, and the job goes on as before.
+    """
+    options = from_mapping(
+        RescaleOptions, {name: text for name, text in given.items() if text is not None}
+    )
+    if options.parallelism is None and not operators:
+        raise click.UsageError("say which parallelism: --parallelism or --operator UID=NUMBER")
+    done = ask_for_rescale(home(), job, options, operators, clock=SystemClock())
+    if as_json:
+        answer_json({"job": job, **done.to_json()})
+        return
+    click.echo(_sentence(job, done))
+    changed = [uid for uid, width in done.new.items() if width != done.old[uid]]
+    if changed:
+        rows = [(uid, str(done.old[uid]), str(done.new[uid])) for uid in changed]
+        show_table(("operator", "before", "now"), rows)
+
+
+def _sentence(job: str, done: Rescaled) -> str:
+    if done.new == done.old:
+        return f"{job}: nothing to change, it has this parallelism"
+    return (
+        f"{job}: rescaled in epoch {done.epoch}, paused for {duration_text(done.pause_ms)}, "
+        f"state {byte_text(done.state_bytes)}"
+    )

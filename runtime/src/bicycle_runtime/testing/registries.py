@@ -1,0 +1,44 @@
+"""The connectors that a job finds on the harness: ours, the script, and those of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from bicycle_runtime.connectors.registry import (
+    ConnectorRegistry,
+    Extension,
+    default_registry,
+    load_registry,
+)
+from bicycle_runtime.testing import script as script_module
+from bicycle_sdk.graph import JobGraph, OperatorKind
+
+__all__ = ["registry_for"]
+
+
+def registry_for(graph: JobGraph, extensions: Sequence[object] = ()) -> ConnectorRegistry:
+    """Return our connectors, the script and these extensions.
+
+    Installed extensions are only loaded when the graph names what none of these offers.
+    """
+    given = [script_module, *extensions]
+    ours = load_registry(
+        Extension(name=f"testing-{number}", load=partial(_itself, module))
+        for number, module in enumerate(given)
+    )
+    words = {
+        vertex.details["connector"]["connector_type"]
+        for vertex in graph.vertices
+        if vertex.kind in (OperatorKind.SOURCE, OperatorKind.SINK)
+    }
+    if words <= ours.sources.keys() | ours.sinks.keys():
+        return ours
+    others = default_registry()
+    return ConnectorRegistry(
+        {**others.sources, **ours.sources}, {**others.sinks, **ours.sinks}, others.refusals
+    )
+
+
+def _itself(module: object) -> object:
+    return module
