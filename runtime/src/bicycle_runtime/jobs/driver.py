@@ -349,6 +349,7 @@ class _Driver:
                 console=services.console,
                 on_epoch=self._progress.take_epoch,
                 fence=self._lease,
+                on_loaded=self._take_loaded,
             ),
         )
 

@@ -12,6 +12,7 @@ from zlib import crc32
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.state.changes import Section, decode_sections, encode_sections
 from bicycle_runtime.state.errors import StateFileError
+from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState, StateRef
 
 __all__ = ["SealedFiles"]
@@ -84,11 +85,13 @@ class SealedFiles:
 
     def _read(self, path: str) -> bytes:
         try:
-            return self.storage.read(path)
+            data = self.storage.read(path)
         except ObjectMissingError:
             raise StateFileError(
                 path=path, operator=self.operator, reason="it is missing"
             ) from None
+        LOADING.add(len(data))
+        return data
 
     def _write(
         self, state: RangeState, sections: Sequence[Section], name: str,

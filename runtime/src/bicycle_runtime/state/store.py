@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.changes import merge_sections
 from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState, fold_start, merge_start
 from bicycle_runtime.state.tables import StateTable
 
@@ -52,6 +53,8 @@ class StateStore(Generic[Table]):
         if since is None:
             self._table = self._new_table()
             since = -1
+            if state.files:
+                LOADING.begin_range(self._files.operator, state.byte_count)
         groups = range(state.first_group, state.end_group)
         for ref in state.files:
             if ref.last_epoch > since:

@@ -22,6 +22,7 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.changes import EVERYWHERE, Section, merge_sections
 from bicycle_runtime.state.errors import LocalStateError, StateFileError
 from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState, StateRef, fold_start, merge_start
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.slots import Slot, claim_slot, folder_of
@@ -256,6 +257,8 @@ class PagedStore(Generic[Table]):
 
     def _start_over(self, state: RangeState) -> None:
         """Build the space and the table anew from sealed files."""
+        if state.files:
+            LOADING.begin_range(self._files.operator, state.byte_count)
         self._pages.forget()
         self._table = self._new_table()
         self._rebuild(state)
