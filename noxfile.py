@@ -89,6 +89,12 @@ def spark(session: nox.Session) -> None:
 
 
 @nox.session
+def cluster(session: nox.Session) -> None:
+    """The tests on a real Spark cluster of this machine."""
+    _pytest(session, "-m", "cluster")
+
+
+@nox.session
 def crash(session: nox.Session) -> None:
     """Every crash point many times."""
     _pytest(session, "-m", "crash", "--crash-rounds=10", "--timeout=3600")

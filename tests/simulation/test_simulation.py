@@ -1,4 +1,4 @@
-"""Seeded random schedules of input, crashes, restarts, rescales (live ones too), lost workers.
+"""Seeded random schedules of input, crashes, restarts, rescales (live too), moves, lost workers.
 
 Whatever happens, what was published equals what an undisturbed run would publish: nothing missing,
 nothing twice. A failure prints its schedule, and the name of the test holds its seed:
@@ -9,14 +9,17 @@ import os
 import random
 import tempfile
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.faults import BASE_POINTS, FAULT_POINTS
+from bicycle_runtime.base.faults import BASE_POINTS, FAULT_POINTS, InjectedFault
+from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.recovery.adoption import adopt, find_origin
+from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import AsyncFunction, KeyedProcessFunction, ProcessFunction, RichAsyncFunction
 from bicycle_sdk.failures import dead_letter
@@ -121,6 +124,21 @@ def quick_folders(monkeypatch):
         monkeypatch.setattr(tempfile, "tempdir", str(SHARED_MEMORY))
 
 
+def move(harness):
+    """Go on in an empty place with a savepoint, as on another machine; a fault may break it."""
+    try:
+        epoch = harness.loop.close_outputs()
+    except InjectedFault:
+        harness.crash()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        savepoint, place = (LocalStorage(f"{folder}/{n}", is_synced=False) for n in "ab")
+        write_savepoint(harness.storage, savepoint, epoch=epoch, name="a", now_ms=0)
+        adopt(find_origin(savepoint), place, job="moved")
+        files = {path: place.read(path) for path in place.list("")}
+    harness.restore(replace(harness.snapshot(), files=files))
+
+
 class Schedule:
     """Random hurt, drawn from one seed, with a record of what was done."""
 
@@ -130,7 +148,7 @@ class Schedule:
         self.words = []
 
     def step(self, harness):
-        match self.random.randrange(14):
+        match self.random.randrange(15):
             case 0 | 1 | 2 | 3:
                 words = self.random.choices(WORDS, k=self.random.randrange(1, 20))
                 self.note(f"push {len(words)}")
@@ -161,6 +179,9 @@ class Schedule:
                 self.note("lose workers, an hour passes")
                 harness.lose_workers()
                 harness.clock.advance(3_600_000)
+            case 14:
+                self.note("go on elsewhere")
+                move(harness)
 
     def note(self, text):
         self.done.append(text)

@@ -1,4 +1,7 @@
-"""``bicycle dev``: what developers need beside a job. ``dev kafka`` is a broker of this machine."""
+"""``bicycle dev``: what developers need beside a job. ``dev kafka`` is a broker of this machine.
+
+``dev cluster`` stands in ``dev_cluster``.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.dev_cluster import cluster_command
 from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
 from bicycle_runtime.dev.broker_options import BrokerOptions
@@ -43,6 +47,9 @@ def _dir_option(command: F) -> F:
 def dev_command(context: click.Context, *, as_json: bool) -> None:
     """Start what a job needs around it while it is written and tested."""
     show_overview(context, as_json=as_json)
+
+
+dev_command.add_command(cluster_command)
 
 
 @dev_command.group("kafka", invoke_without_command=True)

@@ -48,6 +48,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1806, 1806, CONFIG),
     (1840, 1840, USAGE),
     (1841, 1841, CONFIG),
+    (1850, 1869, ENVIRONMENT),
     (1870, 1870, CONFIG),
     (1871, 1871, PLUGIN),
     (1901, 1901, STATE),
@@ -65,14 +66,17 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1932, 1932, ENVIRONMENT),
     (1933, 1933, PLUGIN),
     (1940, 1940, STATE),
+    (1955, 1955, STATE),
     (1970, 1970, STATE),
     (1971, 1971, USAGE),
-    (1955, 1955, STATE),
     (2000, 2098, USAGE),
     (2201, 2203, ENVIRONMENT),
     (2204, 2204, CONFIG),
     (2207, 2207, CONFIG),
     (2208, 2208, ENVIRONMENT),
+    (2220, 2220, ENVIRONMENT),
+    (2222, 2222, CONFIG),
+    (2223, 2223, ENVIRONMENT),
 )
 
 

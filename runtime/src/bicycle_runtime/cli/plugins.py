@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bicycle_runtime.cli.parameters import answers
+from bicycle_runtime.cli.parameters import answers, home
 from bicycle_runtime.cli.rendering import answer_json, error_text, show_table
-from bicycle_runtime.extraction.discovery import discover
+from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
 
 if TYPE_CHECKING:
     from bicycle_runtime.extraction.check import CheckResult
@@ -16,17 +16,26 @@ if TYPE_CHECKING:
 __all__ = ["plugins_command"]
 
 
+_env_option = click.option(
+    "--plugin-env",
+    metavar="PATH",
+    help="Look into this virtual environment, instead of that of this command.",
+)
+
+
 @click.group("plugins", invoke_without_command=True)
+@_env_option
 @answers
 @click.pass_context
-def plugins_command(context: click.Context, *, as_json: bool) -> None:
+def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: bool) -> None:
     """List the installed plugins, and those that can not be used, with the reason.
 
     Only metadata is read and nothing is imported, so a broken plugin harms nobody here.
     """
     if context.invoked_subcommand is not None:
+        context.obj = plugin_env
         return
-    found = discover()
+    found = _discover(plugin_env)
     if as_json:
         answer_json(
             {
@@ -48,9 +57,12 @@ def plugins_command(context: click.Context, *, as_json: bool) -> None:
 
 @plugins_command.command("check")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
+@_env_option
 @answers
 @click.pass_context
-def check_command(context: click.Context, *, names: tuple[str, ...], as_json: bool) -> None:
+def check_command(
+    context: click.Context, *, names: tuple[str, ...], plugin_env: str | None, as_json: bool
+) -> None:
     """Load plugins, each in a process of its own, and say what is wrong with those that fail.
 
     Without names all installed plugins are checked. The exit code is 3 when one fails.
@@ -58,9 +70,10 @@ def check_command(context: click.Context, *, names: tuple[str, ...], as_json: bo
     # Slow to import, and needed for this command only.
     from bicycle_runtime.extraction.check import check_all
 
-    discovery = discover()
+    plugin_env = plugin_env or context.obj
+    discovery = _discover(plugin_env)
     refs = [discovery.find(name) for name in names] or list(discovery.found)
-    results = check_all(refs)
+    results = check_all([_loadable(ref, plugin_env) for ref in refs])
     refused = [] if names else list(discovery.refused)
     if as_json:
         answer_json(
@@ -80,6 +93,25 @@ def check_command(context: click.Context, *, names: tuple[str, ...], as_json: bo
         from bicycle_runtime.cli.exit_codes import PLUGIN
 
         context.exit(PLUGIN)
+
+
+def _discover(plugin_env: str | None) -> Discovery:
+    if plugin_env is None:
+        return discover()
+    # Slow to import, and needed for another environment only.
+    from bicycle_runtime.jobs.environments import discover_in
+
+    return discover_in(plugin_env)
+
+
+def _loadable(ref: PluginRef, plugin_env: str | None) -> PluginRef:
+    """Return a plugin as a child process can load it: one of another environment is packed."""
+    if plugin_env is None:
+        return ref
+    # Slow to import, and needed for another environment only.
+    from bicycle_runtime.jobs.environments import isolated
+
+    return isolated(ref, plugin_env, home()).ref
 
 
 def _verdict(result: CheckResult) -> str:

@@ -1,4 +1,4 @@
-"""Errors of the room for development: a broker of this machine that can not be had."""
+"""Errors of the room for development: a broker or a cluster of this machine that can not be had."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ __all__ = [
     "BrokerMissingError",
     "BrokerSilentError",
     "BrokerStartError",
+    "ClusterConflictError",
+    "ClusterHostError",
+    "ClusterMissingError",
+    "ClusterStartError",
     "JarChecksumError",
     "JarFetchError",
     "KeystoreError",
@@ -105,3 +109,38 @@ class BrokerSilentError(BicycleError):
     code = "BIC-2210"
     message = "the Kafka broker gives no answer: {reason}"
     fix = "see its log, which `bicycle dev kafka status` names; or stop it and start it again"
+
+
+class ClusterStartError(BicycleError):
+    """A Spark cluster of this machine is not ready; ``tail`` is the end of the log at fault."""
+
+    code = "BIC-2220"
+    message = "the Spark cluster in {folder} is not ready: {reason}\n  {log}:\n{tail_text}"
+    fix = "see {log}; `bicycle dev cluster stop` ends what is left of it"
+
+
+class ClusterMissingError(BicycleError):
+    """No Spark cluster runs in this directory."""
+
+    code = "BIC-2221"
+    message = "no Spark cluster runs in {folder}"
+    fix = "start one with `bicycle dev cluster start --dir {folder}`, or name its directory"
+
+
+class ClusterConflictError(BicycleError):
+    """The directory belongs to a cluster of another size than the one asked for."""
+
+    code = "BIC-2222"
+    message = "the Spark cluster in {folder} has {name} {found}; asked for {asked}"
+    fix = "stop it and start it with that setting, or give another directory"
+
+
+class ClusterHostError(BicycleError):
+    """An address can not be a worker host."""
+
+    code = "BIC-2223"
+    message = "{host} is no host for a worker: {reason}"
+    fix = (
+        "see `bicycle dev cluster status`; where a machine has only one loopback address, add more "
+        "(macOS: sudo ifconfig lo0 alias {host})"
+    )

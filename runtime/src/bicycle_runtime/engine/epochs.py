@@ -20,6 +20,7 @@ from bicycle_runtime.connectors.contract import Budget, SourceStatus
 from bicycle_runtime.engine.bounded import require_bounded
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.failures import run_unmixed
+from bicycle_runtime.engine.loads import LoadWatch, tell_loads
 from bicycle_runtime.engine.loop_services import LoopServices, Step
 from bicycle_runtime.engine.merging import (
     merge_ends,
@@ -44,7 +45,7 @@ from bicycle_runtime.engine.rescaling import Division
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.state_forms import begun_forms
-from bicycle_runtime.engine.stats import Stopwatch, lowest_watermark
+from bicycle_runtime.engine.stats import Stopwatch, lowest_watermark, state_bytes
 from bicycle_runtime.engine.telling import stats_of
 from bicycle_runtime.engine.watermarks import SourceView, Timeline
 from bicycle_runtime.operators.io import Slice
@@ -96,6 +97,7 @@ class EpochLoop:
         )  # fmt: skip
         self._publisher = Publisher(setup.sinks, self._ledger)
         self._failed = FailedEpochs(setup.storage, job=setup.job_id)
+        self._loads = LoadWatch(setup.storage, run_id, services.on_loaded)
         self._replay = b""
         self._pacer = Pacer(options)
         self._last = self._blank()
@@ -213,7 +215,9 @@ class EpochLoop:
         self._setup, self._last = division.setup, division.last
         self._timeline = division.timeline
         self._division_count += 1
-        self._executor.start(self._image())
+        image = self._image()
+        self._loads = LoadWatch(self._setup.storage, image.run_id, self._services.on_loaded)
+        self._executor.start(image)
 
     def run_without_input(self) -> None:
         """Run an epoch in which no source is read, and every subtask takes over its state."""
@@ -350,10 +354,11 @@ class EpochLoop:
             time=self._time,
         )
         record = record_of(self._setup, orders[0], slices)
-        with self._failed.noting(record):
+        with self._failed.noting(record), self._loads.watching(state_bytes(self._last.states)):
             reports = run_unmixed(
                 self._executor, orders, self._setup.sources, job=self._setup.job_id
             )
+        tell_loads(reports, job=self._setup.job_id, epoch=epoch)
         self._replay = encode_record(with_counts(record, reports))
         return reports
 

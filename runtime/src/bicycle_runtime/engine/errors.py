@@ -8,7 +8,11 @@ __all__ = [
     "BatchModeError",
     "EpochFailedError",
     "EpochMixedError",
+    "ExecutorsLostError",
+    "HandshakeError",
     "KeyGroupConflictError",
+    "MasterUnreachableError",
+    "NoExecutorError",
     "ReplayGraphError",
     "ReplayInputGoneError",
     "RescaleFailedError",
@@ -36,6 +40,48 @@ class SparkStartError(BicycleError):
     code = "BIC-1802"
     message = "Spark did not start (master {master}): {reason}"
     fix = "run `bicycle doctor`; check Java (17 or newer), the master URL and free memory"
+
+
+class MasterUnreachableError(SparkStartError):
+    """Nobody answers at the address of a cluster's master."""
+
+    code = "BIC-1850"
+    message = "no Spark master answers as {master}: {reason}"
+    fix = "check the URL and that the cluster runs (`bicycle dev cluster status` for one of yours)"
+
+
+class NoExecutorError(SparkStartError):
+    """The cluster's master answers, but no worker gave the job an executor in time."""
+
+    code = "BIC-1851"
+    message = "the cluster {master} gave the job no executor within {wait_s:g} s"
+    fix = (
+        "look at the master's page: are workers alive, with free cores and enough memory? Ask for "
+        "less (--conf spark.cores.max=2 --conf spark.executor.memory=512m), or wait longer "
+        "(--cluster-timeout-ms)"
+    )
+
+
+class HandshakeError(BicycleError):
+    """Plugin, driver and hosts do not fit together. ``table`` is a list of rows of texts."""
+
+    code = "BIC-1852"
+    message = "plugin, driver and hosts of the cluster differ in {differing_text}:\n{table_text}"
+    fix = (
+        "install what differs (marked with !) in the same version everywhere, or name the workers' "
+        "interpreter with --conf spark.pyspark.python=…; nothing was read"
+    )
+
+
+class ExecutorsLostError(EpochFailedError):
+    """All executors of a job are gone, and none came back in time."""
+
+    code = "BIC-1853"
+    message = "epoch {epoch} of job {job!r} has had no executor for {wait_s:g} s: {reason}"
+    fix = (
+        "start the cluster's workers again and run the same command: the job continues from the "
+        "last sealed epoch"
+    )
 
 
 class SparkLostError(BicycleError):

@@ -9,19 +9,24 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.engine.stats import EpochStats
 from bicycle_runtime.recovery.lease import Fence, Unfenced
+from bicycle_runtime.state.loading import untold
 
 __all__ = ["LoopServices", "Step"]
 
 
 @dataclass(slots=True, kw_only=True)
 class LoopServices:
-    """What the loop is lent: clock, output for people, a listener, collect sinks, the lease."""
+    """What the loop is lent: clock, output for people, a listener, collect sinks, the lease.
+
+    ``on_loaded`` gets bytes done and in all while state is verified or loaded, from any thread.
+    """
 
     clock: Clock
     console: Callable[[str], None]
     on_epoch: Callable[[EpochStats], None]
     collected: dict[str, list[Any]] = field(default_factory=dict)
     fence: Fence = field(default_factory=Unfenced)
+    on_loaded: Callable[[int, int], None] = untold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

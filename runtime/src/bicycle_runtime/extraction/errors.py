@@ -13,6 +13,10 @@ __all__ = [
     "BundleFormatError",
     "ChildStartError",
     "EntryPointError",
+    "EnvironmentConflictError",
+    "EnvironmentFilesError",
+    "EnvironmentFolderError",
+    "EnvironmentMissingError",
     "ExtractionError",
     "MissingDependencyError",
     "NoGraphError",
@@ -207,3 +211,38 @@ class BundleFormatError(BicycleError):
     code = "BIC-1617"
     message = "job bundle is not readable: {detail}"
     fix = "extract it again with `bicycle submit`; use one version of bicycle-runtime on both sides"
+
+
+class EnvironmentMissingError(BicycleError):
+    """The folder that a plugin is said to be installed in is no environment that answers."""
+
+    code = "BIC-1640"
+    message = "{folder} is no virtual environment that can be used: {reason}"
+    fix = "make one with `python -m venv {folder}`, and install the plugin into it"
+
+
+class EnvironmentFilesError(BicycleError):
+    """What belongs to a distribution can not be told, so it can not be sent to workers."""
+
+    code = "BIC-1641"
+    message = "the files of {library} can not be sent to workers: its record names none"
+    fix = "install it from a wheel: `pip install --force-reinstall --no-deps` of it"
+
+
+class EnvironmentConflictError(BicycleError):
+    """A plugin and the runtime need different versions of a library that both use."""
+
+    code = "BIC-1642"
+    message = (
+        "plugin {plugin!r} can not run with this runtime: {asker} requires {requirement}, "
+        "there is {library} {found}"
+    )
+    fix = "use a release of the plugin, or of the runtime, for which both agree on {library}"
+
+
+class EnvironmentFolderError(BicycleError):
+    """The folder of a host for the environments of plugins can not be used."""
+
+    code = "BIC-1643"
+    message = "{folder} can not take the environments of plugins: {reason}"
+    fix = "remove it, or set TMPDIR for the workers to a folder that is theirs alone"

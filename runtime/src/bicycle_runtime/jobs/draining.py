@@ -5,7 +5,7 @@ from __future__ import annotations
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.processes import wait_for_end
 from bicycle_runtime.jobs.control import job_status
-from bicycle_runtime.jobs.errors import StopTimeoutError
+from bicycle_runtime.jobs.errors import JobNotRunningError, StopTimeoutError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.requests import ask_job
 from bicycle_runtime.jobs.status import JobStatus
@@ -38,7 +38,10 @@ def drain_job(
     if status.state.is_final:
         return status
     timeout_ms = home.find(name).read_request().options.stop_timeout_ms + reserve_ms
-    ask_job(home, name, "drain", {}, clock=clock, timeout_ms=timeout_ms)
+    try:
+        ask_job(home, name, "drain", {}, clock=clock, timeout_ms=timeout_ms)
+    except JobNotRunningError:  # It has ended by itself.
+        return job_status(home, name)
     if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
         raise StopTimeoutError(job=name, pid=status.pid, waited_ms=timeout_ms)
     return job_status(home, name)

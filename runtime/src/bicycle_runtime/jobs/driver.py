@@ -30,10 +30,11 @@ from bicycle_runtime.engine.rescaling import rescale
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.extraction.discovery import PluginRef, discover
+from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.announcements import socket_lines
 from bicycle_runtime.jobs.beginnings import begun
+from bicycle_runtime.jobs.environments import JobEnvironment, find_plugin
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.graph_changes import (
     require_parallelism,
@@ -106,14 +107,14 @@ def run_job(
         JobRunningError: another process of this machine runs it.
         BicycleError: the plugin, its parameters, its input or a function is wrong, or Spark failed.
     """
-    ref = discover().find(request.options.plugin)  # A wrong name leaves no trace of a job.
+    plugin = find_plugin(request.options, home)  # A wrong name leaves no trace of a job.
     home.prepare()
     place = place_job(request.options, home, clock=services.clock, source=services.source)
     if folder is not None:
         place = dataclasses.replace(place, folder=folder)
     with job_locks(place):
         place.folder.write_request(request)
-        return _Driver(request, home, place, services).run(ref)
+        return _Driver(request, home, place, services, plugin=plugin).run(plugin.ref)
 
 
 @contextlib.contextmanager
@@ -136,9 +137,11 @@ class _Driver:
     """One run of one job; used once."""
 
     def __init__(
-        self, request: JobRequest, home: Home, place: JobPlace, services: DriverServices
-    ) -> None:
+        self, request: JobRequest, home: Home, place: JobPlace, services: DriverServices,
+        *, plugin: JobEnvironment,
+    ) -> None:  # fmt: skip
         self._request = request
+        self._plugin = plugin
         self._home = home
         self._place = place
         self._services = services
@@ -171,6 +174,7 @@ class _Driver:
             settings=self._request.spark,
             cache_dir=self._home.cache_dir,
             job=self._place.job,
+            cluster_timeout_ms=self._request.options.cluster_timeout_ms,
         )
 
     def run(self, ref: PluginRef) -> JobSummary:
@@ -270,6 +274,8 @@ class _Driver:
 
     def _prepare(self, bundle: JobBundle) -> JobSetup:
         options = self._request.options
+        self._plugin.enter()
+        self._executor.ship(self._plugin.shipment(bundle))
         if options.follow:
             bundle = with_follow(bundle)
         if options.on_data_loss is not None:
@@ -343,6 +349,7 @@ class _Driver:
                 console=services.console,
                 on_epoch=self._progress.take_epoch,
                 fence=self._lease,
+                on_loaded=self._take_loaded,
             ),
         )
 

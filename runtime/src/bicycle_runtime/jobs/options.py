@@ -19,6 +19,11 @@ class JobOptions:
     """Which job to run, where, and how it ends."""
 
     plugin: str = option(doc="Name of the plugin, as `bicycle plugins` lists it.")
+    plugin_env: str | None = option(
+        None,
+        doc="Folder of the virtual environment that has the plugin and its libraries. Default: the "
+        "environment of this command.",
+    )
     name: str | None = option(
         None,
         doc="Name of the job. Default: the plugin's name, or without a checkpoint directory a new "
@@ -42,6 +47,12 @@ class JobOptions:
     )
     master: str | None = option(
         None, doc="Spark master URL. Default: embedded Spark on all cores of this machine."
+    )
+    cluster_timeout_ms: int = option(
+        60_000,
+        low=1_000,
+        high=86_400_000,
+        doc="On a cluster: how long to wait for executors, at the start and when all are lost.",
     )
     follow: bool = option(
         default=False,

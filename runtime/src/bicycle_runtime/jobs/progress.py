@@ -39,6 +39,7 @@ _WRITE_INTERVAL_S = 0.5
 _LOG_INTERVAL_S = 5.0
 _RATE_WINDOW_S = 5.0
 _SHARDS_SHOWN_MAX = 64
+_LOADING = "loading state"
 
 
 class Rate:
@@ -138,17 +139,23 @@ class Progress:
     def advance(self, target: str, done: int, total: int, *, unit: str) -> None:
         """Take note of how far the phase has come. From any thread; cheap.
 
+        Without a phase it is the loading of state, which the first epoch begins with.
+
         Args:
             target: What it is at.
             done: How much of it is done.
             total: How much there is; 0 when that is not known.
             unit: What is counted.
         """
+        now = self._clock.monotonic()
         phase = self.status.phase
         if phase is None:
-            return
-        now = self._clock.monotonic()
-        if (phase.target, phase.unit) != (target, unit):
+            if done >= total:
+                return
+            now_ms = self._clock.now_ms()
+            phase = self.status.phase = PhaseStatus(name=_LOADING, started_ms=now_ms)
+            self._phase_logged = now
+        if target != phase.target or (phase.unit and unit != phase.unit):
             self._phase_started = now
         phase.target, phase.done, phase.total, phase.unit = target, done, total, unit
         phase.eta_ms = None
@@ -161,6 +168,8 @@ class Progress:
                 _LOG, "phase_advanced", job=self.status.job, phase=phase.name, target=target,
                 done=done, total=total, unit=unit, eta_ms=phase.eta_ms,
             )  # fmt: skip
+        if phase.name == _LOADING and done >= total:
+            self.status.phase = None
         self._refresh()
 
     def note_failure(self, error: BicycleError, *, attempt: int, delay_ms: int | None) -> None:
@@ -188,6 +197,7 @@ class Progress:
     def take_epoch(self, stats: EpochStats) -> None:
         """Add an epoch."""
         status = self.status
+        status.phase = None
         self._rate.add(stats.record_count)
         status.epoch = stats.epoch
         status.epoch_count += 1

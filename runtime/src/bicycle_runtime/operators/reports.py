@@ -43,8 +43,8 @@ class TaskReport(msgspec.Struct, kw_only=True):
     before whose parcels were read. ``times`` are the shards that generators of this task followed;
     ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
     operators wait; ``forms`` are those of states that functions asked for and that were not known
-    before, by operator. With a ``failure`` (an error as JSON data) the rest counts for
-    nothing.
+    before, by operator; ``loaded`` is the size of each range that was loaded anew, by operator, in
+    the process ``worker``. With a ``failure`` (an error as JSON data) the rest counts for nothing.
     """
 
     level: int
@@ -61,6 +61,8 @@ class TaskReport(msgspec.Struct, kw_only=True):
     next_event_ms: dict[str, int] = {}
     next_timer_ms: dict[str, int] = {}
     forms: dict[str, list[StateForms]] = {}
+    loaded: dict[str, int] = {}
+    worker: int = 0
     busy_ms: float = 0.0
     failure: dict[str, Any] | None = None
 

@@ -16,6 +16,8 @@ the report, so that it reaches the driver whole; anything else is raised and lef
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from collections.abc import Iterable, Iterator
 
@@ -27,6 +29,7 @@ from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, Source
 from bicycle_runtime.operators.blocking import LOOP_WATCH
 from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.load_heartbeat import LoadHeartbeat
 from bicycle_runtime.operators.operator import Advance, EpochTime, Operator, Stateful, Timed
 from bicycle_runtime.operators.program import Program
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport, encode_report
@@ -49,6 +52,7 @@ from bicycle_runtime.records.blobs import (
     seal_parcel,
 )
 from bicycle_runtime.records.errors import RecordDecodingError
+from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
@@ -202,6 +206,21 @@ class _Task:
         )
         for _, router in self._program.routers:
             router.begin_epoch(self._epoch.epoch)
+        with self._loading():
+            self._begin_operators(moment)
+
+    @contextlib.contextmanager
+    def _loading(self) -> Iterator[None]:
+        """Measure what is loaded inside, and give signs of life when it takes long."""
+        image, program = self._image, self._program
+        heartbeat = LoadHeartbeat(image.storage, image.run_id, (program.level, program.subtask))
+        total = sum(state.byte_count for state in self._order.states.values())
+        with LOADING.watching(total, heartbeat):
+            yield
+        heartbeat.close()
+        self._report.loaded, self._report.worker = LOADING.ranges, os.getpid()
+
+    def _begin_operators(self, moment: EpochTime) -> None:
         for operator in self._program.operators():
             operator.begin_epoch(moment)
             if isinstance(operator, Stateful):

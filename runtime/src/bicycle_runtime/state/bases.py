@@ -195,7 +195,7 @@ class Bases:
             return
         self._begun = mark.folder
         groups = range(state.first_group, state.end_group)
-        folder = BaseFolder(self._files, mark, groups=groups, epoch=state.epoch)
+        folder = BaseFolder(self._files.untold(), mark, groups=groups, epoch=state.epoch)
         make = prepare(folder)
         if make is not None:
             fault_point("base_begun")

@@ -12,6 +12,7 @@ from zlib import crc32
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.state.changes import Section, decode_sections, encode_sections
 from bicycle_runtime.state.errors import StateFileError
+from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState, StateRef
 
 __all__ = ["SealedFiles", "folder_of_range"]
@@ -33,6 +34,13 @@ class SealedFiles:
     def __init__(self, operator: str, storage: Storage) -> None:
         self.operator = operator
         self.storage = storage
+        self._is_told = True
+
+    def untold(self) -> SealedFiles:
+        """Return the same files for whoever reads beside a task, and is no part of its loading."""
+        other = SealedFiles(self.operator, self.storage)
+        other._is_told = False
+        return other
 
     def read(self, ref: StateRef, groups: range) -> Sequence[Section]:
         """Return the sections of a file that count for some key groups.
@@ -115,9 +123,12 @@ class SealedFiles:
 
     def _read(self, path: str) -> bytes:
         try:
-            return self.storage.read(path)
+            data = self.storage.read(path)
         except ObjectMissingError:
             raise self.damaged(path, "it is missing") from None
+        if self._is_told:
+            LOADING.add(len(data))
+        return data
 
     def _write(
         self, path: str, sections: Sequence[Section], *, tier: int, first_epoch: int, epoch: int

@@ -18,6 +18,7 @@ from bicycle_runtime.state.bases import Bases
 from bicycle_runtime.state.changes import merge_sections
 from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.folding import fold_files
+from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState, merge_start
 from bicycle_runtime.state.tables import StateTable
 
@@ -58,6 +59,8 @@ class StateStore(Generic[Table]):
         if since is None:
             self._table = self._new_table()
             since = -1
+            if state.files:
+                LOADING.begin_range(self._files.operator, state.byte_count)
         groups = range(state.first_group, state.end_group)
         for ref in state.files:
             if ref.last_epoch > since:

@@ -10,23 +10,35 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
 from bicycle_runtime.base.environment import chosen_variables, environment_set
-from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.errors import (
+    EpochFailedError,
+    ExecutorsLostError,
+    SparkLostError,
+    SparkStartError,
+)
+from bicycle_runtime.engine.handshake import own_facts, require_match
+from bicycle_runtime.engine.spark.anchors import Anchors, levels_with_state
+from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, start_java
+from bicycle_runtime.engine.spark.probing import ask_hosts
+from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
+from bicycle_runtime.engine.spark.shipment import Shipment
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
-from bicycle_runtime.engine.spark.worker import LevelTask, encode_order
+from bicycle_runtime.engine.spark.worker import LevelTask, WorkerNeeds, encode_order
 from bicycle_runtime.operators.reports import TaskReport, decode_report
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.task import EpochOrder, reports_in
 
-__all__ = ["SparkExecutor", "default_master"]
+__all__ = ["CLUSTER_TIMEOUT_MS", "SparkExecutor", "default_master"]
 
-_TASK_ATTEMPTS = 4
 _REASON_LINES = 6
 _REASON_CHARACTERS = 2_000
 _PYTHON_ERROR = re.compile(
@@ -34,58 +46,46 @@ _PYTHON_ERROR = re.compile(
 )
 _END_SECONDS_MAX = 5
 _STOP_SECONDS_MAX = 20
-# Settings that matter for short jobs with Python tasks; each was measured (docs/architecture.md).
-_SETTINGS = {
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.python.unix.domain.socket.enabled": "true",
-    "spark.python.worker.reuse": "true",
-    "spark.cleaner.periodicGC.interval": "1min",
-    "spark.locality.wait": "0",
-    "spark.task.maxFailures": str(_TASK_ATTEMPTS),
-    "spark.eventLog.enabled": "false",
-}
-_LOCAL_SETTINGS = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.shuffle.compress": "false",
-    "spark.shuffle.spill.compress": "false",
-}
 _PASSED_TO_WORKERS = ("BICYCLE_FAULTS", "BICYCLE_FAULTS_ONCE")
+_PYTHON_SETTING, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
+_ENVIRONMENT_VARIABLE = "BICYCLE_ENVIRONMENT"
+CLUSTER_TIMEOUT_MS = 60_000
+_TOKEN = "job.json"
 
 
 def default_master() -> str:
     """Return embedded Spark on all cores, with task retries as on a cluster."""
-    return f"local[*,{_TASK_ATTEMPTS}]"
+    return f"local[*,{TASK_ATTEMPTS}]"
 
 
 class SparkExecutor:
     """Runs epochs on Spark, embedded (``local[…]``) or on a cluster.
 
-    ``boot`` starts the Java process early, so that it comes up while a plugin is extracted.
+    ``boot`` starts the Java process early, so that it comes up while a plugin is extracted. On a
+    cluster, ``start`` waits for executors and compares versions with every host, and tasks with
+    state stay on their hosts.
 
     Args:
         master: Spark master URL.
         settings: More Spark settings; they win over ours.
         cache_dir: Where what makes the next start faster is kept.
         job: Job id, for errors.
+        cluster_timeout_ms: How long to wait on a cluster for executors, at the start and when all
+            are lost.
     """
 
     def __init__(
-        self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str
-    ) -> None:
+        self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str,
+        cluster_timeout_ms: int = CLUSTER_TIMEOUT_MS,
+    ) -> None:  # fmt: skip
         self._master = master
         self._cache_dir = cache_dir
         self._job = job
+        self._timeout_s = cluster_timeout_ms / 1_000
         self._folder = WorkFolder()
         self._work_dir = self._folder.path
-        local = _LOCAL_SETTINGS if master.startswith("local") else {}
-        self._settings = {
-            **_SETTINGS,
-            **local,
-            "spark.local.dir": str(self._work_dir / "local"),
-            **settings,
-        }
+        self._settings = spark_settings(master, self._work_dir, settings)
+        self._shipment = self._sent = Shipment()
         self._starting: StartingJava | None = None
         self._java: JavaProcess | None = None
         self._context: Any = None
@@ -94,6 +94,11 @@ class SparkExecutor:
         self._seed: Any = None
         self._widths: tuple[int, ...] = ()
         self._epoch = 0
+        self._view: ClusterView | None = None
+        self._anchors: Anchors | None = None
+        self._needs = WorkerNeeds()
+        self._cleanup = contextlib.ExitStack()
+        self._watch: ExecutorWatch | None = None
 
     @property
     def log_path(self) -> Path:
@@ -108,6 +113,7 @@ class SparkExecutor:
     def boot(self) -> None:
         """Start the Java process, and load Spark's Python half meanwhile; again does nothing."""
         if self._starting is None:
+            require_master(self._master)
             remove_abandoned()
             start_settings = {
                 "spark.driver.memory": self._settings.get("spark.driver.memory", "1g")
@@ -118,27 +124,48 @@ class SparkExecutor:
             )  # fmt: skip
             importlib.import_module("pyspark")  # 0.35 s, which Java needs anyway
 
+    def ship(self, shipment: Shipment) -> None:
+        """Set what workers need of the plugin; before ``start``."""
+        self._shipment = shipment
+
     def start(self, image: JobImage) -> None:
-        """Get ready for a job; again with other widths, or for the next job, before ``stop``."""
+        """Get ready for a job; again with other widths, or for the next job, before ``stop``.
+
+        Raises:
+            SparkStartError: Spark does not come up, or a cluster has no executor for the job.
+            HandshakeError: plugin, driver and a host of the cluster do not fit together.
+        """
         self.boot()
         assert self._starting is not None
-        if self._context is None:
+        is_first = self._context is None
+        if is_first:
             self._java = self._starting.wait()
             self._context = self._connect(self._java)
+        self._widths = image.plan.level_parallelism
         with self._spark_errors(self._epoch):
+            if is_first or self._sent != self._shipment:
+                self._send_environment()
+            if is_first and not is_embedded(self._master):
+                self._join_cluster(image)
+            self._place_levels(image)
             if self._image is not None:
                 self._image.destroy()
             self._image = self._context.broadcast(cloudpickle.dumps(image))
             self._run_id = image.run_id
-            self._widths = image.plan.level_parallelism
             width = self._widths[0]
             self._seed = self._context.parallelize(range(width), width)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
-        parcels = self._collect(orders)
+        self._epoch = orders[0].epoch
+        working = self._watch.working() if self._watch else contextlib.nullcontext()
+        with self._spark_errors(self._epoch), working:
+            if self._anchors is not None and self._view is not None:
+                self._anchors.refresh(self._view.hosts())
+            parcels = self._collect(orders)
         return [decode_report(report) for report in reports_in(parcel for _, parcel in parcels)]
 
     def stop(self) -> None:
+        self._cleanup.close()
         try:
             if self._context is not None and self._is_alive():
                 self._context.stop()
@@ -153,17 +180,58 @@ class SparkExecutor:
         if self._starting is not None:
             self._starting.process.wait(_STOP_SECONDS_MAX)
 
+    def _send_environment(self) -> None:
+        """Let workers have the plugin's environment; those of another one are other processes."""
+        packed = self._shipment.environment
+        facts = self._needs.facts
+        self._needs = WorkerNeeds(facts=facts)
+        self._context.environment.pop(_ENVIRONMENT_VARIABLE, None)
+        if packed is not None:
+            self._context.addFile(str(packed.path))
+            self._context.environment[_ENVIRONMENT_VARIABLE] = packed.digest
+            self._needs = WorkerNeeds(archive=packed.path.name, digest=packed.digest, facts=facts)
+        self._sent = self._shipment
+
+    def _join_cluster(self, image: JobImage) -> None:
+        """Wait for executors, and compare versions with every host.
+
+        Raises:
+            NoExecutorError: there was none in time.
+            HandshakeError: a host does not fit.
+        """
+        self._view = ClusterView(self._context, master=self._master)
+        watch = ExecutorWatch(self._context, self._view, timeout_s=self._timeout_s)
+        self._watch = self._cleanup.enter_context(watch)
+        hosts = self._view.wait_for_executors(width=max(self._widths), timeout_s=self._timeout_s)
+        facts = own_facts(spark=str(self._context.version))
+        with watch.working():
+            answers = ask_hosts(
+                self._context, hosts, python=self._context.pythonExec, archive=self._needs.archive,
+                digest=self._needs.digest, module=self._shipment.module, token=_token(image),
+            )  # fmt: skip
+        require_match(facts, self._shipment.plugin, answers)
+        self._needs = replace(self._needs, facts=facts)
+
+    def _place_levels(self, image: JobImage) -> None:
+        """Give tasks with state their hosts, where there are several."""
+        if self._anchors is not None:
+            self._anchors.remove()
+        if self._view is not None:
+            levels = levels_with_state(image.plan)
+            self._anchors = Anchors(self._context, self._widths, levels, _same)
+
     def _collect(self, orders: list[EpochOrder]) -> list[Any]:
-        self._epoch = orders[0].epoch
-        with self._spark_errors(self._epoch):
-            rdd = self._seed
-            for level, order in enumerate(orders):
-                if level:
-                    rdd = rdd.partitionBy(self._widths[level], _same)
-                task = LevelTask(self._run_id, self._image, level, encode_order(order))
-                rdd = rdd.mapPartitionsWithIndex(task)
-            collected: list[Any] = rdd.collect()
-            return collected
+        anchors = self._anchors
+        rdd = self._seed if anchors is None else anchors.seed(self._seed)
+        for level, order in enumerate(orders):
+            if level:
+                rdd = rdd.partitionBy(self._widths[level], _same)
+                rdd = rdd if anchors is None else anchors.hold(level, rdd)
+            data = encode_order(order)
+            task = LevelTask(self._run_id, self._image, level, data, needs=self._needs)
+            rdd = rdd.mapPartitionsWithIndex(task)
+        collected: list[Any] = rdd.collect()
+        return collected
 
     @contextlib.contextmanager
     def _spark_errors(self, epoch: int) -> Iterator[None]:
@@ -174,6 +242,10 @@ class SparkExecutor:
             yield
         except Py4JJavaError as error:
             reason = _root_reason(error)
+            if self._watch is not None and self._watch.has_cancelled:
+                raise ExecutorsLostError(
+                    epoch=epoch, job=self._job, wait_s=self._timeout_s, reason=reason
+                ) from error
             raise EpochFailedError(epoch=epoch, job=self._job, reason=reason) from error
         except (Py4JError, ConnectionError, OSError, EOFError) as error:
             if not self._has_ended():
@@ -197,7 +269,7 @@ class SparkExecutor:
             for name, value in {**self._settings, **self._worker_environment()}.items():
                 conf.set(name, value)
             context = SparkContext(conf=conf, gateway=gateway)
-            context.pythonExec = sys.executable  # else the first python3 on the workers' PATH
+            context.pythonExec = self._worker_python()
             # We have no accumulators, and it would print a traceback when Java is killed.
             setattr(context._accumulatorServer, "handle_error", _ignore_broken_request)  # noqa: B010 - types forbid a plain assignment
             return context
@@ -206,6 +278,11 @@ class SparkExecutor:
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)  # Spark put its own there
+
+    def _worker_python(self) -> str:
+        """Return the interpreter of workers: else it were the first python3 on their PATH."""
+        named = {} if is_embedded(self._master) else chosen_variables([_PYTHON_VARIABLE])
+        return self._settings.get(_PYTHON_SETTING) or named.get(_PYTHON_VARIABLE) or sys.executable
 
     def _worker_environment(self) -> dict[str, str]:
         passed = chosen_variables(_PASSED_TO_WORKERS)
@@ -241,6 +318,14 @@ def _forget_context() -> None:
     SparkContext._active_spark_context = None
     SparkContext._gateway = None
     SparkContext._jvm = None
+
+
+def _token(image: JobImage) -> str:
+    """Return a file that every host sees which shares the checkpoint folder; empty for URLs."""
+    if not isinstance(image.storage, LocalStorage):
+        return ""
+    path = image.storage.local_path(_TOKEN)
+    return str(path) if path.is_file() else ""
 
 
 def _same(target: int) -> int:

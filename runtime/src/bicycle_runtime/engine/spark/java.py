@@ -24,7 +24,7 @@ from bicycle_runtime.base.environment import environment_for_child
 from bicycle_runtime.base.java import find_java
 from bicycle_runtime.engine.errors import SparkStartError
 
-__all__ = ["JavaProcess", "start_java"]
+__all__ = ["JavaProcess", "StartingJava", "spark_environment", "start_java"]
 
 _START_SECONDS_MAX = 120
 _POLL_SECONDS = 0.01
@@ -140,6 +140,12 @@ def start_java(
         target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True
     ).start()
     return StartingJava(process, info_path, log_path, master)
+
+
+def spark_environment() -> dict[str, str]:
+    """Return the variables by which Spark's own programs find Spark."""
+    home = _spark_home()
+    return {"SPARK_HOME": home, "SPARK_SCALA_VERSION": _scala_version(Path(home) / "jars")}
 
 
 def _spark_home() -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import gc
 import os
+import platform
 import signal
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -28,7 +30,7 @@ from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.task import EpochOrder
 from bicycle_runtime.operators.worker import Worker
 
-__all__ = ["LevelTask", "encode_order"]
+__all__ = ["LevelTask", "WorkerNeeds", "encode_order"]
 
 _TASKS_PER_COLLECTION = 256
 _END_PATIENCE_S = 10
@@ -50,6 +52,44 @@ class ImageBox(Protocol):
     value: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerNeeds:
+    """What a worker process needs before it can read a job image.
+
+    Args:
+        archive: Name among Spark's files of the plugin's environment; empty without one.
+        digest: Its digest.
+        facts: Versions of the driver that this host must have; empty on the driver's own machine.
+    """
+
+    archive: str = ""
+    digest: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def meet(self) -> None:
+        """Enter the environment.
+
+        Raises:
+            HandshakeError: this host came after the handshake, and its versions differ.
+        """
+        import pyspark  # the process that runs this has it loaded; nobody else needs it
+
+        if self.facts:
+            # Needed on clusters only: reading metadata of distributions is slow to import.
+            from bicycle_runtime.engine.handshake import HostAnswer, own_facts, require_match
+
+            found = own_facts(spark=pyspark.__version__)
+            require_match(self.facts, None, [HostAnswer(host=_host(), facts=found)])
+        if self.archive:
+            # Needed for what is packed only: zip files are slow to import.
+            from bicycle_runtime.extraction.unpacking import enter_environment
+
+            enter_environment(Path(pyspark.SparkFiles.get(self.archive)), self.digest)
+
+
+NO_NEEDS = WorkerNeeds()
+
+
 def encode_order(order: EpochOrder) -> bytes:
     """Return an order as bytes, for ``LevelTask``."""
     return _ORDER_ENCODER.encode(order)
@@ -63,18 +103,26 @@ class LevelTask:
         image: Broadcast of the pickled job image.
         level: Which level the stage is.
         order: Encoded order of the level.
+        needs: What a worker that does not know the run needs first.
     """
 
-    def __init__(self, run_id: str, image: ImageBox, level: int, order: bytes) -> None:
+    def __init__(
+        self, run_id: str, image: ImageBox, level: int, order: bytes,
+        *, needs: WorkerNeeds = NO_NEEDS,
+    ) -> None:  # fmt: skip
         self._run_id = run_id
         self._image = image
         self._level = level
         self._order = order
+        self._needs = needs
 
     def __call__(self, subtask: int, parcels: Iterable[Any]) -> Iterator[Parcel]:
-        """Run the task of one partition; ``parcels`` are pairs of partition and bytes."""
+        """Run the task of one partition.
+
+        ``parcels`` are pairs of partition and bytes, and the anchor's, which has no bytes.
+        """
         worker = self._worker()
-        inbox = (parcel for _, parcel in parcels) if self._level else ()
+        inbox = (parcel for _, parcel in parcels if parcel is not None) if self._level else ()
         order = _ORDER_DECODER.decode(self._order)
         yield from _interruptible(worker.run(self._level, subtask, order, inbox))
         _freeze()
@@ -88,10 +136,16 @@ class LevelTask:
             if not _tasks_done:
                 _close_at_end()
                 configure(sys.stderr, level="WARNING")  # It ends up in the log of Spark.
+            self._needs.meet()
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)
             worker = _workers[self._run_id] = Worker(image.with_state_folder(_state_folder))
         return worker
+
+
+def _host() -> str:
+    name = "SPARK_LOCAL_IP"
+    return chosen_variables([name]).get(name) or platform.node()
 
 
 def _state_folder() -> str:

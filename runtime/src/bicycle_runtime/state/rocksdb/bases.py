@@ -31,13 +31,14 @@ from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
 from bicycle_runtime.state.bases import BaseFolder, BaseIndex, Make, decode_index
 from bicycle_runtime.state.changes import EVERYWHERE, Section
 from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState, SstRef, StateRef
 from bicycle_runtime.state.rocksdb.space import LAYOUT, RocksSpace, SpaceError
 from bicycle_runtime.state.settings import StateSettings
 
 __all__ = ["Progress", "bring", "index_of", "mounted", "sections_of", "upload", "watched"]
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int], None]  # Told how many bytes more have come; from any thread.
 
 _LOGGER = logging.getLogger(__name__)
 _SST = "*.sst"
@@ -137,7 +138,7 @@ def bring(
         files: The operator's.
         index: Of the base.
         target: The folder.
-        progress: Is told how many bytes have come, of how many; from several threads, in turn.
+        progress: Is told what has come.
         is_linked: Only look at files of this machine where they lie, for reading. Then the
             database itself finds what is damaged.
 
@@ -145,15 +146,7 @@ def bring(
         StateFileError: a file is missing or damaged.
     """
     target.mkdir(parents=True, exist_ok=True)
-    total, done, lock = sum(sst.byte_count for sst in index.ssts), 0, Lock()
-
-    def come(byte_count: int) -> None:
-        nonlocal done
-        with lock:
-            done += byte_count
-            progress(done, total)
-
-    one = partial(_link if is_linked else _copy, files, target, come)
+    one = partial(_link if is_linked else _copy, files, target, progress)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="bicycle-bring") as threads:
         for _ in threads.map(one, index.ssts):
             pass
@@ -161,7 +154,7 @@ def bring(
         (target / name).write_bytes(index.files[name])
 
 
-def _copy(files: SealedFiles, target: Path, come: Callable[[int], None], sst: SstRef) -> None:
+def _copy(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None:
     checksum, size = 0, 0
     try:
         with files.storage.open_read(sst.path) as stream, (target / sst.name).open("wb") as copy:
@@ -177,7 +170,7 @@ def _copy(files: SealedFiles, target: Path, come: Callable[[int], None], sst: Ss
         raise files.damaged(sst.path, reason)
 
 
-def _link(files: SealedFiles, target: Path, come: Callable[[int], None], sst: SstRef) -> None:
+def _link(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None:
     storage = files.storage
     if not isinstance(storage, LocalStorage):
         _copy(files, target, come, sst)
@@ -202,7 +195,7 @@ def mounted(
         files: The operator's.
         index: Of the base.
         path: Of the index, for errors.
-        progress: Is told how many bytes have come, of how many.
+        progress: Is told what has come.
 
     Raises:
         StateFileError: a file is missing or damaged.
@@ -236,29 +229,37 @@ def sections_of(files: SealedFiles, ref: StateRef, groups: range) -> Iterator[Se
 
 
 @contextmanager
-def watched(operator: str, byte_count: int) -> Iterator[Progress]:
-    """Give what tells the log how far the files of bases have come, now and then and at the end."""
+def watched(operator: str, total: int) -> Iterator[Progress]:
+    """Give what tells the log how far the files of bases have come, now and then and at the end.
+
+    Args:
+        operator: Whose.
+        total: Bytes of all files.
+    """
     began = told = time.monotonic()
-    come = 0
+    done, lock = 0, Lock()
 
-    def tell(done: int, total: int) -> None:
-        nonlocal told, come
-        come = done
-        now = time.monotonic()
-        if now - told >= _TELL_SECONDS:
+    def come(byte_count: int) -> None:
+        nonlocal told, done
+        with lock:
+            done += byte_count
+            LOADING.add(byte_count)
+            now = time.monotonic()
+            if now - told < _TELL_SECONDS:
+                return
             told = now
-            left_s = (total - done) * (now - began) / max(1, done)
-            log_event(
-                _LOGGER, "state_restoring", operator=operator, byte_count=done,
-                byte_count_all=total, left_s=round(left_s),
-            )  # fmt: skip
+        left_s = max(0, total - done) * (now - began) / max(1, done)
+        log_event(
+            _LOGGER, "state_restoring", operator=operator, byte_count=done,
+            total_bytes=total, left_s=round(left_s),
+        )  # fmt: skip
 
-    yield tell
+    yield come
+    duration_ms = round((time.monotonic() - began) * 1000)
     log_event(
-        _LOGGER, "state_restored", operator=operator, byte_count=come,
-        byte_count_all=byte_count, duration_ms=round((time.monotonic() - began) * 1000),
-    )  # fmt: skip
+        _LOGGER, "state_restored", operator=operator, byte_count=done, duration_ms=duration_ms
+    )
 
 
-def _nobody(done: int, total: int) -> None:
+def _nobody(byte_count: int) -> None:
     """Tell nobody."""

@@ -26,6 +26,7 @@ from bicycle_runtime.state.bases import BaseFolder, Bases, Make
 from bicycle_runtime.state.changes import EVERYWHERE, Section, merge_sections
 from bicycle_runtime.state.errors import LocalStateError, StateFileError
 from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState, SstRef, StateRef, merge_start
 from bicycle_runtime.state.rocksdb.bases import upload
 from bicycle_runtime.state.rocksdb.pages import Pages
@@ -274,6 +275,8 @@ class PagedStore(Generic[Table]):
 
     def _start_over(self, state: RangeState) -> None:
         """Build the space and the table anew from sealed files."""
+        if state.files:
+            LOADING.begin_range(self._files.operator, state.byte_count)
         self._pages.forget()
         self._table = self._new_table()
         self._rebuild(state)

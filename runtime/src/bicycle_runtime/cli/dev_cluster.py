@@ -1,0 +1,142 @@
+"""``bicycle dev cluster``: a Spark cluster of this machine, with hosts that can be lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.parameters import answers, declared_options, home
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
+from bicycle_runtime.dev.cluster_options import ClusterOptions
+
+if TYPE_CHECKING:
+    from bicycle_runtime.dev.spark_cluster import SparkCluster
+
+__all__ = ["cluster_command"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_STARTING = [info for info in describe(ClusterOptions) if info.name != "folder"]
+_STOPPING = [info for info in _STARTING if info.name == "stop_timeout_ms"]
+
+
+def _dir_option(command: F) -> F:
+    return click.option(
+        "--dir",
+        "folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        help="Where the cluster keeps its logs and files. Default: spark in BICYCLE_HOME.",
+    )(command)
+
+
+@click.group("cluster", invoke_without_command=True)
+@answers
+@click.pass_context
+def cluster_command(context: click.Context, *, as_json: bool) -> None:
+    """Run a real Spark cluster on this machine, with nothing but Java.
+
+    Its hosts have loopback addresses of their own, so that jobs meet what they meet on many
+    machines: state that has a place, hosts that die and come back. It is for development and
+    tests, not for production.
+    """
+    show_overview(context, as_json=as_json)
+
+
+@cluster_command.command("start")
+@_dir_option
+@declared_options(_STARTING)
+@answers
+def start_command(*, folder: Path | None, as_json: bool, **declared: str | None) -> None:
+    """Start master and workers, wait until all are registered, and print master=spark://….
+
+    That is what --master of run and submit takes. A cluster that runs in the directory already is
+    left as it is, and the exit code is 0 as well.
+    """
+    cluster = _cluster(folder, declared)
+    is_new = cluster.start()
+    if as_json:
+        answer_json(
+            {
+                "master": cluster.url,
+                "started": is_new,
+                "hosts": cluster.hosts(),
+                "folder": str(cluster.folder),
+            }
+        )
+        return
+    if not is_new:
+        click.echo(f"a cluster runs in {cluster.folder} already", err=True)
+    click.echo(f"master={cluster.url}")
+
+
+@cluster_command.command("stop")
+@_dir_option
+@declared_options(_STOPPING)
+@answers
+def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) -> None:
+    """Stop master and workers, with all that they run, and wait for their end.
+
+    Jobs on the cluster lose their executors. What a crash of the cluster left behind is ended, too.
+    The exit code is 1 when nothing runs in the directory.
+    """
+    cluster = _cluster(folder, declared)
+    is_clean = cluster.stop()
+    if as_json:
+        answer_json({"folder": str(cluster.folder), "stopped": True, "clean": is_clean})
+    else:
+        click.echo("stopped" if is_clean else "killed: it did not end in time")
+
+
+@cluster_command.command("status")
+@_dir_option
+@answers
+def status_command(*, folder: Path | None, as_json: bool) -> None:
+    """Show the master's URL, the hosts with their cores and memory, and the jobs they serve.
+
+    The exit code is 1 when none runs in the directory, or its master gives no answer.
+    """
+    cluster = _cluster(folder)
+    url, state = cluster.url, cluster.state()
+    if as_json:
+        hosts = [
+            {
+                "host": host.host, "state": host.state, "cores": host.cores,
+                "cores_used": host.cores_used, "memory_mb": host.memory_mb,
+                "memory_used_mb": host.memory_used_mb,
+            }
+            for host in state.hosts
+        ]  # fmt: skip
+        jobs = [{"id": job.id, "name": job.name, "cores": job.cores} for job in state.jobs]
+        answer_json({"master": url, "hosts": hosts, "jobs": jobs, "folder": str(cluster.folder)})
+        return
+    click.echo(f"master={url}\nfolder={cluster.folder}\n")
+    rows = [
+        (
+            host.host,
+            host.state.lower(),
+            f"{host.cores_used} of {host.cores}",
+            f"{host.memory_used_mb} of {host.memory_mb} MiB",
+        )
+        for host in state.hosts
+    ]
+    show_table(("host", "state", "cores in use", "memory in use"), rows)
+    click.echo()
+    if state.jobs:
+        show_table(("job", "cores"), [(job.name, str(job.cores)) for job in state.jobs])
+    else:
+        click.echo("no jobs")
+
+
+def _cluster(
+    folder: Path | None, declared: Mapping[str, str | None] = MappingProxyType({})
+) -> SparkCluster:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.dev.spark_cluster import SparkCluster
+
+    given = {name: value for name, value in declared.items() if value is not None}
+    options = from_mapping(ClusterOptions, {**given, "folder": folder or home().path / "spark"})
+    return SparkCluster(options, report=lambda line: click.echo(line, err=True))

@@ -1,0 +1,479 @@
+"""A real Spark cluster of this machine: a master, and worker hosts on loopback addresses.
+
+Spark takes each address for a host: tasks, shuffle files and local state are placed and lost as on
+many machines. What is known of a cluster stands in its folder, so any process can find, change or
+stop it: ``cluster.json`` names master and workers, each host has a folder with its log, its work
+and Spark's local files. Every process carries the folder in a variable of its environment, and so
+do the executors and Python workers that it starts: nothing is left behind, however the cluster
+ended. It is no model for one in production.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import TracebackType
+
+from bicycle_runtime.base.environment import chosen_variables
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
+from bicycle_runtime.base.processes import is_alive, kill_all, start_ticks, wait_for_end
+from bicycle_runtime.dev.cluster_options import MASTER_HOST, ClusterOptions, host_address
+from bicycle_runtime.dev.cluster_state import ClusterState, read_state
+from bicycle_runtime.dev.errors import (
+    ClusterConflictError,
+    ClusterHostError,
+    ClusterMissingError,
+    ClusterStartError,
+    PortTakenError,
+)
+from bicycle_runtime.dev.ports import choose_port, is_free
+from bicycle_runtime.dev.waiting import locked, wait_until
+from bicycle_runtime.engine.spark.java import spark_environment
+
+__all__ = ["ClusterRecord", "SparkCluster", "SparkProcess"]
+
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+_MARK = "BICYCLE_CLUSTER"
+# Executors and workers inherit what a host has; secrets of the one who starts it are not among it.
+_PASSED = ("PATH", "HOME", "JAVA_HOME", "JDK_JAVA_OPTIONS", "TMPDIR", "LANG", "LC_ALL", "TZ")
+_KILL_TIMEOUT_S = 30
+_KILL_PASSES_MAX = 20
+_TAIL_LINES = 10
+_LOG4J = """\
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkProcess:
+    """A master or worker: its host and its process (id and start time)."""
+
+    host: str
+    pid: int
+    started: int
+
+    @property
+    def is_running(self) -> bool:
+        """Whether that process still exists."""
+        return is_alive(self.pid, self.started)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRecord:
+    """What ``cluster.json`` says."""
+
+    master: SparkProcess
+    port: int
+    page_port: int
+    cores_per_host: int
+    memory: str
+    workers: tuple[SparkProcess, ...] = ()
+
+    @property
+    def url(self) -> str:
+        """The master's URL, for ``--master``."""
+        return f"spark://{MASTER_HOST}:{self.port}"
+
+
+class SparkCluster:
+    """The cluster of one folder, whoever started it.
+
+    As a context manager it starts, and at the end every process of it is killed.
+
+    Args:
+        options: Folder, hosts and their size.
+        report: Gets a line for people before something that takes long.
+        source: Chooses among free ports.
+
+    Example:
+        with SparkCluster(ClusterOptions(folder=Path("spark"))) as cluster:
+            subprocess.run(["bicycle", "run", "--master", cluster.url, ...])
+            cluster.kill_host(cluster.hosts()[0])
+    """
+
+    def __init__(
+        self, options: ClusterOptions, *, report: Callable[[str], None] = lambda _line: None,
+        source: random.Random | None = None,
+    ) -> None:  # fmt: skip
+        self._folder = options.folder.absolute()
+        self.options = replace(options, folder=self._folder)
+        self._report = report
+        self._source = source or system_random()
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> SparkCluster:
+        self.start()
+        return self
+
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        self.kill()
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of this cluster lies."""
+        return self._folder
+
+    @property
+    def url(self) -> str:
+        """The master's URL; ClusterMissingError when none runs here."""
+        return self._running().url
+
+    def record(self) -> ClusterRecord | None:
+        """Return what was written last; None before the first start."""
+        try:
+            data = json.loads((self._folder / "cluster.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        workers = tuple(SparkProcess(**worker) for worker in data["workers"])
+        return ClusterRecord(
+            **{**data, "master": SparkProcess(**data["master"]), "workers": workers}
+        )
+
+    def is_running(self) -> bool:
+        """Tell whether the master's process exists."""
+        self._reap()
+        record = self.record()
+        return record is not None and record.master.is_running
+
+    def hosts(self) -> list[str]:
+        """Return the hosts whose worker runs, in the order of their addresses."""
+        self._reap()
+        record = self.record()
+        workers = record.workers if record else ()
+        return [worker.host for worker in workers if worker.is_running]
+
+    def state(self) -> ClusterState:
+        """Return what the master says of its workers and jobs.
+
+        Raises:
+            ClusterMissingError: no cluster runs here.
+            ClusterStartError: its master gives no answer.
+        """
+        record = self._running()
+        try:
+            return read_state(MASTER_HOST, record.page_port)
+        except (OSError, ValueError) as error:
+            raise self._error(f"its master gives no answer: {error}", "master") from error
+
+    def processes(self) -> list[int]:
+        """Return the processes that carry this cluster's folder; none where there is no /proc."""
+        mark = f"{_MARK}={self._folder}".encode()
+        found = []
+        entries = Path("/proc").iterdir() if Path("/proc/self").exists() else ()
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+        return [pid for pid in found if is_alive(pid, 0)]
+
+    def start(self) -> bool:
+        """Start master and workers, and wait until all workers are registered.
+
+        Returns:
+            True when it was started, False when it ran already.
+
+        Raises:
+            ClusterConflictError: one runs here with another size.
+            ClusterHostError: this machine lacks a loopback address.
+            ClusterStartError: a process ended, or was not ready in time; nothing runs then.
+            PortTakenError: another program listens on the port that was asked for.
+        """
+        timeout_s = self.options.start_timeout_ms / 1_000
+        try:
+            with locked(self._folder / "lock", timeout_s=timeout_s):
+                return self._start(timeout_s)
+        except TimeoutError:
+            raise self._error("another command is starting it and does not end") from None
+
+    def stop(self) -> bool:
+        """End all processes cleanly, and kill those that do not end in time.
+
+        Returns:
+            True when they ended by themselves.
+
+        Raises:
+            ClusterMissingError: nothing of this cluster runs.
+        """
+        record = self.record()
+        known = [*record.workers, record.master] if record else []
+        running = [process for process in known if process.is_running]
+        if not running and not self.processes():
+            raise ClusterMissingError(folder=str(self._folder))
+        for process in running:
+            _signal(process.pid, signal.SIGTERM)
+        timeout_s = self.options.stop_timeout_ms / 1_000
+        ended = [
+            wait_for_end(process.pid, process.started, timeout_s=timeout_s) for process in running
+        ]
+        left = not wait_until(lambda: not self.processes(), timeout_s=timeout_s)
+        if left:
+            self.kill()
+        self._reap()
+        return all(ended) and not left
+
+    def kill(self) -> None:
+        """Kill every process of this cluster, executors and Python workers too, by SIGKILL."""
+        record = self.record()
+        for process in (*record.workers, record.master) if record else ():
+            if process.is_running:
+                kill_all(process.pid)
+        for _ in range(_KILL_PASSES_MAX):
+            left = self.processes()
+            if not left:
+                break
+            for pid in left:
+                _signal(pid, signal.SIGKILL)
+                wait_for_end(pid, 0, timeout_s=_KILL_TIMEOUT_S)
+        for child in self._children:
+            child.wait(_KILL_TIMEOUT_S)
+        self._children.clear()
+
+    def add_host(self) -> str:
+        """Start a worker on the next free address, and wait until it is registered.
+
+        Returns:
+            The address.
+
+        Raises:
+            ClusterMissingError: no cluster runs here.
+            ClusterHostError: this machine lacks that address.
+            ClusterStartError: the worker ended, or was not registered in time.
+        """
+        record = self._running()
+        taken = self.hosts()
+        number = next(n for n in range(len(taken) + 1) if host_address(n) not in taken)
+        host = host_address(number)
+        self._start_worker(record, host)
+        self._wait_for_workers([*taken, host], self.options.start_timeout_ms / 1_000)
+        return host
+
+    def kill_host(self, host: str) -> None:
+        """Kill a worker and all that runs on its host at once, as if the machine had died.
+
+        Raises:
+            ClusterHostError: no worker runs there.
+        """
+        worker = self._worker(host)
+        kill_all(worker.pid)
+        wait_for_end(worker.pid, worker.started, timeout_s=_KILL_TIMEOUT_S)
+        self._reap()
+
+    def stop_host(self, host: str) -> None:
+        """Let a worker end by SIGTERM; it takes its executors with it.
+
+        Raises:
+            ClusterHostError: no worker runs there.
+        """
+        worker = self._worker(host)
+        _signal(worker.pid, signal.SIGTERM)
+        timeout_s = self.options.stop_timeout_ms / 1_000
+        if not wait_for_end(worker.pid, worker.started, timeout_s=timeout_s):
+            self.kill_host(host)
+        self._reap()
+
+    def _start(self, timeout_s: float) -> bool:
+        record = self.record()
+        if record and record.master.is_running:
+            self._require_same(record)
+            return False
+        addresses = [host_address(number) for number in range(self.options.hosts)]
+        for address in addresses:
+            _require_address(address)
+        self.kill()  # Workers whose master died would join the new one.
+        java = self._java()
+        port, page_port = self._choose_ports(record)
+        try:
+            record = self._start_master(java, port, page_port)
+            for address in addresses:
+                record = self._start_worker(record, address)
+            self._wait_for_workers(addresses, timeout_s)
+        except BaseException:
+            self.kill()
+            raise
+        return True
+
+    def _require_same(self, record: ClusterRecord) -> None:
+        """Refuse to take a cluster that runs for the one that was asked for, if it is another."""
+        asked = self.options
+        pairs = {
+            "cores_per_host": (record.cores_per_host, asked.cores_per_host),
+            "memory": (record.memory, asked.memory),
+            "hosts": (len(self.hosts()), asked.hosts),
+            "port": (record.port, asked.port or record.port),
+        }
+        for name, (found, wanted) in pairs.items():
+            if found != wanted:
+                raise ClusterConflictError(
+                    folder=str(self._folder), name=name, found=found, asked=wanted
+                )
+
+    def _java(self) -> str:
+        java = find_java()
+        version = java_version(java) if java is not None else None
+        if java is None or version is None or java_major(version) < JAVA_MAJOR_MIN:
+            found = version or "none in JAVA_HOME or on PATH"
+            raise self._error(f"Spark needs Java {JAVA_MAJOR_MIN} or newer; found {found}")
+        return str(java.path)
+
+    def _choose_ports(self, record: ClusterRecord | None) -> tuple[int, int]:
+        port = self.options.port
+        if port and not is_free(MASTER_HOST, port):
+            raise PortTakenError(host=MASTER_HOST, port=port)
+        if not port and record and is_free(MASTER_HOST, record.port):
+            port = record.port
+        port = port or choose_port(MASTER_HOST, self._source)
+        return port, choose_port(MASTER_HOST, self._source, besides=port)
+
+    def _start_master(self, java: str, port: int, page_port: int) -> ClusterRecord:
+        self._report(f"starting a Spark master in {self._folder}")
+        words = ["--host", MASTER_HOST, "--port", str(port), "--webui-port", str(page_port)]
+        process = self._spawn(java, "master", MASTER_HOST, [_MASTER, *words])
+        record = ClusterRecord(
+            master=process, port=port, page_port=page_port,
+            cores_per_host=self.options.cores_per_host, memory=self.options.memory,
+        )  # fmt: skip
+        self._write(record)
+        return record
+
+    def _start_worker(self, record: ClusterRecord, host: str) -> ClusterRecord:
+        _require_address(host)
+        work = self._folder / host / "work"
+        words = [
+            *("--host", host, "--webui-port", "0", "-c", str(record.cores_per_host)),
+            *("-m", record.memory, "-d", str(work), record.url),
+        ]
+        process = self._spawn(self._java(), host, host, [_WORKER, *words])
+        others = tuple(worker for worker in record.workers if worker.host != host)
+        workers = sorted((*others, process), key=lambda worker: _number(worker.host))
+        changed = replace(record, workers=tuple(workers))
+        self._write(changed)
+        return changed
+
+    def _spawn(self, java: str, name: str, host: str, words: list[str]) -> SparkProcess:
+        """Start Java in a session of its own: a Ctrl-C of the terminal does not reach it."""
+        folder = self._folder / name
+        (folder / "local").mkdir(parents=True, exist_ok=True)
+        log4j = folder / "log4j2.properties"
+        log4j.write_text(_LOG4J.format(path=folder / "log"), encoding="utf-8")
+        spark = spark_environment()
+        command = [
+            *(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            f"-Dlog4j2.configurationFile={log4j}",
+            *("-cp", f"{spark['SPARK_HOME']}/jars/*", *words),
+        ]
+        environment = {
+            **chosen_variables(_PASSED),
+            **spark,
+            "SPARK_LOCAL_IP": host,
+            "SPARK_LOCAL_DIRS": str(folder / "local"),
+            _MARK: str(self._folder),
+        }
+        with (folder / "out").open("wb") as output:
+            child = subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=environment, start_new_session=True,
+            )  # fmt: skip
+        self._children.append(child)
+        return SparkProcess(host=host, pid=child.pid, started=start_ticks(child.pid))
+
+    def _write(self, record: ClusterRecord) -> None:
+        temporary = self._folder / ".cluster.json"
+        temporary.write_text(json.dumps(asdict(record)), encoding="utf-8")
+        temporary.replace(self._folder / "cluster.json")
+
+    def _wait_for_workers(self, hosts: list[str], timeout_s: float) -> None:
+        missing = set(hosts)
+        ended: list[str] = []
+
+        def is_decided() -> bool:
+            record = self._running()
+            self._reap()
+            ended[:] = [
+                worker.host for worker in record.workers
+                if worker.host in missing and not worker.is_running
+            ]  # fmt: skip
+            with contextlib.suppress(OSError, ValueError):
+                alive = read_state(MASTER_HOST, record.page_port).alive_hosts()
+                missing.difference_update(alive)
+            return not missing or bool(ended)
+
+        try:
+            is_in_time = wait_until(is_decided, timeout_s=timeout_s)
+        except ClusterMissingError:
+            raise self._error("its master ended", "master") from None
+        if ended:
+            raise self._error(f"the worker on {ended[0]} ended", ended[0])
+        if not is_in_time:
+            name = min(missing)
+            reason = f"{', '.join(sorted(missing))} not registered within {timeout_s:g} s"
+            raise self._error(reason, name)
+
+    def _worker(self, host: str) -> SparkProcess:
+        record = self._running()
+        for worker in record.workers:
+            if worker.host == host and worker.is_running:
+                return worker
+        raise ClusterHostError(host=host, reason="no worker of this cluster runs there")
+
+    def _running(self) -> ClusterRecord:
+        record = self.record()
+        if record is None or not record.master.is_running:
+            raise ClusterMissingError(folder=str(self._folder))
+        return record
+
+    def _reap(self) -> None:
+        """Take the exit codes of children that ended, whoever ended them."""
+        self._children = [child for child in self._children if child.poll() is None]
+
+    def _error(self, reason: str, name: str = "master") -> ClusterStartError:
+        """Return the error with the end of what a process logged, or printed."""
+        log = self._folder / name / "log"
+        lines = _last_lines(log) or _last_lines(self._folder / name / "out")
+        return ClusterStartError(
+            folder=str(self._folder), reason=reason, log=str(log), tail=lines,
+            tail_text="\n".join(f"    {line}" for line in lines) or "    (empty)",
+        )  # fmt: skip
+
+
+def _require_address(host: str) -> None:
+    """Refuse an address that this machine has not got: Linux has all of 127.*, others have one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise ClusterHostError(host=host, reason=error.strerror or str(error)) from error
+
+
+def _number(host: str) -> int:
+    return int(host.rpartition(".")[2])
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _last_lines(path: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return [line for line in lines if line.strip()][-_TAIL_LINES:]
+    return []

@@ -1,0 +1,79 @@
+"""The driver's side of loading: how far the tasks are in the first epoch, and what was loaded.
+
+Workers load state when they first run a task of it. While they do, they leave signs in the
+checkpoint, which are read here once a second and removed at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import Storage, StorageError
+from bicycle_runtime.operators.load_heartbeat import LOADING_FOLDER, loaded_bytes
+from bicycle_runtime.operators.reports import TaskReport
+
+__all__ = ["LoadWatch", "tell_loads"]
+
+_LOG = logging.getLogger(__name__)
+_INTERVAL_S = 1.0
+_BYTES_MIN = 1 << 20  # What is less is loaded before anybody has looked.
+
+OnLoaded = Callable[[int, int], None]
+
+
+class LoadWatch:
+    """Follows the loading of one run.
+
+    Args:
+        storage: Checkpoint storage of the job.
+        run_id: Run of the driver.
+        on_loaded: Gets bytes done and bytes in all, in a thread of its own.
+    """
+
+    def __init__(self, storage: Storage, run_id: str, on_loaded: OnLoaded) -> None:
+        self._storage = storage
+        self._run_id = run_id
+        self._on_loaded = on_loaded
+        self._is_over = False
+
+    @contextlib.contextmanager
+    def watching(self, state_bytes: int) -> Iterator[None]:
+        """Follow the loading while the first epoch runs inside; later ones pass.
+
+        Args:
+            state_bytes: How much state there is.
+        """
+        if self._is_over or state_bytes < _BYTES_MIN:
+            yield
+            return
+        self._is_over = True
+        end = threading.Event()
+        thread = threading.Thread(target=self._follow, args=(end,), name="load-watch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
+            self._storage.delete_tree(LOADING_FOLDER)
+
+    def _follow(self, end: threading.Event) -> None:
+        while not end.wait(_INTERVAL_S):
+            with contextlib.suppress(StorageError):  # Whoever loads tells it.
+                done, total = loaded_bytes(self._storage, self._run_id)
+                if total:
+                    self._on_loaded(done, total)
+
+
+def tell_loads(reports: Iterable[TaskReport], *, job: str, epoch: int) -> None:
+    """Log which ranges were loaded anew in an epoch, and by which worker process."""
+    for report in reports:
+        for operator, byte_count in report.loaded.items():
+            log_event(
+                _LOG, "state_loaded", job=job, epoch=epoch, operator=operator,
+                subtask=report.subtask, worker=report.worker, byte_count=byte_count,
+            )  # fmt: skip

@@ -1,0 +1,123 @@
+"""Keeping tasks with state on the host that has their state.
+
+Spark prefers the host of what it joins: an *anchor* is a tiny cached dataset with one element per
+task of a level, put where we want the task, and of the partitioner of the level's input. What a
+task reads of it is ignored. When hosts come or go the anchors are made anew, with as few moves as
+an even share allows. Where a task runs is a wish, never needed for right results.
+
+Source: ADR-0020 (tasks stay with their state).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.engine.spark.cluster import host_counts, located
+from bicycle_runtime.engine.spark.placement import place_tasks
+from bicycle_runtime.operators.spec import StagePlan, StateScope
+
+__all__ = ["Anchors", "levels_with_state"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def levels_with_state(plan: StagePlan) -> list[int]:
+    """Return the levels where an operator has state."""
+    return [
+        level
+        for level in range(plan.level_count)
+        if any(
+            operator.scope is not StateScope.NONE
+            for chain in plan.chains_at(level)
+            for operator in chain.operators
+        )
+    ]
+
+
+class Anchors:
+    """The anchors of one job on one context.
+
+    Args:
+        context: The running context.
+        widths: Tasks of each level.
+        levels: The levels that are to be anchored.
+        partitioner: The function by which records go to tasks: the very object that the levels are
+            partitioned by.
+    """
+
+    def __init__(
+        self, context: Any, widths: Sequence[int], levels: Sequence[int],
+        partitioner: Callable[[int], int],
+    ) -> None:  # fmt: skip
+        self._context = context
+        self._widths = widths
+        self._levels = levels
+        self._partitioner = partitioner
+        self._hosts: Mapping[str, int] = {}
+        self._anchors: dict[int, Any] = {}
+        self.places: dict[int, list[str]] = {}
+
+    def refresh(self, hosts: Mapping[str, int]) -> None:
+        """Place tasks anew if the hosts are others than the last time; hosts may not be empty."""
+        if not hosts or hosts == self._hosts:
+            return
+        if self._hosts:
+            log_event(
+                _LOG, "hosts_changed", before=host_counts(self._hosts), now=host_counts(hosts)
+            )
+        self._hosts = dict(hosts)
+        for level in self._levels:
+            places = place_tasks(self._widths[level], hosts, self.places.get(level, ()))
+            if places != self.places.get(level):
+                self.places[level] = places
+                self._put(level, places)
+
+    def seed(self, plain: Any) -> Any:
+        """Return what level 0 starts from: its anchor, or ``plain`` without one."""
+        return self._anchors.get(0, plain)
+
+    def hold(self, level: int, records: Any) -> Any:
+        """Return the input of a level, joined with its anchor if it has one.
+
+        Spark takes the host that most of what it joins prefers. Records that all come from one host
+        prefer that, so the anchor has two votes.
+        """
+        anchor = self._anchors.get(level)
+        return records if anchor is None else self._context.union([records, anchor, anchor])
+
+    def remove(self) -> None:
+        """Let Spark forget the anchors."""
+        for level in list(self._anchors):
+            self._drop(level)
+
+    def _put(self, level: int, places: Sequence[str]) -> None:
+        """Make the anchor of a level: elements at their hosts, shuffled to themselves, cached.
+
+        A shuffled partition prefers the host that all its bytes come from, so the cached one is put
+        where the element was.
+        """
+        from pyspark.core.rdd import RDD  # Spark is imported when it is used
+        from pyspark.serializers import UTF8Deserializer
+
+        self._drop(level)
+        texts = located(self._context, [(str(task), host) for task, host in enumerate(places)])
+        elements: Any = RDD(texts, self._context, UTF8Deserializer())  # type: ignore[no-untyped-call]  # Spark's own
+        if level == 0:  # It is not shuffled, and its place needs no cache.
+            self._anchors[0] = elements
+            return
+        width = self._widths[level]
+        anchor = elements.map(_as_pair).partitionBy(width, self._partitioner).persist()
+        anchor.count()
+        self._anchors[level] = anchor
+
+    def _drop(self, level: int) -> None:
+        former = self._anchors.pop(level, None)
+        if former is not None and level:
+            former.unpersist()
+
+
+def _as_pair(text: str) -> tuple[int, None]:
+    return int(text), None

@@ -1,0 +1,195 @@
+"""What the driver knows of a cluster: is its master there, which hosts serve the job, who is gone.
+
+Spark itself waits without end, for a master, for the first executor and for one after the last is
+lost. Here each of these waits has a bound and an error. Nothing here decides where tasks run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_runtime.engine.errors import MasterUnreachableError, NoExecutorError
+
+__all__ = ["ClusterView", "ExecutorWatch", "located", "require_master"]
+
+_CONNECT_S = 5.0
+_POLL_S = 0.1
+_WATCH_S = 1.0
+_END_S = 5.0  # A call to Java that hangs ends with it.
+_PORT_DEFAULT = 7077
+_SCHEME = "spark://"
+_PORT = re.compile(r":\d+$")
+# After the first executor: how long the others get until the job starts with those that are there.
+_OTHERS_S = 5.0
+
+
+def require_master(master: str) -> None:
+    """Refuse a standalone master that nobody listens as; other kinds are Spark's affair.
+
+    Raises:
+        MasterUnreachableError: none of the addresses in the URL answers.
+    """
+    if not master.startswith(_SCHEME):
+        return
+    reasons = []
+    for address in master.removeprefix(_SCHEME).split(","):
+        host, _, port = address.partition(":")
+        try:
+            number = int(port or _PORT_DEFAULT)
+            with socket.create_connection((host, number), timeout=_CONNECT_S):
+                return
+        except (OSError, ValueError, OverflowError) as error:
+            reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
+    raise MasterUnreachableError(master=master, reason="; ".join(reasons))
+
+
+class ClusterView:
+    """The executors of one Spark context, as its driver sees them.
+
+    Args:
+        context: The running context.
+        master: Its URL, for errors.
+        clock: Measures waits.
+    """
+
+    def __init__(self, context: Any, *, master: str, clock: Clock | None = None) -> None:
+        self._scala = context._jsc.sc()
+        self._master = master
+        self._clock = clock or SystemClock()
+        self._places: dict[str, str] = {}
+
+    def hosts(self) -> dict[str, int]:
+        """Return the hosts with executors, and how many each has.
+
+        What Spark knows of places is older than what it knows of executors, in both directions: an
+        executor counts from the moment on that both are known.
+        """
+        ids = set(filter(None, str(self._scala.getExecutorIds().mkString(",")).split(",")))
+        if not ids <= self._places.keys():
+            self._places |= self._listed_places()
+        return dict(Counter(self._places[name] for name in sorted(ids & self._places.keys())))
+
+    def _listed_places(self) -> dict[str, str]:
+        """Return the hosts of executors by their ids; the port, and even the host, comes later."""
+        listed = self._scala.statusStore().executorList(True)
+        members = [listed.apply(index) for index in range(listed.size())]
+        places = {str(member.id()): str(member.hostPort()) for member in members}
+        return {name: _PORT.sub("", place) for name, place in places.items() if place}
+
+    def slot_count(self) -> int:
+        """Return how many tasks run at a time now."""
+        profile = self._scala.resourceProfileManager().defaultResourceProfile()
+        return int(self._scala.maxNumConcurrentTasks(profile))
+
+    def wait_for_executors(self, *, width: int, timeout_s: float) -> dict[str, int]:
+        """Wait for an executor, and a little for as many as the job is wide.
+
+        Args:
+            width: Tasks of the widest level.
+            timeout_s: The longest wait for the first one.
+
+        Raises:
+            NoExecutorError: there was none in time, or the master refused the job.
+        """
+        pause = threading.Event()
+        end = self._clock.monotonic() + timeout_s
+        while not (hosts := self.hosts()):
+            if self._scala.isStopped() or self._clock.monotonic() >= end:
+                raise NoExecutorError(master=self._master, wait_s=timeout_s)
+            pause.wait(_POLL_S)
+        end = self._clock.monotonic() + _OTHERS_S
+        while self.slot_count() < width and self._clock.monotonic() < end:
+            pause.wait(_POLL_S)
+            hosts = self.hosts()
+        return hosts
+
+
+class ExecutorWatch:
+    """Cancels the running jobs of a context that has been without executors for too long.
+
+    Use it as a context manager around the life of a job; ``working`` marks when one runs.
+
+    Args:
+        context: The running context.
+        view: Its executors.
+        timeout_s: How long a job may be without any.
+        clock: Measures that.
+    """
+
+    def __init__(
+        self, context: Any, view: ClusterView, *, timeout_s: float, clock: Clock | None = None
+    ) -> None:
+        self._context = context
+        self._view = view
+        self._timeout_s = timeout_s
+        self._clock = clock or SystemClock()
+        self._is_working = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="executor-watch", daemon=True)
+        self.has_cancelled = False
+
+    def __enter__(self) -> ExecutorWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join(_END_S)
+
+    @contextlib.contextmanager
+    def working(self) -> Iterator[None]:
+        """Mark that a job of Spark runs in the block."""
+        self._is_working.set()
+        try:
+            yield
+        finally:
+            self._is_working.clear()
+
+    def _watch(self) -> None:
+        last_seen_s = self._clock.monotonic()
+        while not self._ended.wait(_WATCH_S):
+            now_s = self._clock.monotonic()
+            if not self._is_working.is_set():
+                last_seen_s = now_s
+                continue
+            try:
+                if self._view.hosts():
+                    last_seen_s = now_s
+                elif now_s - last_seen_s >= self._timeout_s:
+                    self.has_cancelled = True
+                    self._context.cancelAllJobs()
+                    return
+            except Exception:  # noqa: BLE001 - Java is gone, of whatever kind py4j's error is.
+                return
+
+
+def located(context: Any, items: Sequence[tuple[str, str]]) -> Any:
+    """Return texts as a Java RDD, each in a partition that prefers a host.
+
+    Args:
+        context: The running context.
+        items: Pairs of text and host.
+    """
+    jvm = context._jvm
+    pairs = [jvm.scala.Tuple2(text, jvm.PythonUtils.toSeq([host])) for text, host in items]
+    tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
+    return context._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), tag).toJavaRDD()
+
+
+def host_counts(hosts: Mapping[str, int]) -> str:
+    """Return hosts for people.
+
+    Example:
+        >>> host_counts({"b": 1, "a": 2})
+        'a (2), b'
+    """
+    return ", ".join(
+        name if count == 1 else f"{name} ({count})" for name, count in sorted(hosts.items())
+    )

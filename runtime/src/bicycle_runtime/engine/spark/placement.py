@@ -1,0 +1,63 @@
+"""Which host a task with state runs on: a pure function, sticky and even.
+
+State lies on a host's disk and in its workers' memory, so a task should come back to where it was.
+When hosts come or go, as few tasks move as an even share allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["place_tasks"]
+
+
+def place_tasks(width: int, slots: Mapping[str, int], former: Sequence[str] = ()) -> list[str]:
+    """Return the host of each task of a level.
+
+    Args:
+        width: How many tasks there are.
+        slots: Hosts with the tasks that each runs at a time, 1 or more.
+        former: Where the tasks were, by index; empty or of another width at first.
+
+    Returns:
+        One host per task. A host gets its share of tasks by its slots, rounded down or up, and
+        a task leaves a host that stays only when that has more than its share.
+
+    Example:
+        >>> place_tasks(4, {"a": 1, "b": 1})
+        ['a', 'b', 'a', 'b']
+        >>> place_tasks(4, {"a": 1, "c": 1}, ["a", "b", "a", "b"])
+        ['a', 'c', 'a', 'c']
+    """
+    hosts = sorted(slots)
+    before: list[str | None] = list(former) if len(former) == width else [None] * width
+    counts = _shares(width, {host: slots[host] for host in hosts}, before)
+    placed: list[str | None] = [None] * width
+    for task, host in enumerate(before):
+        if host is not None and counts.get(host, 0) > 0:
+            placed[task] = host
+            counts[host] -= 1
+    for task, host in enumerate(placed):
+        if host is None:
+            freest = max(hosts, key=lambda name: (counts[name], -hosts.index(name)))
+            placed[task] = freest
+            counts[freest] -= 1
+    return [host for host in placed if host is not None]
+
+
+def _shares(width: int, slots: Mapping[str, int], before: Sequence[str | None]) -> dict[str, int]:
+    """Return how many tasks each host gets; what is left over goes where tasks are already."""
+    total = sum(slots.values())
+    shares = {host: width * count // total for host, count in slots.items()}
+    left = width - sum(shares.values())
+    wishes = sorted(
+        slots,
+        key=lambda host: (
+            min(0, shares[host] - before.count(host)),
+            -(width * slots[host] % total),
+            host,
+        ),
+    )
+    for host in wishes[:left]:
+        shares[host] += 1
+    return shares

@@ -1,0 +1,65 @@
+"""Settings of Spark for short jobs with Python tasks, embedded and on a cluster.
+
+Each was measured, or keeps a failure from lasting. What the user sets wins. Variables of workers
+never show in Spark's pages and logs, whatever their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["TASK_ATTEMPTS", "is_embedded", "spark_settings"]
+
+TASK_ATTEMPTS = 4
+_ALWAYS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.python.worker.reuse": "true",
+    "spark.cleaner.periodicGC.interval": "1min",
+    "spark.locality.wait": "0",
+    "spark.task.maxFailures": str(TASK_ATTEMPTS),
+    "spark.eventLog.enabled": "false",
+    # Values of executorEnv reach workers by the environment; who lists settings sees stars.
+    "spark.redaction.regex": "(?i)secret|passw(or)?d|token|credential|access[.]?key|executorEnv",
+}
+_EMBEDDED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.shuffle.compress": "false",
+    "spark.shuffle.spill.compress": "false",
+}
+_CLUSTER = {
+    # A task with state waits a little for its own host rather than moving its state. Tasks without
+    # a place of their own do not wait.
+    "spark.locality.wait": "1s",
+    # A host that is gone shows at once by its connection; one that hangs, after this time.
+    "spark.network.timeout": "60s",
+    "spark.executor.heartbeatInterval": "5s",
+    # Lost shuffle files are computed again by the epoch as a whole: waiting for them is in vain.
+    "spark.shuffle.io.maxRetries": "1",
+    "spark.shuffle.io.retryWait": "1s",
+    "spark.stage.maxConsecutiveAttempts": "8",
+    "spark.executor.memory": "512m",
+}
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def is_embedded(master: str) -> bool:
+    """Tell whether Spark runs in this machine's own Java process."""
+    return master.startswith("local")
+
+
+def spark_settings(master: str, work_dir: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """Return all settings of a run.
+
+    Args:
+        master: Spark master URL.
+        work_dir: Folder of this run, for Spark's local files of the driver.
+        given: What the user set.
+    """
+    own = _EMBEDDED if is_embedded(master) else _CLUSTER
+    if master.startswith("spark://127."):
+        own = {**own, **_LOOPBACK}
+    return {**_ALWAYS, **own, "spark.local.dir": str(work_dir / "local"), **given}

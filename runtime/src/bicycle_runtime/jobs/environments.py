@@ -1,0 +1,133 @@
+"""Where a job's plugin comes from, and what of it goes to workers.
+
+A plugin is installed in the environment of the command, or in one of its own (``--plugin-env``).
+One of its own is packed and put before everything else on the import path, here in the driver, in
+the child that builds the graph, and in the workers: all of them see the same files, whatever the
+command or the hosts have installed. On a cluster a plugin of the command's environment travels the
+same way, because hosts have the runtime only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from bicycle_runtime.engine.handshake import HostAnswer, PluginSide, minor_version, require_match
+from bicycle_runtime.engine.spark.settings import is_embedded
+from bicycle_runtime.engine.spark.shipment import Shipment
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
+from bicycle_runtime.extraction.packing import PackedEnvironment, pack_environment
+from bicycle_runtime.extraction.plugin_env import (
+    PluginEnvironment,
+    own_environment,
+    read_environment,
+)
+from bicycle_runtime.extraction.unpacking import enter_environment, unpacked
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions
+
+__all__ = ["JobEnvironment", "discover_in", "find_plugin", "isolated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobEnvironment:
+    """A plugin, and its environment where that is packed.
+
+    Args:
+        ref: The plugin; its location is the unpacked folder when it has an environment of its own.
+        packed: What workers get; None when they have the plugin by themselves.
+        folder: Where the environment is unpacked on this host; None when it is the command's own.
+        platform: Of the plugin's interpreter.
+    """
+
+    ref: PluginRef
+    packed: PackedEnvironment | None = None
+    folder: Path | None = None
+    platform: str = ""
+
+    def enter(self) -> None:
+        """Let this process, which runs the job's driver, see the plugin as workers do."""
+        if self.packed is not None and self.folder is not None:
+            enter_environment(self.packed.path, self.packed.digest)
+
+    def shipment(self, bundle: JobBundle) -> Shipment:
+        """Return what goes to workers of an extracted job."""
+        is_native = self.packed is not None and self.packed.is_native
+        side = PluginSide(
+            python=bundle.python_version,
+            sdk=bundle.sdk_version,
+            platform=self.platform if is_native else None,
+        )
+        return Shipment(environment=self.packed, plugin=side, module=self.ref.module)
+
+
+def discover_in(plugin_env: str | None) -> Discovery:
+    """Find the plugins of the command's environment, or of another one.
+
+    Raises:
+        EnvironmentMissingError: ``plugin_env`` is no virtual environment.
+    """
+    if plugin_env is None:
+        return discover()
+    return discover(list(read_environment(_folder(plugin_env)).path))
+
+
+def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
+    """Find a job's plugin, and pack its environment where workers need it.
+
+    Args:
+        options: Name the plugin, its environment, and where the job runs.
+        home: Packed environments are kept in its cache.
+
+    Raises:
+        EnvironmentMissingError: what is named is no virtual environment.
+        PluginNotFoundError: no plugin of this name is installed there.
+        HandshakeError: that environment has another Python, or is for another platform.
+        EnvironmentConflictError: the plugin and the runtime can not live in one process.
+    """
+    ref = discover_in(options.plugin_env).find(options.plugin)
+    if options.plugin_env is not None:
+        return isolated(ref, options.plugin_env, home)
+    if options.master is None or is_embedded(options.master):
+        return JobEnvironment(ref=ref)
+    own = own_environment()
+    packed = pack_environment(ref, own.path, runtime_path=own.path, cache_dir=home.cache_dir)
+    return JobEnvironment(ref=ref, packed=packed, platform=own.platform)
+
+
+def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
+    """Pack a plugin of another environment, and unpack it on this host.
+
+    Args:
+        ref: The plugin, from ``discover_in``.
+        plugin_env: The environment.
+        home: Packed environments are kept in its cache.
+
+    Raises:
+        HandshakeError: that environment has another Python, or is for another platform.
+        EnvironmentConflictError: the plugin and the runtime can not live in one process.
+    """
+    own, other = own_environment(), read_environment(_folder(plugin_env))
+    _require_same_python(own, other, title=f"--plugin-env {plugin_env}")
+    packed = pack_environment(ref, other.path, runtime_path=own.path, cache_dir=home.cache_dir)
+    folder = unpacked(packed.path, packed.digest)
+    return JobEnvironment(
+        ref=dataclasses.replace(ref, location=str(folder)),
+        packed=packed,
+        folder=folder,
+        platform=other.platform,
+    )
+
+
+def _require_same_python(own: PluginEnvironment, other: PluginEnvironment, *, title: str) -> None:
+    """Refuse an environment whose code this process and its workers could not run."""
+    wanted, found = (
+        {"python": minor_version(each.python), "platform": each.platform} for each in (own, other)
+    )
+    require_match(wanted, None, [HostAnswer(host=title, facts=found)], compares_platform=True)
+
+
+def _folder(plugin_env: str) -> Path:
+    return Path(plugin_env).expanduser().absolute()

@@ -1,0 +1,81 @@
+"""Checking files against their checksums, several at a time, without holding one in memory.
+
+A restart reads all state of the epoch that it goes on from: what is damaged has to be found before
+anything is built on it. Reading is waiting, so threads are enough.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from zlib import crc32
+
+from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.state.loading import LoadProgress, untold
+
+__all__ = ["Checked", "first_damaged"]
+
+_READERS = 8
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a file must be: size and CRC-32."""
+
+    byte_count: int
+    crc32: int
+
+
+def first_damaged(
+    storage: Storage, files: Mapping[str, Checked], *, progress: LoadProgress = untold
+) -> str | None:
+    """Return the first path, in order of the paths, that is missing or not as it was written.
+
+    Args:
+        storage: Where the files lie.
+        files: What each must be.
+        progress: Told after each block that was read.
+
+    Raises:
+        StorageError: the storage can not be read.
+    """
+    tally = _Tally(sum(file.byte_count for file in files.values()), progress)
+
+    def is_whole(path: str) -> bool:
+        return _is_whole(storage, path, files[path], tally)
+
+    paths = sorted(files)
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="verify") as pool:
+        found = list(pool.map(is_whole, paths))
+    return next((path for path, good in zip(paths, found, strict=True) if not good), None)
+
+
+class _Tally:
+    """Adds up what the threads have read."""
+
+    def __init__(self, total: int, progress: LoadProgress) -> None:
+        self._total = total
+        self._progress = progress
+        self._done = 0
+        self._lock = threading.Lock()
+
+    def add(self, byte_count: int) -> None:
+        with self._lock:
+            self._done += byte_count
+            self._progress(self._done, self._total)
+
+
+def _is_whole(storage: Storage, path: str, expected: Checked, tally: _Tally) -> bool:
+    checksum = size = 0
+    try:
+        with storage.open_read(path) as stream:
+            while data := stream.read(_BLOCK_BYTES):
+                checksum = crc32(data, checksum)
+                size += len(data)
+                tally.add(len(data))
+    except ObjectMissingError:
+        return False
+    return (size, checksum) == (expected.byte_count, expected.crc32)

@@ -1,0 +1,68 @@
+"""How far loading has come: what whoever loads state, or fetches files of it, tells meanwhile.
+
+A worker process has one meter: it runs one task at a time. Stores say which range they load anew,
+and whoever reads files, or fetches them, says how many bytes there were.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+__all__ = ["LOADING", "LoadMeter", "LoadProgress", "untold"]
+
+
+class LoadProgress(Protocol):
+    """Told how far something has come."""
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take note that ``done`` of ``total`` bytes are there.
+
+        Called often, from any thread, also with the same numbers again; it must be quick and raise
+        nothing.
+        """
+
+
+def untold(done: int, total: int) -> None:
+    """Be the progress that nobody wants to know of."""
+
+
+class LoadMeter:
+    """Counts what is loaded while somebody watches.
+
+    ``ranges`` has, by operator, the size of the range that was loaded anew; a range that was there
+    already, or only had to catch up, is not in it.
+    """
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, int] = {}
+        self._done = self._total = 0
+        self._tell: LoadProgress = untold
+
+    @contextlib.contextmanager
+    def watching(self, total: int, tell: LoadProgress) -> Iterator[None]:
+        """Count from zero while inside.
+
+        Args:
+            total: How many bytes are to be loaded when nothing is there.
+            tell: Told after each file.
+        """
+        self.ranges = {}
+        self._done, self._total, self._tell = 0, total, tell
+        try:
+            yield
+        finally:
+            self._tell = untold
+
+    def begin_range(self, operator: str, byte_count: int) -> None:
+        """Take note that the range of an operator is loaded anew."""
+        self.ranges[operator] = byte_count
+
+    def add(self, byte_count: int) -> None:
+        """Take note of bytes that were read or fetched."""
+        self._done += byte_count
+        self._tell(self._done, self._total)
+
+
+LOADING: Final = LoadMeter()

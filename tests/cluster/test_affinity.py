@@ -1,0 +1,19 @@
+"""State has a place: its tasks run on the host that has it, epoch after epoch."""
+
+from __future__ import annotations
+
+from tests.spark.jobsite import expected_counts, visible_counts
+
+
+def test_tasks_with_state_stay_on_their_hosts_and_the_plugin_travels_to_them(site):
+    """The hosts have no plugin: that there is a result at all shows that it was sent."""
+    site.install_whereabouts()
+    words = site.write_words(lines=600)
+
+    life = site.finish("--parallelism", "2", "--max-records-per-epoch", "40")
+
+    assert life.answer["epoch"] >= 15
+    assert visible_counts(site.output) == expected_counts(words)
+    places = site.hosts_by_word()
+    assert {len(hosts) for hosts in places.values()} == {1}
+    assert {hosts[0] for hosts in places.values()} == {"127.0.0.2", "127.0.0.3"}
