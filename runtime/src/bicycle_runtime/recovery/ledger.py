@@ -15,17 +15,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import (
     ObjectExistsError,
+    ObjectMissingError,
     Storage,
     delete_all,
 )
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
-from bicycle_runtime.recovery.objects import damaged_paths
 
 __all__ = ["EpochLedger", "LastEpoch"]
 
@@ -225,12 +226,21 @@ class EpochLedger:
     def _verified(self, epoch: int, found: Manifest | ManifestError) -> Manifest:
         """Return a manifest whose state files and staged feedback are whole, too."""
         manifest = _whole(found)
-        staged = (file for files in manifest.feedback.values() for file in files)
-        damaged = damaged_paths(self._storage, (*manifest.state_objects(), *staged))
-        if damaged:
-            raise ManifestError(
-                path=_manifest_path(epoch), reason=f"its file {damaged[0]} is missing or damaged"
-            )
+        checksums = {
+            ref.path: ref.crc32
+            for state in manifest.states.values()
+            for part in state.ranges
+            for ref in part.files
+        } | {file.path: file.crc32 for files in manifest.feedback.values() for file in files}
+        for path, checksum in checksums.items():
+            try:
+                is_whole = crc32(self._storage.read(path)) == checksum
+            except ObjectMissingError:
+                is_whole = False
+            if not is_whole:
+                raise ManifestError(
+                    path=_manifest_path(epoch), reason=f"its file {path} is missing or damaged"
+                )
         return manifest
 
     def _paths(self, manifest: Manifest) -> set[str]:

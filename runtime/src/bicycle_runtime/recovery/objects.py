@@ -1,19 +1,15 @@
-"""Whether the objects that a manifest names lie in the storage as they were written."""
+"""Whether an object that a manifest names lies in the storage as it was written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Protocol
 from zlib import crc32
 
-from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.base.storage import Storage
 
-__all__ = ["SealedObject", "damaged_paths", "is_whole"]
+__all__ = ["SealedObject", "is_whole"]
 
 _PIECE_BYTES = 1 << 20
-_THREADS = 4
 
 
 class SealedObject(Protocol):
@@ -44,19 +40,3 @@ def is_whole(storage: Storage, item: SealedObject) -> bool:
             size += len(piece)
             checksum = crc32(piece, checksum)
     return (size, checksum) == (item.byte_count, item.crc32)
-
-
-def damaged_paths(storage: Storage, items: Iterable[SealedObject]) -> list[str]:
-    """Return the paths of objects that are missing or changed; several are read at a time."""
-    by_path = {item.path: item for item in items}
-    ordered = [item for _, item in sorted(by_path.items())]
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="bicycle-check") as threads:
-        found = list(threads.map(partial(_is_there, storage), ordered))
-    return [item.path for item, is_good in zip(ordered, found, strict=True) if not is_good]
-
-
-def _is_there(storage: Storage, item: SealedObject) -> bool:
-    try:
-        return is_whole(storage, item)
-    except ObjectMissingError:
-        return False

@@ -71,7 +71,7 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
     first_group: int | None = None
     end_group: int | None = None
     # Not written where there are none: so most references look as they always have.
-    written_groups: int | None | msgspec.UnsetType = msgspec.field(
+    written_groups: int | msgspec.UnsetType | None = msgspec.field(
         default=msgspec.UNSET, name="range_groups"
     )
     sst_refs: tuple[SstRef, ...] | msgspec.UnsetType = msgspec.field(
