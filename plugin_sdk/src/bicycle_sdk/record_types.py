@@ -11,9 +11,18 @@ import typing
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-__all__ = ["FunctionTypes", "clash", "common_item_type", "function_types", "pair_type", "type_name"]
+__all__ = [
+    "FunctionTypes",
+    "accumulator_type",
+    "clash",
+    "common_item_type",
+    "function_types",
+    "pair_type",
+    "type_name",
+]
 
 _FUNCTIONS_MODULES = frozenset({"bicycle_sdk.functions", "bicycle_sdk.connected"})
+_AGGREGATES_MODULES = frozenset({"bicycle_sdk.windows.functions"})
 
 
 class FunctionTypes(NamedTuple):
@@ -48,6 +57,17 @@ def function_types(
         declared.takes if declared.takes is not None else hinted.takes,
         declared.gives if declared.gives is not None else hinted.gives,
     )
+
+
+def accumulator_type(function: object) -> Any:
+    """Return what annotations say of the accumulators of an ``AggregateFunction``, None if nothing.
+
+    Its class names the type (``AggregateFunction[In, Acc, Out]``), or ``create_accumulator`` does.
+    """
+    declared = _generic_arguments(type(function), {}, _AGGREGATES_MODULES).get("Acc")
+    if _known(declared) is not None:
+        return declared
+    return _hinted_types(getattr(function, "create_accumulator", None), gives_many=False).gives
 
 
 def common_item_type(items: Iterable[object]) -> Any:
@@ -153,7 +173,9 @@ def _known(record_type: Any) -> Any:
     return record_type
 
 
-def _generic_arguments(cls: type, bound: Mapping[Any, Any]) -> dict[str, Any]:
+def _generic_arguments(
+    cls: type, bound: Mapping[Any, Any], modules: frozenset[str] = _FUNCTIONS_MODULES
+) -> dict[str, Any]:
     """Return what the type variables of the SDK base class stand for, by name."""
     for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
         origin = typing.get_origin(base) or base
@@ -162,9 +184,9 @@ def _generic_arguments(cls: type, bound: Mapping[Any, Any]) -> dict[str, Any]:
         parameters: Sequence[Any] = getattr(origin, "__parameters__", ())
         arguments = [_substituted(argument, bound) for argument in typing.get_args(base)]
         mapping = dict(zip(parameters, arguments, strict=False))
-        if origin.__module__ in _FUNCTIONS_MODULES:
+        if origin.__module__ in modules:
             return {parameter.__name__: value for parameter, value in mapping.items()}
-        found = _generic_arguments(origin, mapping)
+        found = _generic_arguments(origin, mapping, modules)
         if found:
             return found
     return {}

@@ -5,8 +5,10 @@ from typing import Annotated, NamedTuple
 
 import pytest
 
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.state.errors import MigrationError, SchemaRefusedError
+from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import (
     Aliases,
     KeyedProcessFunction,
@@ -406,8 +408,6 @@ def test_a_key_of_another_type_is_refused():
 
     def job(selector):
         def build(env):
-            from bicycle_runtime.testing import script_source
-
             pairs = env.add_source(script_source(tuple[str, int])).uid("pairs")
             pairs.key_by(selector).process_fn(Keeping()).uid("state").collect("out")
 
@@ -418,3 +418,43 @@ def test_a_key_of_another_type_is_refused():
         Run(job(by_number), sealed)
 
     assert refused.value.facts["refused"][0]["problems"] == ["the key was str and is int"]
+
+
+class Lines(KeyedProcessFunction):
+    count = ValueStateDescriptor("count", int, default=0)
+
+    def process_element(self, line, ctx):
+        count = ctx.get_value_state(self.count)
+        count.update(count.value() + 1)
+        return [(line, count.value())]
+
+
+def lines_of(path):
+    """Return a job whose source reads a file or a folder."""
+
+    def build(env):
+        lines = env.read_text(str(path)).uid("lines").key_by(lambda line: line)
+        lines.process_fn(Lines()).uid("count").collect("out")
+
+    return build
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_source_that_reads_elsewhere_or_more_keeps_the_state_of_the_job(tmp_path, backend):
+    source = tmp_path / "lines"
+    source.mkdir()
+    (source / "old.txt").write_text("ada\nbob\n")
+    (source / "new.txt").write_text("bob\nada\nada\n")
+    options = {"engine": EngineOptions(state_backend=backend)}
+    with Harness(lines_of(source / "old.txt"), **options) as harness:
+        harness.run()
+        snapshot = harness.snapshot()
+
+    with Harness(lines_of(source / "new.txt"), **options) as harness:
+        harness.restore(snapshot)
+        harness.run()
+        assert sorted(harness.results("out")[2:]) == [("ada", 2), ("ada", 3), ("bob", 2)]
+    with Harness(lines_of(source), **options) as harness:  # Both files: one of them is not new.
+        harness.restore(snapshot)
+        harness.run()
+        assert sorted(harness.results("out")[2:]) == [("ada", 2), ("ada", 3), ("bob", 2)]

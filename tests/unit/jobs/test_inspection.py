@@ -8,6 +8,7 @@ from bicycle_runtime.jobs.errors import GuaranteeError
 from bicycle_runtime.jobs.inspection import inspect_job, report_of, require_guarantee
 from bicycle_runtime.jobs.inspection_child import describe_job
 from bicycle_sdk import (
+    AggregateFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     RichAsyncFunction,
@@ -48,6 +49,29 @@ class Untyped(RichAsyncFunction[str, str]):
 class Merging(Untyped):
     def merge_state(self, states):
         return states[0]
+
+
+class Lengths(AggregateFunction[str, tuple[int, int], float]):
+    def create_accumulator(self):
+        return (0, 0)
+
+    def add(self, accumulator, value):
+        return (accumulator[0] + len(value), accumulator[1] + 1)
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a, b):
+        return (a[0] + b[0], a[1] + b[1])
+
+
+@dataclass(frozen=True)
+class Key:
+    number: int
+
+
+def itself(key: Key) -> Key:
+    return key
 
 
 def keyed(function, *, uid="f"):
@@ -160,6 +184,27 @@ def test_the_state_of_a_reduce_is_one_value_per_key():
     [state] = report(build).states
 
     assert [(part.name, part.is_per_entry) for part in state.attributes] == [("accumulator", True)]
+
+
+def test_what_annotations_say_of_accumulators_is_their_schema():
+    def build(env):
+        words = env.from_collection(["a"]).key_by(str)
+        words.count().uid("counted").print()
+        words.tumbling_window(10).aggregate(Lengths()).uid("lengths").print()
+
+    counted, lengths = report(build).states
+
+    assert [state["schema"] for state in counted.declared["states"]] == ["int"]
+    [windows] = [state["schema"] for state in lengths.declared["states"]]
+    assert windows["items"] == [{"type": "tuple", "items": ["int", "int"]}]
+
+
+def test_keys_of_a_class_are_warned_of():
+    def build(env):
+        env.from_collection([Key(1)]).key_by(itself).count().uid("counted").print()
+
+    assert ("class-keys", "counted") in kinds(report(build))
+    assert "class-keys" not in {kind for kind, _ in kinds(report(keyed(Typed())))}
 
 
 def test_the_child_process_answers_as_the_function_does():

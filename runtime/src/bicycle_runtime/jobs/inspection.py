@@ -14,6 +14,8 @@ from bicycle_runtime.connectors.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GuaranteeError, InspectionError
+from bicycle_runtime.state.schema_changes import names_classes
+from bicycle_runtime.state.schemas import UNTYPED
 
 __all__ = [
     "ConnectorReport",
@@ -244,6 +246,9 @@ def _state_warnings(state: StateReport) -> list[Warned]:
         found += _WINDOW_WARNINGS[state.window_growth]
     elif state.scope == "key_groups" and any(part.is_per_entry for part in state.attributes):
         found.append(("unbounded-state", "state grows with the number of different keys"))
+    if names_classes(state.declared.get("keys", UNTYPED)):
+        text = "has keys of a class: it must keep its name and module, or no key is found again"
+        found.append(("class-keys", text))
     found += _keyed_warnings(state)
     if state.scope == "subtask" and state.attributes and not state.has_merge_hook:
         found.append(("no-merge", "has no merge_state(): its parallelism can not be changed"))

@@ -26,6 +26,7 @@ from bicycle_runtime.operators.declarations import (
     window_growth,
 )
 from bicycle_runtime.operators.declared_forms import declared_operator
+from bicycle_runtime.operators.reduce import reduced_type
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
@@ -137,9 +138,7 @@ def _declared(bundle: JobBundle, spec: OperatorSpec) -> Any:
 
 
 def _accumulator(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
-    # An initial accumulator may be of another type than the records, so nothing is known of it.
-    is_known = spec.input_type is not None and "initial" not in spec.vertex.payloads
-    declared = cloudpickle.loads(bundle.payloads[spec.input_type or ""]) if is_known else None
+    declared = reduced_type(spec, lambda name: cloudpickle.loads(bundle.payloads[name]))
     return _attribute("accumulator", declared, ValueCodec(declared), is_per_entry=True)
 
 

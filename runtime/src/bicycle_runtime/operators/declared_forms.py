@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.operators.declarations import asks_for_states, declared_states, texts_in
+from bicycle_runtime.operators.reduce import reduced_type
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.build import window_table
 from bicycle_runtime.operators.windows.folding import Folding
@@ -49,10 +50,7 @@ def declared_operator(spec: OperatorSpec, load: Callable[[str], Any]) -> Declare
     keys = _key_schema(spec, load)
     function = load(spec.vertex.payload_id("function"))
     if spec.vertex.kind is OperatorKind.REDUCE:
-        has_initial = "initial" in spec.vertex.payloads
-        is_known = spec.input_type is not None and not has_initial
-        state = accumulator_state(load(spec.input_type or "") if is_known else None)
-        return DeclaredOperator(states=[state], keys=keys)
+        return DeclaredOperator(states=[accumulator_state(reduced_type(spec, load))], keys=keys)
     if spec.vertex.kind is OperatorKind.WINDOW:
         record_type = load(spec.input_type) if spec.input_type is not None else None
         folding = Folding(function, record_type)

@@ -22,7 +22,7 @@ from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Operator, Stateful
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.process import ProcessOperator, StatefulOperator
-from bicycle_runtime.operators.reduce import ReduceOperator
+from bicycle_runtime.operators.reduce import ReduceOperator, reduced_type
 from bicycle_runtime.operators.routing import (
     DirectRouter,
     FeedbackRouter,
@@ -254,12 +254,11 @@ class _Builder:
         selector = self._selector(spec)
         assert selector is not None
         assert isinstance(context, KeyedContext)
-        is_typed = not has_initial and spec.input_type is not None
         return ReduceOperator(
             spec, policy, context, function,
             initial=self._payload(vertex.payload_id("initial")) if has_initial else None,
             key_selector=selector,
-            value_type=self._payload(spec.input_type) if is_typed else None,
+            value_type=reduced_type(spec, self._payload),
             storage=self._image.storage,
         )  # fmt: skip
 

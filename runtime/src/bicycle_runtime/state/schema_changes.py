@@ -16,7 +16,7 @@ from typing import Any
 
 from bicycle_runtime.state.schemas import UNTYPED, Schema, is_same, words
 
-__all__ = ["Fit", "compare", "compare_keys", "could_be"]
+__all__ = ["Fit", "compare", "compare_keys", "could_be", "names_classes"]
 
 Rewrite = Callable[[Any], Any]
 
@@ -63,7 +63,7 @@ def compare_keys(old: Schema, new: Schema) -> Fit:
     """
     if UNTYPED in (old, new) or is_same(old, new):
         return Fit()
-    if _class_names(old) or _class_names(new):
+    if names_classes(old) or names_classes(new):
         return Fit(problems=(_was(old, new, "the key"),))
     fit = _Comparison().of(old, new, place="the key")
     if fit.rewrite is not None:
@@ -75,7 +75,7 @@ def _untyped(old: Schema, new: Schema) -> Fit:
     """Compare where one side is pickled: a pickled value is itself, whatever is declared now."""
     if old == UNTYPED:
         return Fit(changes=(f"it was pickled and is {words(new)}",))
-    if _class_names(old):
+    if names_classes(old):
         return Fit(problems=(f"it was {words(old)} and has no declared type any more",))
     return Fit(changes=(f"it was {words(old)} and is pickled",))
 
@@ -371,7 +371,7 @@ def could_be(raw: Any, schema: Schema) -> bool:  # noqa: PLR0911  # one return f
     return isinstance(raw, str | bytes | datetime)
 
 
-def _class_names(schema: Schema) -> bool:
+def names_classes(schema: Schema) -> bool:
     """Tell whether records or enums are part of a schema."""
     if isinstance(schema, str):
         return False
@@ -380,4 +380,4 @@ def _class_names(schema: Schema) -> bool:
     inner = [schema[name] for name in ("items", "keys", "values") if name in schema]
     inner += schema.get("of", [])
     parts = [part for each in inner for part in (each if isinstance(each, list) else [each])]
-    return any(_class_names(part) for part in parts if isinstance(part, str | dict))
+    return any(names_classes(part) for part in parts if isinstance(part, str | dict))

@@ -14,6 +14,7 @@ import cloudpickle
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.operators.calling import resolve
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.reduce import reduced_type
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
@@ -98,8 +99,7 @@ def _whole(state: GroupState, names: list[str]) -> dict[str, Any]:
 def _accumulators(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[Any, Any]:
     entries: dict[Any, Any] = {}
     payloads = setup.bundle.payloads
-    is_typed = spec.input_type is not None and "initial" not in spec.vertex.payloads
-    value_type = cloudpickle.loads(payloads[spec.input_type or ""]) if is_typed else None
+    value_type = reduced_type(spec, lambda name: cloudpickle.loads(payloads[name]))
     tables = MemoryTables(StateBook(spec.uid, manifest.forms.get(spec.uid)))
     for table in _tables(setup, manifest, spec, lambda: tables.accumulators(value_type)):
         for group in table.groups.values():

@@ -10,6 +10,7 @@ from typing import Any
 
 from bicycle_runtime.operators.calling import is_async, resolve
 from bicycle_runtime.operators.windows.sketches import SketchDistinct
+from bicycle_sdk.record_types import accumulator_type
 from bicycle_sdk.windows import (
     ApproximateDistinct,
     Average,
@@ -142,4 +143,4 @@ def _accumulator_type(function: Any, record_type: Any) -> Any:
         return None if record_type is None else tuple[record_type, ...]
     if isinstance(function, Count | SelectedAggregate):
         return function.accumulator_type
-    return None
+    return accumulator_type(function)
