@@ -2,8 +2,9 @@ r"""What an epoch was: the one object whose creation makes it final, with all th
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, memos of connectors, the plan) are operator-state entries,
-told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``pins``, ``sink:<uid>``, ``source:<uid>``, ``feedback:<edge>``,
-``plan``, ``time``, ``replay``. Offsets of a shard are source entries ``<uid>\x1f<shard>``.
+told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``pins``, ``sink:<uid>``,
+``source:<uid>``, ``feedback:<edge>``, ``plan``, ``time``, ``replay``. Offsets of a shard are source
+entries ``<uid>\x1f<shard>``.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ __all__ = [
 ]
 
 _FORM = FileForm(magic=b"BICM", version=1)
+_PREFIXES = (
+    "plan", "time", "replay", "pins", "state", "forms", "sink", "source", "feedback",
+)  # fmt: skip
 _SEPARATOR = "\x1f"
 _NO_STREAM = ""  # The folder says whose manifest it is; the layout has no place for it.
 _NS_PER_MS = 1_000_000
@@ -208,9 +212,7 @@ def _manifest(state: CheckpointState) -> Manifest:
 
 
 def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
-    entries: dict[str, dict[str, bytes]] = {
-        prefix: {} for prefix in ("plan", "time", "replay", "state", "forms", "pins", "sink", "source", "feedback")
-    }
+    entries: dict[str, dict[str, bytes]] = {prefix: {} for prefix in _PREFIXES}
     for name, data in states.items():
         prefix, _, rest = name.partition(":")
         entries[prefix][rest] = data
