@@ -426,7 +426,7 @@ class EpochLoop:
         )  # fmt: skip
 
     def _recover(self) -> None:
-        last = self._ledger.last()
+        last = self._ledger.last(progress=self._services.on_loaded)
         if last is not None:
             self._last = last.manifest
             refuse_lost_state(

@@ -15,18 +15,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import (
-    ObjectExistsError,
-    ObjectMissingError,
-    Storage,
-    delete_all,
-)
+from bicycle_runtime.base.storage import ObjectExistsError, Storage, delete_all
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
+from bicycle_runtime.recovery.verification import Checked, first_damaged
+from bicycle_runtime.state.loading import LoadProgress, untold
 
 __all__ = ["EpochLedger", "LastEpoch"]
 
@@ -85,11 +81,14 @@ class EpochLedger:
         """Raise LeaseLostError when another driver has taken over."""
         self._fence.require()
 
-    def last(self) -> LastEpoch | None:
+    def last(self, *, progress: LoadProgress = untold) -> LastEpoch | None:
         """Return the newest epoch that can be read; None when no epoch was ever sealed.
 
         Damaged is a manifest that is cut or changed, or whose state files are. It is put aside
         (its name gets ``.damaged``), so that its epoch can be run again.
+
+        Args:
+            progress: Told while the state files are read.
 
         Raises:
             NoEpochReadableError: there are manifests, but none is readable.
@@ -99,7 +98,8 @@ class EpochLedger:
         epochs = self._sealed_epochs()
         for epoch, found in zip(reversed(epochs), self._decoded(epochs[::-1]), strict=True):
             try:
-                readable.append(self._verified(epoch, found) if not readable else _whole(found))
+                manifest = _whole(found) if readable else self._verified(epoch, found, progress)
+                readable.append(manifest)
             except ManifestError as error:
                 damaged.append(error)
         if readable and damaged:
@@ -223,24 +223,20 @@ class EpochLedger:
         with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as pool:
             return list(pool.map(read, epochs))
 
-    def _verified(self, epoch: int, found: Manifest | ManifestError) -> Manifest:
+    def _verified(
+        self, epoch: int, found: Manifest | ManifestError, progress: LoadProgress
+    ) -> Manifest:
         """Return a manifest whose state files and staged feedback are whole, too."""
         manifest = _whole(found)
-        checksums = {
-            ref.path: ref.crc32
-            for state in manifest.states.values()
-            for part in state.ranges
-            for ref in part.files
-        } | {file.path: file.crc32 for files in manifest.feedback.values() for file in files}
-        for path, checksum in checksums.items():
-            try:
-                is_whole = crc32(self._storage.read(path)) == checksum
-            except ObjectMissingError:
-                is_whole = False
-            if not is_whole:
-                raise ManifestError(
-                    path=_manifest_path(epoch), reason=f"its file {path} is missing or damaged"
-                )
+        staged = [file for files in manifest.feedback.values() for file in files]
+        files = {
+            file.path: Checked(file.byte_count, file.crc32)
+            for file in (*manifest.state_objects(), *staged)
+        }
+        damaged = first_damaged(self._storage, files, progress=progress)
+        if damaged is not None:
+            reason = f"its file {damaged} is missing or damaged"
+            raise ManifestError(path=_manifest_path(epoch), reason=reason)
         return manifest
 
     def _paths(self, manifest: Manifest) -> set[str]:

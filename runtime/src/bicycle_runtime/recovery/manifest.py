@@ -35,6 +35,9 @@ __all__ = [
 ]
 
 _FORM = FileForm(magic=b"BICM", version=1)
+_PREFIXES = (
+    "plan", "time", "replay", "pins", "state", "forms", "sink", "source", "feedback",
+)  # fmt: skip
 _SEPARATOR = "\x1f"
 _NO_STREAM = ""  # The folder says whose manifest it is; the layout has no place for it.
 _NS_PER_MS = 1_000_000
@@ -215,8 +218,7 @@ def _manifest(state: CheckpointState) -> Manifest:
 
 
 def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
-    prefixes = ("plan", "time", "replay", "state", "forms", "pins", "sink", "source", "feedback")
-    entries: dict[str, dict[str, bytes]] = {prefix: {} for prefix in prefixes}
+    entries: dict[str, dict[str, bytes]] = {prefix: {} for prefix in _PREFIXES}
     for name, data in states.items():
         prefix, _, rest = name.partition(":")
         entries[prefix][rest] = data
