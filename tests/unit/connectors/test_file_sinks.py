@@ -1,7 +1,7 @@
 """Parts: when they roll, how they are named, and every crash window of publishing one."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -394,3 +394,33 @@ def test_a_run_that_was_replaced_may_not_publish_any_more(sink, out):
 
     assert caught.value.facts == {"vertex": "v", "path": str(out), "epoch": 0}
     assert parts(out) == ["1\n"]
+
+
+@pytest.mark.parametrize("word", ["jsonl_file", "csv_file"])
+@pytest.mark.parametrize("is_leaving", [True, False], ids=["to a URL", "to a disk"])
+def test_an_open_part_goes_along_to_storage_of_another_kind(sink, out, tmp_path, word, is_leaving):
+    disk, remote = services_in(tmp_path), open_storage(f"memory://moved/{tmp_path.name}")
+    far = replace(services_in(tmp_path), storage=remote)
+    first, second = (disk, far) if is_leaving else (far, disk)
+    rows = [{"a": number} for number in range(6)]
+    run = sink(word, services=first, record_type=dict)
+    run.run_epoch([rows[:1], rows[1:2]])
+    run.run_epoch([rows[2:3]])
+    run.sink.stop()
+    for path in first.storage.list(""):
+        second.storage.write(path, first.storage.read(path))
+    if is_leaving:
+        [part] = remote.list("connectors/v/open")
+        remote.write(part, remote.read(part) + b"never sealed")
+
+    moved = replace(run, services=second, is_sealed=False)
+    moved.start()
+    moved.restart()  # It died before it sealed anything, and finds the same memo.
+    moved.run_epoch([rows[3:4]])
+    moved.restart()
+    moved.run_epoch([rows[4:]], is_last=True)
+
+    [text] = parts(out)
+    header = "a\n" if word == "csv_file" else ""
+    shown = ["%d" if word == "csv_file" else '{"a":%d}'] * 6
+    assert text == header + "".join(form % n + "\n" for n, form in enumerate(shown))

@@ -10,7 +10,8 @@ gives the same files:
 4. The part is renamed into place. A part of a single staged file is that file, renamed.
 
 Open parts lie in the checkpoint storage. Storage that is not a local directory can not append:
-there, staged files wait until their part is complete and are joined then.
+there, staged files wait until their part is complete and are joined then. A job that was moved from
+the one kind of storage to the other takes its open part along (``carried_over``).
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import LocalStorage, Storage, StorageError, publish_file
@@ -35,7 +37,7 @@ from bicycle_runtime.connectors.staging import (
 )
 from bicycle_runtime.operators.io import StagedFile
 
-__all__ = ["OpenPart", "PartPlan", "carry_out", "withdraw"]
+__all__ = ["OpenPart", "PartPlan", "carried_over", "carry_out", "withdraw"]
 
 _logger = logging.getLogger(__name__)
 
@@ -157,6 +159,44 @@ def _carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
         _join(plan, storage, target)
     if target is not None:
         sync_directory(folder)
+
+
+def carried_over(part: OpenPart, storage: Storage) -> OpenPart:
+    """Return a sealed open part in the form that this storage can go on with; again is harmless.
+
+    Only a job that was moved has it in the other form: files that wait where storage can append,
+    or one that was appended to where it can not.
+
+    Raises:
+        OpenPartDamagedError: it lost sealed bytes.
+        StagedFileDamagedError: a file that waits is not what was sealed.
+        ObjectMissingError: it is gone.
+    """
+    is_appending = isinstance(storage, LocalStorage)
+    if is_appending and part.held:
+        plan = PartPlan(
+            path=part.path, start=0, end=part.byte_count, header=part.header, files=part.held,
+            name=None,
+        )  # fmt: skip
+        with storage.open_write(part.path) as joined:
+            for data in _content(plan, storage):
+                joined.write(data)
+        return replace(part, held=())
+    if is_appending or part.held or not part.byte_count:
+        return part
+    with storage.open_read(part.path) as stream:
+        data = stream.read(part.byte_count)
+    if len(data) < part.byte_count:
+        raise OpenPartDamagedError(
+            path=part.path, found_byte_count=len(data), byte_count=part.byte_count
+        )
+    kept = f"{part.path}.held"
+    storage.write(kept, data)
+    file = StagedFile(
+        path=kept, record_count=0, byte_count=len(data), crc32=crc32(data), subtask=0,
+        details={"header": part.header},
+    )  # fmt: skip
+    return replace(part, held=(file,))
 
 
 def withdraw(path: Path, storage: Storage, kept: str, part: OpenPart | None) -> None:

@@ -24,7 +24,13 @@ from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, G
 from bicycle_runtime.connectors.errors import OutputTakenOverError, OutputUnwritableError
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter
 from bicycle_runtime.connectors.files.options import FileSinkOptions
-from bicycle_runtime.connectors.files.parts import OpenPart, PartPlan, carry_out, withdraw
+from bicycle_runtime.connectors.files.parts import (
+    OpenPart,
+    PartPlan,
+    carried_over,
+    carry_out,
+    withdraw,
+)
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
@@ -69,8 +75,10 @@ class FileSink(Sink):
             OutputUnwritableError: it is not a directory, or may not be written.
         """
         self._services = services
+        part = _open_part(memo)
         self._before = self._after = SinkState(
-            open=_open_part(memo), part_count=int(memo.get("part_count", 0))
+            open=None if part is None else carried_over(part, services.storage),
+            part_count=int(memo.get("part_count", 0)),
         )
         self._prepared_epoch = -1
         try:
