@@ -226,11 +226,14 @@ class EpochLedger:
     ) -> Manifest:
         """Return a manifest whose state files and staged feedback are whole, too."""
         manifest = _whole(found)
-        refs = [
-            r for state in manifest.states.values() for part in state.ranges for r in part.files
-        ]
-        staged = [file for files in manifest.feedback.values() for file in files]
-        files = {file.path: Checked(file.byte_count, file.crc32) for file in (*refs, *staged)}
+        files = {
+            ref.path: Checked(ref.byte_count, ref.crc32)
+            for state in manifest.states.values()
+            for part in state.ranges
+            for ref in part.files
+        }
+        for staged in manifest.feedback.values():
+            files |= {file.path: Checked(file.byte_count, file.crc32) for file in staged}
         damaged = first_damaged(self._storage, files, progress=progress)
         if damaged is not None:
             reason = f"its file {damaged} is missing or damaged"
