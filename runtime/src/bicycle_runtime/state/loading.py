@@ -16,7 +16,7 @@ __all__ = ["LOADING", "LoadMeter", "LoadProgress", "untold"]
 class LoadProgress(Protocol):
     """Told how far something has come."""
 
-    def __call__(self, done: int, total: int) -> None:
+    def __call__(self, done: int, total: int, /) -> None:
         """Take note that ``done`` of ``total`` bytes are there.
 
         Called often, from any thread, also with the same numbers again; it must be quick and raise
