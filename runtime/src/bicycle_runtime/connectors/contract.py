@@ -183,7 +183,7 @@ class Source(ABC):
     def reader(self) -> SourceReader:
         """Return the picklable reader that tasks use."""
 
-    def rereader(self, services: DriverServices) -> SourceReader:  # noqa: ARG002  # most need none
+    def rereader(self, services: DriverServices) -> SourceReader:  # most need none
         """Return a reader for slices of earlier epochs, while the source is not started.
 
         A replay asks for it, maybe beside the running job: nothing is opened or changed here. What
@@ -233,7 +233,7 @@ class Sink(ABC):
 
         The result is plain JSON; it is sealed in the manifest and is the memo of the next start.
         Everything that ``publish`` needs must be in it. ``is_last`` is set at the end of bounded
-        input, at a clean stop, and for a savepoint: what is open is completed, and epochs may follow.
+        input, at a clean stop, and for a savepoint: what is open is completed; epochs may follow.
         """
 
     @abstractmethod

@@ -65,8 +65,8 @@ class JobOptions:
     )
     allow_dropped_state: bool = option(
         default=False,
-        doc="Begin although the job has sealed state, or offsets, that the plugin does not have any "
-        "more: it is given up. `bicycle plan --from` tells what that is.",
+        doc="Begin although the job has sealed state, or offsets, that the plugin does not have "
+        "any more: it is given up. `bicycle plan --from` tells what that is.",
     )
     restart_attempts: int | None = option(
         None,

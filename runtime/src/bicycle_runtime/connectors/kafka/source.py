@@ -163,7 +163,7 @@ class KafkaSource(Source):
         """Return a reader that holds the values of secrets; its pickled form is not for show."""
         return self._reader(self._options.on_data_loss)
 
-    def rereader(self, services: DriverServices) -> KafkaReader:  # noqa: ARG002  # needs no storage
+    def rereader(self, services: DriverServices) -> KafkaReader:  # needs no storage
         """Return a reader that leaves nothing out: what retention has removed is an error."""
         return self._reader("fail")
 
