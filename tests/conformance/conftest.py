@@ -18,6 +18,7 @@ WITH_STATE = {
     "test_joins",
     "test_keyed_functions",
     "test_keyed_state",
+    "test_live_rescale",
     "test_restarts",
     "test_timers",
     "test_windows",
