@@ -42,4 +42,5 @@ def main(plugin, checkpoint, *pairs):
     sys.stdout.write(json.dumps(collected["out"]))
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])
