@@ -78,8 +78,8 @@ def docs(session: nox.Session) -> None:
 
 @nox.session
 def simulation(session: nox.Session) -> None:
-    """Seeded crashes, delays, restarts and rescales, in one process."""
-    _pytest(session, "tests/simulation")
+    """Seeded crashes, delays, restarts, rescales and frozen drivers: thousands of schedules."""
+    _pytest(session, "tests/simulation", "--driver-schedules=2000", "--timeout=600")
 
 
 @nox.session

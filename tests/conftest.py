@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--backlog-messages", type=int, default=300_000, help="How many messages wait for a job."
     )
     group.addoption(
-        "--driver-schedules", type=int, default=150,
+        "--driver-schedules", type=int, default=60,
         help="How many schedules of frozen and replaced drivers are played.",
     )  # fmt: skip
 

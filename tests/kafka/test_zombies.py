@@ -18,8 +18,8 @@ from tests.spark.jobsite import Life, until
 pytestmark = pytest.mark.crash
 
 PUBLISHING_POINTS = ("after_seal", "before_publish", *TRANSACTION_POINTS, "half_published")
-# It meets the marker or the manifest of the other, or misses files that the other has removed.
-FENCED = ("BIC-1770", "BIC-1503", "BIC-1130", "BIC-1132", "BIC-1302")
+# It meets the lease, marker or manifest of the other, or misses files that the other has removed.
+FENCED = ("BIC-1541", "BIC-1770", "BIC-1503", "BIC-1130", "BIC-1132", "BIC-1302")
 EPOCHS = 4
 
 

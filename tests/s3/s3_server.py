@@ -1,0 +1,149 @@
+"""A real server that speaks S3, for tests: S3Proxy over a local directory.
+
+It is chosen because its ``If-None-Match: *`` is atomic (a hard link), it checks signatures, and
+what it has acknowledged is on the disk, so that it can be killed and started again. Its jars come
+from where Kafka's come from, and are checked against the list beside this file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar, fetchers
+from bicycle_runtime.dev.java_programs import require_java
+from bicycle_runtime.dev.ports import choose_port
+from bicycle_runtime.dev.waiting import locked
+
+KEY, SECRET = "ada-key", "ada-secret-that-nobody-may-see"
+_LIST = Path(__file__).with_name("s3proxy_jars.txt")
+_START_S = 60.0
+
+
+def listed_jars() -> list[Jar]:
+    rows = [line.split() for line in _LIST.read_text().splitlines() if not line.startswith("#")]
+    jars = []
+    for sha256, size, coordinates in rows:
+        group, artifact, version = coordinates.split(":")
+        jars.append(
+            Jar(
+                group=group,
+                artifact=artifact,
+                version=version,
+                sha256=sha256,
+                size_bytes=int(size),
+            )
+        )
+    return jars
+
+
+def server_jars(cache_dir: Path) -> list[Path]:
+    """Return the jars, fetched when they are not in the cache yet."""
+    jars, shelf = listed_jars(), cache_dir / "s3proxy"
+    paths = [shelf / jar.file_name for jar in jars]
+    cache_dir.mkdir(parents=True, exist_ok=True)
+    with locked(cache_dir / "s3proxy.lock", timeout_s=900):
+        if not all(path.is_file() for path in paths):
+            shelf.mkdir(exist_ok=True)
+            _fetch(jars, shelf)
+    return paths
+
+
+def _fetch(jars: list[Jar], shelf: Path) -> None:
+    problems = []
+    for name, fetch in fetchers():
+        with tempfile.TemporaryDirectory(dir=shelf) as folder:
+            try:
+                fetch(jars, Path(folder))
+            except FetchFailure as error:
+                problems.append(f"{name}: {error}")
+                continue
+            for jar in jars:
+                path = Path(folder) / jar.file_name
+                digest = hashlib.sha256(path.read_bytes()).hexdigest()
+                assert digest == jar.sha256, (jar.coordinates, digest)
+                path.replace(shelf / jar.file_name)
+            return
+    raise AssertionError(f"the jars of S3Proxy can not be had: {problems}")
+
+
+@dataclass(slots=True)
+class S3Server:
+    """One server and its directory; ``start`` after ``kill`` finds everything again."""
+
+    root: Path
+    cache_dir: Path
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = field(default=None)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self.port = self.port or choose_port("127.0.0.1", random.Random())
+        data = self.root / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        settings = self.root / "s3proxy.conf"
+        settings.write_text(
+            f"s3proxy.endpoint={self.url}\n"
+            "s3proxy.authorization=aws-v2-or-v4\n"
+            f"s3proxy.identity={KEY}\n"
+            f"s3proxy.credential={SECRET}\n"
+            "jclouds.provider=filesystem-nio2\n"
+            f"jclouds.filesystem.basedir={data}\n"
+        )
+        path = ":".join(map(str, server_jars(self.cache_dir)))
+        with (self.root / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(
+                        str(require_java()),
+                        "-Xmx192m",
+                        "-XX:+UseSerialGC",
+                        "-XX:TieredStopAtLevel=1",
+                    ),
+                    f"-Dlogback.configurationFile={Path(__file__).with_name('logback.xml')}",
+                    *("-cp", path, "org.gaul.s3proxy.Main", "--properties", str(settings)),
+                ],
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + _START_S
+        while not self._answers():
+            assert self.process.poll() is None, (self.root / "log").read_text()
+            assert time.monotonic() < deadline, (self.root / "log").read_text()
+            time.sleep(0.05)
+
+    def make_bucket(self, name: str) -> None:
+        (self.root / "data" / name).mkdir(exist_ok=True)
+
+    def kill(self) -> None:
+        if self.is_up():
+            self.process.kill()
+            self.process.wait()
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        if self.is_up():
+            self.process.send_signal(signal.SIGCONT)
+
+    def is_up(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                return bool(connection.recv(1))
+        except OSError:
+            return False

@@ -1,0 +1,65 @@
+"""Savepoints in S3: of a job there, taken to a disk and back."""
+
+from __future__ import annotations
+
+import pytest
+
+from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.recovery.adoption import adopt, find_origin
+from bicycle_runtime.recovery.copying import folder_of
+from bicycle_runtime.recovery.errors import CopyRefusedError, SavepointTakenError
+from bicycle_runtime.recovery.savepoints import (
+    delete_savepoint,
+    verify_savepoint,
+    write_savepoint,
+)
+from tests.unit.recovery.ledger_job import Job
+
+
+@pytest.fixture
+def job(storage, tmp_path):
+    job = Job(tmp_path, storage=storage)
+    for epoch in (1, 2):
+        job.seal(job.run({epoch: epoch}), {epoch: epoch})
+        job.ledger.mark_published(epoch)
+    storage.write("connectors/in/journal/0", b"lines\n")
+    return job
+
+
+def take(job, target):
+    return write_savepoint(job.storage, target, epoch=2, name="one", now_ms=1)
+
+
+def test_a_job_goes_from_s3_to_a_disk_and_back(job, bucket, tmp_path):
+    there = folder_of(job.storage, "savepoints/one")
+    disk = LocalStorage(str(tmp_path / "disk"))
+    take(job, there)
+    adopt(find_origin(there), disk, job="disk")
+    back = open_storage(f"s3://{bucket}/jobs/back")
+    adopt(find_origin(disk), back, job="back")
+
+    other = Job(tmp_path, storage=back)
+    assert (other.manifest, other.read()) == (job.manifest, job.models[2])
+    assert back.read("connectors/in/journal/0") == b"lines\n"
+    assert job.restart().manifest.epoch == 2
+
+
+def test_a_place_is_taken_once_and_can_be_given_back(job):
+    there = folder_of(job.storage, "savepoints/one")
+    savepoint = take(job, there)
+    with pytest.raises(SavepointTakenError):
+        take(job, there)
+
+    assert verify_savepoint(there) == savepoint
+    delete_savepoint(there)
+    assert there.list("") == []
+
+
+def test_a_damaged_file_leaves_nothing_of_a_savepoint(job):
+    path = sorted(job.manifest.state_paths())[0]
+    job.storage.write(path, b"damaged")
+    there = folder_of(job.storage, "savepoints/one")
+
+    with pytest.raises(CopyRefusedError):
+        take(job, there)
+    assert there.list("") == []

@@ -1,0 +1,72 @@
+"""A driver in a process of its own, with a lease and without Spark, for tests that freeze it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sys
+import threading
+from pathlib import Path
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
+from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
+from bicycle_sdk.errors import BicycleError
+
+
+def main(bundle: str, location: str, *, beat_ms: int, records_max: int) -> int:
+    """Run the job to the end of its input; 1 when an error ends it, which stands in stdout."""
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    storage = open_storage(location)
+    if isinstance(storage, LocalStorage):
+        storage = LocalStorage(storage.root, is_synced=False)
+    lease = Lease(storage, job="job", clock=SystemClock(), source=random.Random(), beat_ms=beat_ms)
+    lost = threading.Event()
+    try:
+        with LeaseKeeper(lease, beat_ms=beat_ms, on_lost=lost.set):
+            try:
+                run(Path(bundle).read_bytes(), storage, lease, lost, records_max=records_max)
+            except BicycleError:
+                lease.require()  # When it is lost, that is what ended us, as in a real driver.
+                raise
+    except BicycleError as error:
+        sys.stdout.write(json.dumps(error.to_json(), default=str))
+        return 1
+    return 0
+
+
+def run(data, storage, lease, lost, *, records_max):
+    setup = prepare_job(JobBundle.from_bytes(data), job_id="job", storage=storage, parallelism=2)
+    loop = EpochLoop(
+        setup,
+        LocalExecutor(),
+        options=EngineOptions(max_records_per_epoch=records_max),
+        run_id=attempt_id(source=system_random()),
+        services=LoopServices(
+            clock=SystemClock(), console=print, on_epoch=lambda stats: None, fence=lease
+        ),
+    )
+    with loop:
+        while True:
+            if lost.is_set():
+                lease.require()
+            step = loop.step()
+            if step.is_finished:
+                break
+            if not step.has_run:
+                lost.wait(step.wait_ms / 1_000)
+        loop.finish(is_finished=True)
+
+
+if __name__ == "__main__":
+    bundle, location, beat_ms, records_max = sys.argv[1:]
+    os.environ.setdefault("BICYCLE_FAULTS", "")
+    sys.exit(main(bundle, location, beat_ms=int(beat_ms), records_max=int(records_max)))

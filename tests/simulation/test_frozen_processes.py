@@ -1,0 +1,144 @@
+"""Real processes that are stopped by SIGSTOP, replaced, and continued by SIGCONT."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from bicycle_runtime.extraction.discovery import discover
+from bicycle_runtime.extraction.extract import extract
+from tests.spark.jobsite import Life
+
+pytestmark = pytest.mark.crash
+
+BEAT_MS = 200
+POINTS = ("operator", "delta_written", "before_seal", "after_seal", "half_published",
+          "after_publish")  # fmt: skip
+LINES = [f"ada bob{number % 7} eve" for number in range(900)]
+EXIT_S = 5.0
+
+
+class Site:
+    """A word count that reads a file, its checkpoints, its drivers."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.output = root / "output"
+        (root / "input").mkdir(parents=True)
+        (root / "input/lines.txt").write_text("".join(f"{line}\n" for line in LINES))
+        params = {"input": str(root / "input"), "output": str(self.output)}
+        (root / "bundle").write_bytes(extract(discover().find("wordcount"), params).to_bytes())
+        self.lives: list[Life] = []
+
+    @property
+    def epochs(self) -> Path:
+        return self.root / "checkpoint/epochs"
+
+    def start(self, faults: str = "") -> Life:
+        folder = self.root / f"life{len(self.lives)}"
+        folder.mkdir()
+        words = [
+            *(sys.executable, "-m", "tests.simulation.leased_driver"),
+            *(str(self.root / "bundle"), str(self.root / "checkpoint"), str(BEAT_MS), "30"),
+        ]
+        environment = {
+            **os.environ,
+            "BICYCLE_FAULTS": faults,
+            "BICYCLE_FAULTS_ONCE": str(folder),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+            process = subprocess.Popen(words, stdout=out, stderr=err, env=environment)
+        self.lives.append(Life(process, folder))
+        return self.lives[-1]
+
+    def frozen(self, point: str) -> Life:
+        """Start a driver and stop it in the middle of its fifth epoch."""
+        fault = f"{point}@9=hold"
+        life = self.start(fault)
+        life.wait_for_fault(fault)
+        life.process.send_signal(signal.SIGSTOP)
+        return life
+
+    def counts(self) -> Counter[str]:
+        found = [
+            json.loads(line)
+            for path in self.output.rglob("part-*")
+            for line in path.read_text().splitlines()
+        ]
+        assert len({(one["word"], one["count"]) for one in found}) == len(found)
+        return Counter(one["word"] for one in found)
+
+    def files(self) -> dict[str, bytes]:
+        top = self.root / "checkpoint"
+        return {str(p.relative_to(top)): p.read_bytes() for p in top.rglob("*") if p.is_file()}
+
+
+@pytest.fixture
+def site(tmp_path):
+    site = Site(tmp_path / "site")
+    yield site
+    for life in site.lives:
+        if life.process.poll() is None:
+            life.process.kill()
+            life.process.wait()
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_driver_that_was_stopped_and_replaced_ends_and_changes_nothing(site, point):
+    zombie = site.frozen(point)
+    other = site.start()
+    assert other.wait() == 0, other.stdout
+    before = site.files()
+    counts = site.counts()
+
+    zombie.release()
+    zombie.process.send_signal(signal.SIGCONT)
+    woken = time.monotonic()
+    assert zombie.wait() == 1, zombie.stderr
+    assert time.monotonic() - woken < EXIT_S
+    error = json.loads(zombie.stdout)
+    assert error["code"] == "BIC-1541", error
+    assert error["facts"]["pid"] == other.process.pid
+    assert counts == Counter(word for line in LINES for word in line.split()) == site.counts()
+    after = site.files()
+    assert {path: after.get(path) for path in before} == before
+    # What its tasks had in the making is garbage, and its failed epoch may be looked into.
+    made = after.keys() - before.keys()
+    assert all(p.startswith(("state/", "staged/")) or p.endswith(".failed") for p in made), made
+
+
+def test_of_two_drivers_one_goes_within_five_seconds_and_says_which_runs(site):
+    holder = site.start("before_seal@5=hold")
+    holder.wait_for_fault("before_seal@5=hold")
+    started = time.monotonic()
+    other = site.start()
+
+    assert other.wait() == 1
+    assert time.monotonic() - started < EXIT_S
+    error = json.loads(other.stdout)
+    assert error["code"] == "BIC-1540", error
+    assert error["facts"]["pid"] == holder.process.pid
+    holder.release()
+    assert holder.wait() == 0, holder.stderr
+    assert site.counts() == Counter(word for line in LINES for word in line.split())
+
+
+def test_a_restart_after_a_kill_does_not_wait(site):
+    killed = site.start("after_seal@3=kill")
+    assert killed.wait() == -signal.SIGKILL
+    other = site.start("before_seal@1=hold")
+    other.wait_for_fault("before_seal@1=hold")
+    lease = json.loads((site.root / "checkpoint/lease/000000000002").read_text())
+    other.release()
+
+    assert other.wait() == 0, other.stderr
+    assert lease["is_contested"] is False  # It knew that the other was gone, and watched nothing.
