@@ -25,6 +25,7 @@ from bicycle_runtime.base.storage import (
     ObjectExistsError,
     ObjectMissingError,
     Storage,
+    delete_all,
 )
 from bicycle_runtime.recovery.copying import (
     CopiedFile,
@@ -293,8 +294,9 @@ def _remove(storage: Storage) -> None:
     if not storage.exists(_CLAIM):
         storage.write(_CLAIM, b"")
     paths = [path for path in storage.list("") if path not in (_FILE, _CLAIM)]
-    for path in (_FILE, *paths, _CLAIM):
-        storage.delete(path)
+    storage.delete(_FILE)
+    delete_all(storage, paths)
+    storage.delete(_CLAIM)
     storage.discard_unfinished("")
     if isinstance(storage, LocalStorage):
         with contextlib.suppress(OSError):  # Somebody else has put something there.
