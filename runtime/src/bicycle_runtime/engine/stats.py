@@ -75,10 +75,10 @@ def state_bytes(states: Mapping[str, OperatorState]) -> int:
     """Return the size of all state files; one that several subtasks share counts once."""
     return sum(
         {
-            ref.path: ref.byte_count
+            item.path: item.byte_count
             for state in states.values()
             for part in state.ranges
-            for ref in part.files
+            for item in part.objects()
         }.values()
     )
 

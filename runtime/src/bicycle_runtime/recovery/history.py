@@ -19,8 +19,9 @@ from bicycle_runtime.recovery.errors import (
     ManifestError,
 )
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
-from bicycle_runtime.recovery.objects import SealedObject, is_whole
+from bicycle_runtime.recovery.verification import Checked, first_damaged
 from bicycle_runtime.state.errors import StateFileError
+from bicycle_runtime.state.refs import SstRef, StateRef
 
 __all__ = ["EpochHistory", "RetainedEpoch"]
 
@@ -151,14 +152,14 @@ class EpochHistory:
         damages = [checked[item.path] for item in manifest.state_objects()]
         return manifest, next((damage for damage in damages if damage), None)
 
-    def _damage_of(self, item: SealedObject, *, is_thorough: bool) -> str | None:
+    def _damage_of(self, item: StateRef | SstRef, *, is_thorough: bool) -> str | None:
         try:
-            if is_thorough:
-                is_good = is_whole(self._storage, item)
-            else:
-                is_good = self._storage.size(item.path) == item.byte_count
+            is_good = self._storage.size(item.path) == item.byte_count
         except ObjectMissingError:
             return f"its state file {item.path} is missing"
+        if is_thorough and is_good:
+            expected = Checked(item.byte_count, item.crc32)
+            is_good = first_damaged(self._storage, {item.path: expected}) is None
         return None if is_good else f"its state file {item.path} is damaged"
 
     def _is_collected(self, epoch: int) -> bool:

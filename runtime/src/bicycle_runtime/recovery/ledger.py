@@ -229,10 +229,7 @@ class EpochLedger:
         """Return a manifest whose state files and staged feedback are whole, too."""
         manifest = _whole(found)
         files = {
-            ref.path: Checked(ref.byte_count, ref.crc32)
-            for state in manifest.states.values()
-            for part in state.ranges
-            for ref in part.files
+            item.path: Checked(item.byte_count, item.crc32) for item in manifest.state_objects()
         }
         for staged in manifest.feedback.values():
             files |= {file.path: Checked(file.byte_count, file.crc32) for file in staged}
