@@ -14,8 +14,9 @@ from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.one_key import narrow_to
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.replay_record import FailedEpochs, decode_record
-from bicycle_runtime.engine.replaying import ReplaySettings, replay_epoch, with_widths
+from bicycle_runtime.engine.replaying import ReplaySettings, replay_epoch
 from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.stages import with_widths
 from bicycle_runtime.jobs.sealed_queries import Selection, diff_operator
 from bicycle_runtime.jobs.sealed_states import SealedEpoch
 from bicycle_runtime.operators.errors import FunctionFailedError

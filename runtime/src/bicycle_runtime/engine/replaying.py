@@ -8,9 +8,8 @@ of the epoch before.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bicycle_runtime.base.clock import ManualClock
@@ -18,12 +17,20 @@ from bicycle_runtime.base.storage import ObjectMissingError
 from bicycle_runtime.engine.errors import ReplayGraphError, ReplayInputGoneError
 from bicycle_runtime.engine.failures import raise_first_failure
 from bicycle_runtime.engine.local import LocalExecutor
-from bicycle_runtime.engine.merging import merge_ends, merge_feedback, merge_offsets, merge_states
+from bicycle_runtime.engine.merging import (
+    merge_ends,
+    merge_feedback,
+    merge_forms,
+    merge_offsets,
+    merge_states,
+)
 from bicycle_runtime.engine.orders import epoch_orders
+from bicycle_runtime.engine.pinning import renumbered_loops
 from bicycle_runtime.engine.replay_record import ReplayRecord
 from bicycle_runtime.engine.restoring import restored_states
 from bicycle_runtime.engine.scratch import ScratchStorage
 from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.state_forms import begun_forms
 from bicycle_runtime.engine.stats import total_counts
 from bicycle_runtime.engine.watermarks import Timeline
 from bicycle_runtime.operators.io import (
@@ -42,9 +49,8 @@ from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.graph import JobGraph, Partitioning
 
-__all__ = ["ReplaySettings", "Replayed", "SinkInput", "replay_epoch", "with_widths"]
+__all__ = ["ReplaySettings", "Replayed", "SinkInput", "replay_epoch"]
 
 _RUN_ID = "replay"
 
@@ -112,7 +118,12 @@ def replay_epoch(
         raise ReplayGraphError(epoch=record.epoch, missing=", ".join(missing), known_text=known)
     storage = ScratchStorage(setup.storage)
     sinks = {uid: SinkInput() for uid in setup.sinks}
-    image = _image(setup, storage, sinks, settings, forms=before.forms)
+    forms = begun_forms(
+        before, setup.plan, setup.bundle.payloads, job=setup.job_id, allows_dropped=True
+    )
+    image = _image(setup, storage, sinks, settings, forms=forms)
+    feedback = renumbered_loops(before, setup.graph, job=setup.job_id)
+    before = replace(before, forms=forms, feedback=feedback)
     states = restored_states(before, setup.plan, job=setup.job_id)
     slices = {uid: _within(parts, ends.get(uid, {})) for uid, parts in record.slices.items()}
     orders = epoch_orders(
@@ -142,29 +153,9 @@ def replay_epoch(
     )
 
 
-def with_widths(graph: JobGraph, widths: Mapping[str, int]) -> JobGraph:
-    """Return the graph with each operator as wide as it was; those not named stay as they are."""
-    vertices = tuple(
-        dataclasses.replace(vertex, parallelism=widths.get(vertex.id, vertex.parallelism))
-        for vertex in graph.vertices
-    )
-    width = {vertex.id: vertex.parallelism for vertex in vertices}
-    edges = tuple(
-        dataclasses.replace(edge, partitioning=Partitioning.REBALANCE)
-        if edge.partitioning is Partitioning.FORWARD
-        and width[edge.source_id] != width[edge.target_id]
-        else edge
-        for edge in graph.edges
-    )
-    return dataclasses.replace(graph, vertices=vertices, edges=edges)
-
-
 def _within(parts: Sequence[Slice], ends: Mapping[str, int]) -> list[Slice]:
     """Cut slices where the epoch ended: a reader may have stopped before the end of its slice."""
-    return [
-        dataclasses.replace(part, end=min(part.end, ends.get(part.shard, part.end)))
-        for part in parts
-    ]
+    return [replace(part, end=min(part.end, ends.get(part.shard, part.end))) for part in parts]
 
 
 def _image(
@@ -218,6 +209,7 @@ def _manifest(
             for uid in setup.sources
         },
         states=merge_states(states, reports),
+        forms=merge_forms(before.forms, reports),
         feedback=merge_feedback(reports),
         time=timeline.sealed_after(record.time, reports),
     )

@@ -24,8 +24,9 @@ from bicycle_runtime.engine.one_key import narrow_to
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.pinning import pinned
 from bicycle_runtime.engine.replay_record import FailedEpochs, ReplayRecord, decode_record
-from bicycle_runtime.engine.replaying import Replayed, ReplaySettings, replay_epoch, with_widths
+from bicycle_runtime.engine.replaying import Replayed, ReplaySettings, replay_epoch
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.stages import with_widths
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import EpochNotReplayableError
 from bicycle_runtime.jobs.replay import ANSWER_FILE, BUNDLE_FILE, NEXT, REQUEST_FILE
@@ -96,7 +97,7 @@ def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
     # 1. Find the epoch, and plan the job as wide as it was then.
     epoch = _find(EpochHistory(storage), FailedEpochs(storage, job=words["job_id"]), words)
     record = epoch.record
-    bundle = pinned(bundle, epoch.before.pins)
+    bundle = pinned(bundle, (epoch.sealed or epoch.before).pins)
     setup = prepare_job(
         replace(bundle, graph=with_widths(bundle.graph, record.parallelism)),
         job_id=words["job_id"],
