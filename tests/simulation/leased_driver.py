@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
-import os
 import random
 import sys
 import threading
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage, StorageError, open_storage
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.options import EngineOptions
@@ -22,10 +22,12 @@ from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_sdk.errors import BicycleError
 
 
-def main(bundle: str, location: str, *, beat_ms: int, records_max: int) -> int:
+def main(
+    bundle: str, location: str, *, beat_ms: int, records_max: int, patience_s: float = 30
+) -> int:
     """Run the job to the end of its input; 1 when an error ends it, which stands in stdout."""
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
-    storage = open_storage(location)
+    storage = open_storage(location, patience_s=patience_s)
     if isinstance(storage, LocalStorage):
         storage = LocalStorage(storage.root, is_synced=False)
     lease = Lease(storage, job="job", clock=SystemClock(), source=random.Random(), beat_ms=beat_ms)
@@ -35,7 +37,8 @@ def main(bundle: str, location: str, *, beat_ms: int, records_max: int) -> int:
             try:
                 run(Path(bundle).read_bytes(), storage, lease, lost, records_max=records_max)
             except BicycleError:
-                lease.require()  # When it is lost, that is what ended us, as in a real driver.
+                with contextlib.suppress(StorageError):
+                    lease.require()  # When it is lost, that is what ended us.
                 raise
     except BicycleError as error:
         sys.stdout.write(json.dumps(error.to_json(), default=str))
@@ -67,6 +70,14 @@ def run(data, storage, lease, lost, *, records_max):
 
 
 if __name__ == "__main__":
-    bundle, location, beat_ms, records_max = sys.argv[1:]
-    os.environ.setdefault("BICYCLE_FAULTS", "")
-    sys.exit(main(bundle, location, beat_ms=int(beat_ms), records_max=int(records_max)))
+    bundle, location, beat_ms, records_max, *more = sys.argv[1:]
+    patience_s = float(more[0]) if more else 30.0
+    sys.exit(
+        main(
+            bundle,
+            location,
+            beat_ms=int(beat_ms),
+            records_max=int(records_max),
+            patience_s=patience_s,
+        )
+    )

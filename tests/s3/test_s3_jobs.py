@@ -1,0 +1,138 @@
+"""Whole jobs with their checkpoints in S3: killed, frozen and cut off, with exact results."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bicycle_runtime.extraction.discovery import discover
+from bicycle_runtime.extraction.extract import extract
+from tests.s3.s3_server import KEY, SECRET
+from tests.spark.jobsite import JobSite, Life, expected_counts, visible_counts
+
+pytestmark = pytest.mark.crash
+
+BEAT_MS = 300
+LINES = [f"ada bob{number % 7} eve" for number in range(240)]
+WORDS = [word for line in LINES for word in line.split()]
+POINTS = ("delta_written", "before_seal", "after_seal", "half_published", "after_publish")
+
+
+class Site:
+    """A word count whose checkpoints lie in a bucket, and its drivers, one process each."""
+
+    def __init__(self, root: Path, bucket: str) -> None:
+        self.root = root
+        self.location = f"s3://{bucket}/jobs/wordcount"
+        self.output = root / "output"
+        (root / "input").mkdir(parents=True)
+        (root / "input/lines.txt").write_text("".join(f"{line}\n" for line in LINES))
+        params = {"input": str(root / "input"), "output": str(self.output)}
+        (root / "bundle").write_bytes(extract(discover().find("wordcount"), params).to_bytes())
+        self.lives: list[Life] = []
+
+    def start(self, faults: str = "", *, patience_s: float = 30) -> Life:
+        folder = self.root / f"life{len(self.lives)}"
+        folder.mkdir()
+        words = [
+            *(sys.executable, "-m", "tests.simulation.leased_driver"),
+            *(str(self.root / "bundle"), self.location, str(BEAT_MS), "40", str(patience_s)),
+        ]
+        environment = {
+            **os.environ,
+            "BICYCLE_FAULTS": faults,
+            "BICYCLE_FAULTS_ONCE": str(folder),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+            process = subprocess.Popen(words, stdout=out, stderr=err, env=environment)
+        self.lives.append(Life(process, folder))
+        return self.lives[-1]
+
+    def assert_exact(self) -> None:
+        assert visible_counts(self.output) == expected_counts(WORDS)
+        for life in self.lives:
+            assert not any(secret in life.stdout + life.stderr for secret in (KEY, SECRET))
+
+
+@pytest.fixture
+def site(tmp_path, bucket):
+    site = Site(tmp_path / "site", bucket)
+    yield site
+    for life in site.lives:
+        if life.process.poll() is None:
+            life.process.kill()
+            life.process.wait()
+
+
+def test_a_job_in_s3_that_is_killed_at_every_point_counts_exactly(site):
+    for number, point in enumerate(POINTS, 1):
+        life = site.start(f"{point}@{number % 3 + 1}=kill")
+        assert life.wait() == -signal.SIGKILL, life.stderr
+    last = site.start()
+    assert last.wait() == 0, last.stdout + last.stderr
+    site.assert_exact()
+
+
+@pytest.mark.parametrize("point", ["before_seal", "half_published"])
+def test_a_driver_in_s3_that_is_frozen_and_replaced_is_fenced(site, point):
+    fault = f"{point}@4=hold"
+    zombie = site.start(fault)
+    zombie.wait_for_fault(fault)
+    zombie.process.send_signal(signal.SIGSTOP)
+    other = site.start()
+    assert other.wait() == 0, other.stdout + other.stderr
+
+    zombie.release()
+    zombie.process.send_signal(signal.SIGCONT)
+    woken = time.monotonic()
+    assert zombie.wait() == 1, zombie.stderr
+    assert time.monotonic() - woken < 5
+    error = json.loads(zombie.stdout)
+    assert error["code"] == "BIC-1541"
+    assert error["facts"]["pid"] == other.process.pid
+    site.assert_exact()
+
+
+def test_a_job_whose_storage_goes_says_so_and_goes_on_when_it_is_back(site, server):
+    fault = "before_seal@3=hold"
+    life = site.start(fault, patience_s=1)
+    life.wait_for_fault(fault)
+    server.kill()
+    life.release()
+    assert life.wait() == 1, life.stderr
+    assert json.loads(life.stdout)["code"] == "BIC-1135", life.stdout
+
+    server.start()
+    last = site.start()
+    assert last.wait() == 0, last.stdout + last.stderr
+    site.assert_exact()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_a_job_on_spark_in_s3_that_is_killed_goes_on_and_counts_exactly(
+    tmp_path, tmp_path_factory, bucket
+):
+    spark = JobSite(tmp_path / "site", tmp_path_factory.mktemp("spark-cache"))
+    try:
+        (spark.input / "lines.txt").write_text("".join(f"{line}\n" for line in LINES))
+        words = ("--checkpoint-dir", f"s3://{bucket}/jobs", "--max-records-per-epoch", "80")
+        killed = spark.run(*words, faults="after_seal@2=kill")
+        assert killed.process.returncode == -signal.SIGKILL, killed.stderr
+        again = spark.run(*words)
+        assert again.process.returncode == 0, (again.stdout, again.stderr)
+        assert visible_counts(spark.output) == expected_counts(WORDS)
+        told = [path.read_text() for path in spark.home.rglob("*.json")]
+        told += [life.stdout + life.stderr for life in spark.lives]
+        assert any(f"s3://{bucket}/jobs/wordcount" in text for text in told)
+        assert not any(secret in text for text in told for secret in (KEY, SECRET))
+    finally:
+        spark.kill_everything()
