@@ -399,6 +399,22 @@ def test_a_state_that_nobody_asks_for_any_more_is_lost_as_one_that_was_declared(
     assert "'asked' of operator 'state'" in lost.value.facts["lost"]
 
 
+class AsksByMadeNames(KeyedProcessFunction):
+    def process_element(self, pair, ctx):
+        state = ctx.get_value_state(f"of-{pair[1] % 2}", int, default=0)
+        state.update(state.value() + 1)
+        return [state.value()]
+
+
+def test_names_that_are_made_while_the_code_runs_are_no_loss_at_its_next_start():
+    job = keyed_job(AsksByMadeNames())
+    sealed = sealed_by(job, [("a", 1), ("a", 2)])
+    sealed = sealed_by(job, [("a", 3)], former=sealed)
+
+    with Run(job, sealed) as run:
+        assert run.put(("a", 1), ("a", 2))[-2:] == [3, 2]
+
+
 def test_a_key_of_another_type_is_refused():
     def by_text(pair) -> str:
         return pair[0]

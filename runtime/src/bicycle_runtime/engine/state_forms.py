@@ -55,7 +55,7 @@ def compared_states(
             manifest.forms.get(uid),
             operator.states,
             keys=operator.keys,
-            still_asks=operator.may_ask_for,
+            may_ask=operator.may_ask_for,
         )
         changes += found
         if known != OperatorForms():

@@ -19,7 +19,7 @@ from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.state.attributes import declared_attributes
 from bicycle_runtime.state.declaring import accumulator_state, keyed_state
-from bicycle_runtime.state.forms import DeclaredState
+from bicycle_runtime.state.forms import DeclaredState, StateForms
 from bicycle_runtime.state.schemas import UNTYPED, describe_key
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
@@ -29,15 +29,22 @@ __all__ = ["DeclaredOperator", "declared_operator"]
 
 
 class DeclaredOperator(msgspec.Struct, frozen=True, kw_only=True):
-    """What one operator declares: its states, its keys, the texts in code that asks for states."""
+    """What one operator declares: its states and its keys.
+
+    ``asks`` says that its code asks for states while it runs, ``texts`` are those that it has.
+    """
 
     states: list[DeclaredState] = []
     keys: Any = UNTYPED
+    asks: bool = False
     texts: list[str] = []
 
-    def may_ask_for(self, name: str) -> bool:
-        """Tell whether the code may ask for a state of this name while it runs."""
-        return name in self.texts
+    def may_ask_for(self, state: StateForms) -> bool:
+        """Tell whether the code may still ask for a state that it asked for before.
+
+        A name that is put together while the code runs is no text of it, and may come again.
+        """
+        return self.asks and (not state.is_told or state.name in self.texts)
 
 
 def declared_operator(spec: OperatorSpec, load: Callable[[str], Any]) -> DeclaredOperator:
@@ -64,8 +71,9 @@ def declared_operator(spec: OperatorSpec, load: Callable[[str], Any]) -> Declare
 
 def _with_keyed(states: list[DeclaredState], function: Any, keys: Any) -> DeclaredOperator:
     found = [*states, *map(keyed_state, declared_states(function))]
-    texts = sorted(texts_in(function)) if asks_for_states(function) else []
-    return DeclaredOperator(states=found, keys=keys, texts=texts)
+    asks = asks_for_states(function)
+    texts = sorted(texts_in(function)) if asks else []
+    return DeclaredOperator(states=found, keys=keys, asks=asks, texts=texts)
 
 
 def _key_schema(spec: OperatorSpec, load: Callable[[str], Any]) -> Any:

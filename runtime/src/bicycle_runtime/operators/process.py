@@ -17,6 +17,7 @@ from bicycle_runtime.operators.calling import (
     resolve,
 )
 from bicycle_runtime.operators.contexts import WorkerContext
+from bicycle_runtime.operators.declarations import texts_in
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import (
     Advance,
@@ -121,6 +122,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         *, method: str, storage: Storage,
     ) -> None:  # fmt: skip
         self._is_rich = method == "process"
+        context.book.texts = frozenset(texts_in(function))
         self._attributes = describe_attributes(function, context.book) if self._is_rich else []
         on_timer = getattr(function, "on_timer", None)
         context.has_timers = on_timer is not None

@@ -51,7 +51,7 @@ class StateForms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     contents of windows apart; ``keys`` describes the keys within it (of a map, of a ``dict``).
     ``settings`` are those whose change would give stored values another meaning. ``current`` is the
     index of the form that values get now. ``is_asked`` says that it was not known before a function
-    asked for it.
+    asked for it, ``is_told`` that the code of the function had its name as a text.
     """
 
     name: str
@@ -62,6 +62,7 @@ class StateForms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     settings: dict[str, Any] = {}
     current: int = 0
     is_asked: bool = False
+    is_told: bool = False
 
     @property
     def space(self) -> str:
@@ -136,7 +137,7 @@ class StateChange:
 
 def evolve(
     operator: str, stored: OperatorForms | None, declared: Sequence[DeclaredState], *,
-    keys: Schema = UNTYPED, still_asks: Callable[[str], bool] = lambda _: True,
+    keys: Schema = UNTYPED, may_ask: Callable[[StateForms], bool] = lambda _: True,
 ) -> tuple[OperatorForms, list[StateChange]]:  # fmt: skip
     """Return what is known of an operator's states from now on, and what becomes of each.
 
@@ -145,7 +146,7 @@ def evolve(
         stored: What the manifest knows; None when it says nothing.
         declared: What the code declares before it runs.
         keys: Schema of what it is keyed by.
-        still_asks: Tells of a state that was asked for by name whether the code may still do so.
+        may_ask: Tells of a state that a function asked for whether the code may still do so.
     """
     known = stored or OperatorForms()
     changes: list[StateChange] = []
@@ -171,7 +172,7 @@ def evolve(
     for state in known.states:
         if (state.space, state.place) in used:
             continue
-        if state.is_asked and still_asks(state.name):
+        if state.is_asked and may_ask(state):
             states.append(state)
             changes.append(StateChange(operator=operator, state=state.name, verdict="kept"))
         else:
@@ -192,7 +193,7 @@ def evolve(
 
 def evolve_state(
     operator: str, stored: StateForms | None, declared: DeclaredState,
-    *, taken: Iterable[str] = (), is_asked: bool = False,
+    *, taken: Iterable[str] = (), is_asked: bool = False, is_told: bool = False,
 ) -> tuple[StateForms, StateChange]:  # fmt: skip
     """Return what is known of a state from now on, and what becomes of it.
 
@@ -202,12 +203,14 @@ def evolve_state(
         declared: The state as it is now.
         taken: ``space:place`` of other states.
         is_asked: Whether it was not known before a function asked for it.
+        is_told: Whether the code of the function has its name as a text.
     """
     if stored is None:
         place = declared.place or _free_place(declared, set(taken))
         state = StateForms(
             name=declared.name, place=place, kind=declared.kind, forms=(declared.form,),
-            keys=declared.keys, settings=dict(declared.settings), is_asked=is_asked,
+            keys=declared.keys, settings=dict(declared.settings),
+            is_asked=is_asked, is_told=is_told,
         )  # fmt: skip
         change = StateChange(
             operator=operator, state=declared.name, verdict="new",
@@ -221,7 +224,7 @@ def evolve_state(
     state = StateForms(
         name=declared.name, place=stored.place, kind=declared.kind, forms=forms,
         keys=stored.keys if declared.keys == UNTYPED else declared.keys,
-        settings=dict(declared.settings), current=current, is_asked=is_asked,
+        settings=dict(declared.settings), current=current, is_asked=is_asked, is_told=is_told,
     )  # fmt: skip
     return state, _change_of(operator, stored, declared)
 

@@ -31,7 +31,7 @@ from bicycle_runtime.state.forms import (
 from bicycle_runtime.state.plain_values import plain_value
 from bicycle_runtime.state.schema_changes import Rewrite
 from bicycle_runtime.state.schemas import UNTYPED
-from bicycle_runtime.state.values import Evolution, Reader, ValueCodec
+from bicycle_runtime.state.values import Evolution, ValueCodec
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Hook", "OpenedState", "StateBook", "refusal_of", "require_alike"]
@@ -62,12 +62,15 @@ class StateBook:
     Args:
         operator: Its uid, for errors.
         known: What the manifest and the declarations of the code say.
+
+    ``texts`` are those that the code of the function has, such as names of states.
     """
 
     def __init__(self, operator: str = "", known: OperatorForms | None = None) -> None:
         self._operator = operator
         self._known = known or OperatorForms()
         self._asked: dict[str, StateForms] = {}
+        self.texts: frozenset[str] = frozenset()
 
     def asked(self) -> list[StateForms]:
         """Return the states that were asked for here and that nobody had declared, by name."""
@@ -87,20 +90,25 @@ class StateBook:
         stored = self._asked.get(declared.name) or self._known.find(declared)
         is_asked = stored is None or stored.is_asked
         state, change = evolve_state(
-            self._operator, stored, declared, taken=self._known.taken(), is_asked=is_asked
-        )
+            self._operator, stored, declared, taken=self._known.taken(),
+            is_asked=is_asked, is_told=is_asked and declared.name in self.texts,
+        )  # fmt: skip
         if change.verdict == "refused":
             raise refusal_of([change])
         if is_asked:
             self._asked[declared.name] = state
         if len(state.forms) == 1:
             return OpenedState(state.place, ValueCodec(value_type))
-        readers: dict[int, Reader] = {
+        readers = {
             index: _FormerReader(self._operator, declared, form, value_type=value_type, hook=hook)
             for index, form in enumerate(state.forms)
             if index != state.current
         }
-        return OpenedState(state.place, ValueCodec(value_type, Evolution(state.current, readers)))
+        evolution = Evolution(
+            state.current, readers,
+            is_first_direct=state.current != 0 and readers[0].is_direct,
+        )  # fmt: skip
+        return OpenedState(state.place, ValueCodec(value_type, evolution))
 
 
 def require_alike(operator: str, one: StateForms, other: StateForms) -> None:
@@ -164,6 +172,12 @@ class _FormerReader:
         self._typed = RecordCodec(None if declared.schema == UNTYPED else value_type)
         self._hook = hook if declared.migrates and form.version < declared.version else None
         self._rewrite: Rewrite | None = fit_of(form, declared).rewrite
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the declared type reads values of the form as they are."""
+        is_typed = UNTYPED not in (self._form.schema, self._declared.schema)
+        return is_typed and self._hook is None and self._rewrite is None
 
     def __call__(self, item: bytes, key: Any) -> Any:
         """Return a value; ``key`` is its key, encoded or not, for errors."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
+from bicycle_runtime.operators.declarations import texts_in
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import (
     Advance,
@@ -58,6 +59,7 @@ class WindowOperator(Operator, Stateful, Timed):
         policy.key_of = self._key_in
         self.record_type = record_type
         self.folding = Folding(plan, record_type)
+        context.book.texts = frozenset(texts_in(plan.process))
         self.firing = Firing(plan, self.folding, policy, context)
         self._store = context.tables.store(
             spec.uid, storage, self._new_table, is_resident=_is_resident
