@@ -1,8 +1,11 @@
 """Bases are made beside the epochs: whatever becomes of them, the state is what was sealed."""
 
+import shutil
 import threading
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bicycle_runtime.base.faults import BASE_POINTS, InjectedFault, arm_fault, disarm_faults
 from bicycle_runtime.base.storage import LocalStorage
@@ -389,6 +392,38 @@ def test_a_base_goes_with_its_key_groups(job, widths):
         job.rescale(width)
 
         assert job.read() == model
+
+
+ENTRIES = st.dictionaries(st.integers(0, 11), st.none() | st.integers(0, 9), max_size=4)
+STEPS = st.lists(
+    st.tuples(st.just("epoch"), ENTRIES)
+    | st.tuples(st.just("interval"), ENTRIES)
+    | st.tuples(st.just("rescale"), st.integers(1, GROUPS))
+    | st.tuples(st.just("use"), st.sampled_from(BACKENDS))
+    | st.tuples(st.just("lose"), st.none()),
+    max_size=12,
+)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS)
+def test_any_mix_of_bases_deltas_sizes_and_backends_gives_one_state(tmp_path_factory, steps):
+    job, model = Job(tmp_path_factory.mktemp("job")), {}
+    for action, what in steps:
+        match action:
+            case "epoch" | "interval":
+                job.run(what, is_interval_over=action == "interval")
+                model = {k: v for k, v in (model | what).items() if v is not None}
+            case "rescale":
+                job.rescale(what)
+            case "use":
+                job.use(what)
+            case "lose":
+                job.close()
+                shutil.rmtree(job.folder / "local", ignore_errors=True)
+                job.use(job.backend)
+        assert job.read() == model
+    job.close()
 
 
 # --- times to live -------------------------------------------------------------------------------

@@ -1,0 +1,104 @@
+"""Keys come and expire for ever: the local disk, the checkpoints and the files stay bounded.
+
+An epoch is a second of the job's time. In the short form, keys live for a minute and 300 epochs
+pass; ``nox -s soak`` runs many more, with more keys.
+"""
+
+import sys
+import time
+
+import pytest
+
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.records.keys import GroupCache
+from bicycle_runtime.recovery.ledger import EpochLedger
+from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
+from bicycle_runtime.state.backends import tables_for
+from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.settings import StateSettings
+from bicycle_sdk.state import StateTtl, ValueStateDescriptor
+
+pytestmark = pytest.mark.soak
+
+GROUPS = 8
+TTL_EPOCHS, INTERVAL_EPOCHS = 60, 10
+LONG_EPOCH_COUNT = 5_000
+KEYS_SHORT, KEYS_LONG = 100, 2_000
+# An entry and its time, each with its key, and once more by time.
+ENTRY_BYTES = 140
+
+
+class Job:
+    """One keyed state with a TTL, sealed and collected as the engine does it."""
+
+    def __init__(self, folder, backend):
+        self.local, self.now_ms = folder / "local", 0
+        settings = StateSettings(
+            backend=backend, folder=str(self.local), write_buffer_bytes=1 << 20
+        )
+        tables = tables_for(settings, job_url="job")
+        self.storage = LocalStorage(str(folder / "sealed"), is_synced=False)
+        self.ledger = EpochLedger(
+            self.storage, job="job", retained_count=3, sink_paths=lambda _: set()
+        )
+        self.keyed = tables.keyed(GroupCache(GROUPS), lambda _domain: self.now_ms)
+        ttl = StateTtl(TTL_EPOCHS * 1_000)
+        self.seen = self.keyed.cells_of(ValueStateDescriptor("seen", int, ttl=ttl))
+        self.store = tables.store("op", self.storage, self.new_table, is_resident=lambda _: False)
+        self.state = RangeState(first_group=0, end_group=GROUPS)
+
+    def new_table(self):
+        self.keyed.reset()
+        return self.keyed
+
+    def run(self, number, key_count):
+        """Run an epoch with new keys, seal it and collect what is old."""
+        self.now_ms = number * 1_000
+        self.store.at(self.state)
+        if number % INTERVAL_EPOCHS == 1:
+            self.store.bases.wait()  # Here an epoch takes milliseconds and stands for a second.
+        for key in range(key_count):
+            self.seen.put(f"{number}-{key}", number)
+        self.state = self.store.commit(
+            self.state, epoch=number, attempt="a", is_interval_over=number % INTERVAL_EPOCHS == 0
+        )
+        plan = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=self.now_ms)
+        states = {"op": OperatorState(scope="key_groups", group_count=GROUPS, ranges=(self.state,))}
+        self.ledger.seal(Manifest(epoch=number, plan=plan, states=states))
+        self.ledger.mark_published(number)
+        self.ledger.collect()
+
+    def figures(self):
+        """Return bytes on the local disk and in the storage, and files in the storage."""
+        sealed = self.storage.list("")
+        return (
+            sum(file.stat().st_size for file in self.local.rglob("*") if file.is_file()),
+            sum(self.storage.size(path) for path in sealed),
+            len(sealed),
+        )
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_disks_stay_bounded_while_keys_come_and_expire(tmp_path, soak_epoch_count, backend, capsys):
+    job = Job(tmp_path, backend)
+    key_count = KEYS_LONG if soak_epoch_count >= LONG_EPOCH_COUNT else KEYS_SHORT
+    found, began = [], time.perf_counter()
+    for number in range(1, soak_epoch_count + 1):
+        job.run(number, key_count)
+        found.append(job.figures())
+    seconds = time.perf_counter() - began
+    job.store.close()
+    quarter = len(found) // 4
+    second, fourth = found[quarter : 2 * quarter], found[3 * quarter :]
+    live_bytes = 2 * TTL_EPOCHS * key_count * ENTRY_BYTES
+    with capsys.disabled():
+        most = [max(column) for column in zip(*fourth, strict=True)]
+        sys.stdout.write(
+            f"\n{backend}, {soak_epoch_count} epochs of {key_count} keys in {seconds:.0f} s: "
+            f"at most {most[0]:,} bytes here, {most[1]:,} sealed in {most[2]} files\n"
+        )
+
+    for before, after in zip(zip(*second, strict=True), zip(*fourth, strict=True), strict=True):
+        assert max(after) <= 1.5 * max(before)
+    # Two bases while one is being taken, what changes in an interval, and files not compacted yet.
+    assert max(sealed for _, sealed, _ in fourth) <= 3 * live_bytes
