@@ -27,8 +27,9 @@ def bicycle(tmp_path_factory):
     for path in (place / "home/jobs").glob("*/status.json"):
         status = json.loads(path.read_text())
         if status["state"] in ("CREATED", "RUNNING", "STOPPING"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(status["pid"], signal.SIGKILL)
+            for pid in (status["supervisor_pid"], status["pid"]):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def words(folder, name, *more):

@@ -19,12 +19,14 @@ from typing import Any, Literal
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoint_places import find_checkpoint
 from bicycle_runtime.jobs.errors import ReplayEndedError, ReplayPluginError
+from bicycle_runtime.jobs.graph_changes import with_data_loss_policy, with_follow
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
 
 __all__ = ["NEXT", "ReplayRequest", "replay"]
 
@@ -83,6 +85,8 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
         raise ReplayPluginError(url=storage.url)
     known = asked.params if asked is not None and asked.options.plugin == plugin else {}
     bundle = extract(discover().find(plugin), {**known, **request.params})
+    if asked is not None:
+        bundle = _as_asked(bundle, asked.options)
     settings = asked.engine if asked is not None else {}
     engine = {name: settings[name] for name in _STATE_SETTINGS & settings.keys()}
     words = {
@@ -126,6 +130,15 @@ def _asked(home: Home, request: ReplayRequest) -> JobRequest | None:
         return None
     folder = home.folder(request.job)
     return folder.read_request() if folder.request_path.exists() else None
+
+
+def _as_asked(bundle: JobBundle, options: JobOptions) -> JobBundle:
+    """Return the bundle with what options of the run changed in its sources."""
+    if options.follow:
+        bundle = with_follow(bundle)
+    if options.on_data_loss is not None:
+        bundle = with_data_loss_policy(bundle, options.on_data_loss)
+    return bundle
 
 
 def _noted(storage: Storage) -> dict[str, Any]:
