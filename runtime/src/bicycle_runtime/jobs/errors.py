@@ -31,8 +31,8 @@ __all__ = [
     "RescaleRequestError",
     "SavepointFailedError",
     "ScaffoldError",
-    "StalledError",
     "StateChangesError",
+    "StalledError",
     "StateLoadingError",
     "StatusFormatError",
     "StopTimeoutError",
@@ -242,20 +242,26 @@ class StateLoadingError(BicycleError):
     fix = "leave --plugin out; values of its classes are then shown by their type"
 
 
-class OriginRunningError(BicycleError):
-    """A job is to begin with the checkpoint of another one that runs."""
+class DriverDiedError(BicycleError):
+    """The driver of a submitted job died without a last word."""
 
-    code = "BIC-1940"
-    message = "{url} is the checkpoint directory of a job that runs, as process {pid}"
-    fix = "stop it first, or begin with a savepoint of it (`bicycle savepoint create`)"
+    code = "BIC-1973"
+    message = "the driver of job {job!r} (process {pid}) died with {how}, after epoch {epoch}"
+    fix = (
+        "look at the end of `bicycle logs {job}`; signal 9 is often a lack of memory. The job goes "
+        "on after its last sealed epoch when it is submitted again"
+    )
 
 
-class SavepointFailedError(BicycleError):
-    """A running job could not take a savepoint; the job goes on."""
+class StalledError(BicycleError):
+    """A phase of a job made no progress for too long, and the attempt was ended."""
 
-    code = "BIC-1941"
-    message = "job {job!r} could not take a savepoint: {reason}; the job is not affected"
-    fix = "see the log of the job with `bicycle logs {job}`, and ask again"
+    code = "BIC-1974"
+    message = "job {job!r} made no progress for {waited_ms} ms while {phase} ({target})"
+    fix = (
+        "see whether what is named answers (storage, source, sink, a host of the cluster, a call "
+        "in a function); --watchdog-timeout-ms and --epoch-stall-timeout-ms set the limits"
+    )
 
 
 class EpochNotReplayableError(BicycleError):
@@ -285,23 +291,17 @@ class ReplayEndedError(BicycleError):
     )
 
 
-class DriverDiedError(BicycleError):
-    """The driver of a submitted job died without a last word."""
+class OriginRunningError(BicycleError):
+    """A job is to begin with the checkpoint of another one that runs."""
 
-    code = "BIC-1973"
-    message = "the driver of job {job!r} (process {pid}) died with {how}, after epoch {epoch}"
-    fix = (
-        "look at the end of `bicycle logs {job}`; signal 9 is often a lack of memory. The job goes "
-        "on after its last sealed epoch when it is submitted again"
-    )
+    code = "BIC-1940"
+    message = "{url} is the checkpoint directory of a job that runs, as process {pid}"
+    fix = "stop it first, or begin with a savepoint of it (`bicycle savepoint create`)"
 
 
-class StalledError(BicycleError):
-    """A phase of a job made no progress for too long, and the attempt was ended."""
+class SavepointFailedError(BicycleError):
+    """A running job could not take a savepoint; the job goes on."""
 
-    code = "BIC-1974"
-    message = "job {job!r} made no progress for {waited_ms} ms while {phase} ({target})"
-    fix = (
-        "see whether what is named answers (storage, source, sink, a host of the cluster, a call "
-        "in a function); --watchdog-timeout-ms and --epoch-stall-timeout-ms set the limits"
-    )
+    code = "BIC-1941"
+    message = "job {job!r} could not take a savepoint: {reason}; the job is not affected"
+    fix = "see the log of the job with `bicycle logs {job}`, and ask again"
