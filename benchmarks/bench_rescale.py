@@ -1,8 +1,9 @@
 """Other widths for a job that runs: how long it pauses, against starting it again with them.
 
 A running count on Spark has read all keys; then its widths change, up and down. The pause goes from
-the last seal before to the first seal behind, in which every subtask has taken over its state. The
-start again keeps the Java process, which a user's restart does not (``bench_startup.py``).
+the last seal before to the first seal behind, in which every subtask has taken over its state. In
+the epoch behind it a subtask may meet a worker process that has not loaded its state yet. The start
+again keeps the Java process, which a user's restart does not (``bench_startup.py``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,9 +34,10 @@ RESTART_S_MAX = 10.0
 
 @dataclass(slots=True)
 class Times:
-    """Seconds of one backend: pauses by step, and starts again."""
+    """Seconds of one backend: pauses by step, epochs behind them, and starts again."""
 
     pauses: dict[str, list[float]] = field(default_factory=dict)
+    behind: list[float] = field(default_factory=list)
     restarts: list[float] = field(default_factory=list)
     warm_restarts: list[float] = field(default_factory=list)
 
@@ -82,6 +85,7 @@ def _round(engine: Engine, keys: Keys, backend: str, times: Times) -> None:
                 step = f"{before} → {width}"
                 times.pauses.setdefault(step, []).append(done.pause_ms / 1_000)
                 before = width
+                times.behind.append(_timed(loop.run_without_input))
             _check(loop, keys)
         times.restarts.append(_restarted(engine, _job(keys, place, width=3), options))
         times.warm_restarts.append(_restarted(engine, _job(keys, place, width=3), options))
@@ -92,6 +96,12 @@ def _restarted(engine: Engine, setup: JobSetup, options: EngineOptions) -> float
     with engine.loop(setup, options=options) as loop:
         loop.run_without_input()
         return time.monotonic() - began
+
+
+def _timed(act: Callable[[], None]) -> float:
+    began = time.monotonic()
+    act()
+    return time.monotonic() - began
 
 
 def _job(keys: Keys, place: Path, width: int = CORES) -> JobSetup:
@@ -114,6 +124,7 @@ def _table(times: dict[str, Times]) -> Table:
         [f"pause {step}", *(_median(found.pauses[step]) for found in times.values())]
         for step in ordered
     ]
+    rows.append(["epoch behind a pause", *(_median(found.behind) for found in times.values())])
     rows.append(["start again with 3", *(_median(found.restarts) for found in times.values())])
     warm = [_median(found.warm_restarts) for found in times.values()]
     rows.append(["start again with 3, local state kept", *warm])

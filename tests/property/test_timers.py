@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction
+from bicycle_sdk.state.timers import TimerQueue
 
 KEYS = ["a", "b", "c", "d"]
 DOMAINS = ["event", "processing"]
@@ -148,3 +149,33 @@ def by_key(fired):
     for timer in fired:
         found[timer[2]].append(timer)
     return found
+
+
+CELLS = st.tuples(st.sampled_from(KEYS), st.integers(0, 20))
+QUEUE_STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("load"), st.lists(CELLS, max_size=12, unique=True)),
+        st.tuples(st.sampled_from(["set", "delete", "unload"]), CELLS),
+        st.tuples(st.just("pop"), st.integers(0, 20)),
+    ),
+    max_size=30,
+)
+
+
+@given(QUEUE_STEPS)
+def test_timers_that_are_loaded_at_once_fire_as_those_loaded_one_by_one(steps):
+    many, single = TimerQueue("event"), TimerQueue("event")
+    for word, what in steps:
+        match word:
+            case "load":
+                many.load_all(what)
+                for cell in what:
+                    single.load(*cell)
+            case "pop":
+                assert many.pop_due(what) == single.pop_due(what)
+            case _:
+                for queue in (many, single):
+                    getattr(queue, word)(*what)
+        assert many.next_time_ms() == single.next_time_ms()
+        assert many.waiting == single.waiting
+    assert many.touched == single.touched

