@@ -44,10 +44,13 @@ S = 1_000
 
 @dataclass(frozen=True, slots=True)
 class GoldenJob:
-    """A job, what is sealed, and what comes then."""
+    """A job, what is sealed, and what comes then.
+
+    ``before`` calls its second argument between epochs: time for bases to be made.
+    """
 
     build: Callable[[Any], None]
-    before: Callable[[Harness], None]
+    before: Callable[[Harness, Callable[[Harness], None]], None]
     after: Callable[[Harness], None]
 
 
@@ -286,21 +289,18 @@ def states(env):
     pairs.process(Tally()).uid("tally").collect("tally")
 
 
-def states_before(harness):
+def states_before(harness, pause):
     harness.push([("a", 3)], source="prices")
-    harness.push([("a", 1), ("b", 2), ("c", 3)], source="pairs")
-    harness.run_epoch()
-    harness.advance_time(5 * S)
-    harness.push([("a", 4), ("b", 5)], source="pairs")
-    harness.run_epoch()
-    harness.advance_time(5 * S)
-    harness.push([("a", 6)], source="pairs")
-    harness.run_epoch()
+    for first in range(1, 16, 3):
+        harness.push([("a", first), ("b", first + 1), ("c", first + 2)], source="pairs")
+        harness.run_epoch()
+        harness.advance_time(5 * S)
+        pause(harness)
 
 
 def states_after(harness):
     harness.push([("b", 10)], source="prices")
-    harness.push([("a", 7), ("b", 8), ("d", 9)], source="pairs")
+    harness.push([("a", 17), ("b", 18), ("d", 19)], source="pairs")
     harness.run_epoch()
     harness.advance_time(70 * S)
     harness.push([("c", 60)], source="pairs")
@@ -331,19 +331,17 @@ def windows(env):
     )
 
 
-def windows_before(harness):
-    harness.push([("a", 1), ("b", 2), ("a", 4)])
-    harness.run_epoch()
-    harness.advance_time(2 * S)
-    harness.push([("a", 11), ("b", 12), ("a", 13), ("c", 14)])
-    harness.run_epoch()
-    harness.advance_time(2 * S)
-    harness.push([("a", 18), ("b", 9)])
-    harness.run_epoch()
+def windows_before(harness, pause):
+    rounds = ([1, 2, 4], [6, 3, 7], [11, 12, 14], [13, 9, 15], [18, 16, 8])
+    for times in rounds:
+        harness.push([*zip("abc", times, strict=True), ("a", times[0] + 1)])
+        harness.run_epoch()
+        harness.advance_time(2 * S)
+        pause(harness)
 
 
 def windows_after(harness):
-    harness.push([("a", 19), ("b", 15), ("a", 8), ("c", 16)])
+    harness.push([("a", 19), ("b", 15), ("a", 8), ("c", 17)])
     harness.run_epoch()
     harness.push([("a", 40), ("b", 41)])
     harness.run_epoch()
@@ -364,19 +362,18 @@ def joins(env):
     left.as_of_join(right, paired).uid("as-of").collect("as-of")
 
 
-def joins_before(harness):
-    harness.push([("a", 1), ("b", 2), ("a", 12)], source="left")
-    harness.push([("a", 3), ("b", 9)], source="right")
-    harness.run_epoch()
-    harness.advance_time(2 * S)
-    harness.push([("b", 14)], source="left")
-    harness.push([("a", 11)], source="right")
-    harness.run_epoch()
+def joins_before(harness, pause):
+    for first in range(1, 16, 3):
+        harness.push([("a", first), ("b", first + 1), ("c", first)], source="left")
+        harness.push([("a", first + 2), ("b", first), ("c", first + 1)], source="right")
+        harness.run_epoch()
+        harness.advance_time(2 * S)
+        pause(harness)
 
 
 def joins_after(harness):
-    harness.push([("a", 15), ("c", 16)], source="left")
-    harness.push([("b", 13), ("c", 17)], source="right")
+    harness.push([("a", 18), ("d", 19)], source="left")
+    harness.push([("b", 17), ("d", 20)], source="right")
     harness.run_epoch()
     harness.end()
     harness.run()
@@ -390,10 +387,11 @@ def loops(env):
     falling.collect("falling")
 
 
-def loops_before(harness):
+def loops_before(harness, pause):
     harness.push([5, 9])
     harness.run_epoch()
     harness.run_epoch()
+    pause(harness)
 
 
 def loops_after(harness):

@@ -28,7 +28,7 @@ def uninterrupted():
     found = {}
     for name, job in JOBS.items():
         with opened(job, "memory") as harness:
-            job.before(harness)
+            job.before(harness, lambda _: None)
             counts = {sink: len(harness.results(sink)) for sink in harness.sink_names()}
             read, now_ms = harness.read_counts(), harness.clock.now_ms()
             job.after(harness)
@@ -100,6 +100,17 @@ def test_what_has_a_schema_names_no_class_in_its_files(path, tmp_path):
 def test_the_golden_files_of_a_release_are_never_written_again():
     with pytest.raises(FileExistsError):
         write(RELEASES[0])
+
+
+def test_bases_of_both_backends_are_among_the_files(tmp_path):
+    found = set()
+    for path in PACKED:
+        storage = unpacked(path, tmp_path / told(path))
+        states = EpochHistory(storage).manifest().states.values()
+        files = [ref for state in states for part in state.ranges for ref in part.files]
+        found |= {path.name.split(".")[1] for ref in files if ref.is_base}
+
+    assert found == set(BACKENDS)
 
 
 def test_the_first_release_has_every_kind_of_state():

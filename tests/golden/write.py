@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -22,6 +23,7 @@ FOLDER = Path(__file__).parent
 BACKENDS = ("memory", "rocksdb")
 _S = 1_000
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
+_WAITS_MAX, _WAIT_S = 2_000, 0.01
 
 
 def opened(job: GoldenJob, backend: str, **settings) -> Harness:
@@ -42,12 +44,28 @@ def write(version: str) -> None:
     for name, job in sorted(JOBS.items()):
         for backend in BACKENDS:
             with opened(job, backend) as harness, tempfile.TemporaryDirectory() as scratch:
-                job.before(harness)
+                job.before(harness, wait_for_bases)
                 _pack(harness.storage, folder / f"{name}.{backend}.checkpoint.zip")
                 savepoint = LocalStorage(scratch)
                 epoch = harness.epoch
                 write_savepoint(harness.storage, savepoint, epoch=epoch, name=version, now_ms=0)
                 _pack(savepoint, folder / f"{name}.{backend}.savepoint.zip")
+
+
+def wait_for_bases(harness: Harness) -> None:
+    """Wait until the bases are made that were begun, so that the next epoch takes them."""
+    states = harness.loop.manifest.states.values()
+    begun = [
+        part.making.index
+        for state in states
+        for part in state.ranges
+        if part.making is not None and part.making.epoch < part.epoch
+    ]
+    for _ in range(_WAITS_MAX):
+        if all(map(harness.storage.exists, begun)):
+            return
+        time.sleep(_WAIT_S)
+    raise TimeoutError(f"bases are not made: {begun}")
 
 
 def _pack(storage: Storage, path: Path) -> None:
