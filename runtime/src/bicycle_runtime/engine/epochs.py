@@ -188,7 +188,7 @@ class EpochLoop:
         Returns:
             Its number: an epoch that needs nothing which sinks keep. The job may go on.
         """
-        self._run_epoch({}, is_last=True)
+        self.run_without_input(fires=False, is_last=True)
         self.settle()
         return self._last.epoch
 
@@ -198,7 +198,7 @@ class EpochLoop:
         It is the last step when nothing went round a loop.
         """
         self._timeline.raise_floor(WATERMARK_MAX)
-        self._run_epoch({}, fires=self._setup.plan.is_timed, is_last=False)
+        self.run_without_input(fires=self._setup.plan.is_timed)
         return Step(has_run=True, is_finished=not self._last.feedback, wait_ms=0)
 
     def holding(self, epoch: int) -> AbstractContextManager[None]:
@@ -219,12 +219,12 @@ class EpochLoop:
         self._loads = LoadWatch(self._setup.storage, image.run_id, self._services.on_loaded)
         self._executor.start(image)
 
-    def run_without_input(self) -> None:
-        """Run an epoch in which no source is read, and every subtask takes over its state."""
+    def run_without_input(self, *, fires: bool = True, is_last: bool = False) -> None:
+        """Run an epoch in which no source is read; one that fires has a task in every subtask."""
         statuses = self._polled()
         self._held |= {uid for uid, status in statuses.items() if status.has_input}
         paused = {uid: replace(status, has_input=False) for uid, status in statuses.items()}
-        self._run_epoch(paused, fires=True, is_last=False)
+        self._run_epoch(paused, fires=fires, is_last=is_last)
 
     def advance_watermark(self, watermark_ms: int) -> None:
         """Let no watermark stay below this one from the next epoch on, as if a source had said so.
