@@ -6,6 +6,7 @@ two hosts again. On the hosts, jobs run in an environment made of wheels of this
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -66,9 +67,13 @@ def cluster(whole_cluster: SparkCluster) -> SparkCluster:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """SDK and runtime of this checkout as wheels."""
-    store = tmp_path_factory.mktemp("wheels")
-    folders = [str(_ROOT / name) for name in ("plugin_sdk", "runtime")]
+    """SDK and runtime of this checkout as wheels, without what earlier builds left there."""
+    store, copies = tmp_path_factory.mktemp("wheels"), tmp_path_factory.mktemp("sources")
+    left_out = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    folders = [
+        str(shutil.copytree(_ROOT / name, copies / name, ignore=left_out))
+        for name in ("plugin_sdk", "runtime")
+    ]
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     run([*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(store), *folders])
     return sorted(store.glob("*.whl"))

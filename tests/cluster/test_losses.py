@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 
 import pytest
 
 from tests.cluster.clustersite import ClusterSite
-from tests.spark.jobsite import expected_counts, until, visible_counts
+from tests.spark.jobsite import Life, expected_counts, until, visible_counts
 
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 SMALL_EPOCHS = ("--parallelism", "2", "--max-records-per-epoch", "20")
@@ -43,22 +44,31 @@ def test_lost_added_and_restarted_hosts_lose_and_double_nothing(site, cluster):
     assert visible_counts(site.output) == expected_counts(words)
 
 
-def test_a_job_whose_cluster_is_gone_fails_in_time_and_goes_on_when_it_is_back(site, cluster):
+def test_a_job_whose_cluster_is_gone_is_told_in_time_and_goes_on_when_it_is_back(site, cluster):
+    """The plugin's restart strategy is the default: three attempts, five seconds apart."""
     site.install_whereabouts()
-    words = site.write_words(lines=4_000)
-    bounded = ("--cluster-timeout-ms", "4s", "--restart-attempts", "0")
-    life = site.start(*SMALL_EPOCHS, *bounded, "--json")
+    words = site.write_words(lines=30_000)
+    life = site.start(*SMALL_EPOCHS, "--cluster-timeout-ms", "4s", "--json")
     _epochs_pass(site, 3)
 
     for host in cluster.hosts():
         cluster.kill_host(host)
 
-    assert life.wait(40) == 6, (life.stdout, life.stderr)
-    assert life.answer["code"] == "BIC-1853"
-    assert life.answer["facts"]["wait_s"] == 4
+    until(lambda: "BIC-1853" in _restarts(life), "the loss of all executors", patience_s=40)
+    until(lambda: "BIC-1851" in _restarts(life), "a start without executors", patience_s=40)
     cluster.add_host()
+    _epochs_pass(site, 3)
+    life.process.send_signal(signal.SIGTERM)
+    assert life.wait() == 0, (life.stdout, life.stderr)
     site.finish("--parallelism", "2")
     assert visible_counts(site.output) == expected_counts(words)
+
+
+def _restarts(life: Life) -> list[str]:
+    """Return the codes of the errors that made a job start again."""
+    whole_lines = life.stderr.rpartition("\n")[0].splitlines()
+    events = [json.loads(line) for line in whole_lines if '"job_restarting"' in line]
+    return [event["error"]["code"] for event in events]
 
 
 def _epochs_pass(site: ClusterSite, count: int) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 
@@ -77,8 +78,14 @@ def test_a_checkpoint_folder_that_a_host_does_not_see_is_a_difference():
 def test_the_probe_tells_the_versions_of_its_interpreter(tmp_path):
     token = tmp_path / "token"
     token.touch()
-    words = [sys.executable, "-c", PROBE, probe_arguments(token=str(token))]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    arguments = probe_arguments(workers="bicycle_runtime.engine.spark.worker", token=str(token))
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
 
     answer = read_answer(["noise", *done.stdout.splitlines()], host="x")
 

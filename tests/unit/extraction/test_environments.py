@@ -88,6 +88,14 @@ def test_a_plugin_is_packed_with_all_it_needs_and_nothing_else(tmp_path, pack):
     assert not packed.is_native
 
 
+def test_a_broken_distribution_beside_it_is_no_matter(tmp_path, pack):
+    ref = put_plugin(tmp_path / "site")
+    broken = put(tmp_path / "site", "broken")
+    (broken / "METADATA").write_bytes(b"Name: \xff\xfe\n")
+
+    assert pack(ref).libraries == ("demo 1.0",)
+
+
 def test_extras_that_are_asked_for_belong_to_it(tmp_path, pack):
     site = tmp_path / "site"
     put(site, "colors", requires=["shiny; extra == 'shine'", "matt; extra == 'dull'"])

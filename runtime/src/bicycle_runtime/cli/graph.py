@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import click
 
-from bicycle_runtime.cli.parameters import answers, plugin_option, set_option
+from bicycle_runtime.cli.parameters import (
+    answers,
+    home,
+    plugin_env_option,
+    plugin_option,
+    set_option,
+)
 from bicycle_runtime.cli.rendering import answer_json
 
 __all__ = ["graph_command"]
@@ -12,6 +18,7 @@ __all__ = ["graph_command"]
 
 @click.command("graph")
 @plugin_option
+@plugin_env_option
 @set_option
 @click.option(
     "--parallelism",
@@ -27,16 +34,22 @@ __all__ = ["graph_command"]
 )
 @answers
 def graph_command(
-    *, plugin: str, params: dict[str, str], parallelism: int | None, form: str, as_json: bool
+    *,
+    plugin: str,
+    plugin_env: str | None,
+    params: dict[str, str],
+    parallelism: int | None,
+    form: str,
+    as_json: bool,
 ) -> None:
     """Show the chains, stages and parallelism of a plugin's job. Nothing is started."""
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.extraction.discovery import discover
     from bicycle_runtime.extraction.extract import extract
+    from bicycle_runtime.jobs.environments import entered
     from bicycle_runtime.jobs.graph_changes import require_parallelism
     from bicycle_runtime.jobs.graph_view import graph_view
 
-    bundle = extract(discover().find(plugin), params)
+    bundle = extract(entered(plugin, plugin_env, home()), params)
     require_parallelism(bundle.graph, parallelism)
     view = graph_view(bundle.graph, parallelism=parallelism)
     if as_json or form == "json":

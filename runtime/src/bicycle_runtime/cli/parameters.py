@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from bicycle_runtime.base.options import OptionInfo
     from bicycle_runtime.jobs.home import Home
 
-__all__ = ["answers", "declared_options", "home", "pairs", "plugin_option", "set_option"]
+__all__ = [
+    "answers",
+    "declared_options",
+    "home",
+    "pairs",
+    "plugin_env_option",
+    "plugin_option",
+    "set_option",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 _HOME_VARIABLE = "BICYCLE_HOME"
@@ -48,6 +56,15 @@ def plugin_option(command: F) -> F:
     """Add ``--plugin``."""
     return click.option(
         "--plugin", required=True, metavar="NAME", help="Name of the plugin to look at."
+    )(command)
+
+
+def plugin_env_option(command: F) -> F:
+    """Add ``--plugin-env``; the function gets a path, or None for this command's environment."""
+    return click.option(
+        "--plugin-env",
+        metavar="PATH",
+        help="Look into this virtual environment, instead of that of this command.",
     )(command)
 
 

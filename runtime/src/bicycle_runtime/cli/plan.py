@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bicycle_runtime.cli.parameters import answers, plugin_option, set_option
+from bicycle_runtime.cli.parameters import (
+    answers,
+    home,
+    plugin_env_option,
+    plugin_option,
+    set_option,
+)
 from bicycle_runtime.cli.rendering import answer_json
 
 if TYPE_CHECKING:
@@ -20,6 +26,7 @@ _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 @click.command("plan")
 @plugin_option
+@plugin_env_option
 @set_option
 @click.option(
     "--parallelism",
@@ -49,6 +56,7 @@ _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 def plan_command(
     *,
     plugin: str,
+    plugin_env: str | None,
     params: dict[str, str],
     parallelism: int | None,
     wanted: str | None,
@@ -63,12 +71,12 @@ def plan_command(
     would. Nothing is started, and a job that runs there is not touched.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.extraction.discovery import discover
     from bicycle_runtime.extraction.extract import extract
+    from bicycle_runtime.jobs.environments import entered
     from bicycle_runtime.jobs.graph_changes import require_parallelism
     from bicycle_runtime.jobs.inspection import inspect_job, require_guarantee
 
-    bundle = extract(discover().find(plugin), params)
+    bundle = extract(entered(plugin, plugin_env, home()), params)
     require_parallelism(bundle.graph, parallelism)
     sealed = None
     if origin is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
 from bicycle_runtime.cli.rendering import answer_json, error_text, show_table
 from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
 
@@ -16,15 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["plugins_command"]
 
 
-_env_option = click.option(
-    "--plugin-env",
-    metavar="PATH",
-    help="Look into this virtual environment, instead of that of this command.",
-)
-
-
 @click.group("plugins", invoke_without_command=True)
-@_env_option
+@plugin_env_option
 @answers
 @click.pass_context
 def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: bool) -> None:
@@ -57,7 +50,7 @@ def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: 
 
 @plugins_command.command("check")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@_env_option
+@plugin_env_option
 @answers
 @click.pass_context
 def check_command(

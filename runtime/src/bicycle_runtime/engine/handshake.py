@@ -8,13 +8,17 @@ function here, and its answer is one table.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from pathlib import Path
 
+import bicycle_runtime
+import bicycle_sdk
 from bicycle_runtime.engine.errors import HandshakeError
 
 __all__ = [
@@ -22,6 +26,7 @@ __all__ = [
     "PROBE",
     "HostAnswer",
     "PluginSide",
+    "code_digest",
     "minor_version",
     "own_facts",
     "probe_arguments",
@@ -58,6 +63,8 @@ if workers and facts["bicycle-runtime"] != "missing":
     try:
         import importlib, pathlib
         importlib.import_module(workers)
+        from bicycle_runtime.engine.handshake import code_digest
+        facts["runtime code"] = code_digest()
         if archive:
             from bicycle_runtime.extraction.unpacking import enter_environment
             enter_environment(pathlib.Path(archive), digest)
@@ -105,7 +112,19 @@ def own_facts(*, spark: str) -> dict[str, str]:
         "platform": f"{sys.platform} {platform.machine()}",
         **libraries,
         "spark": spark,
+        "runtime code": code_digest(),
     }
+
+
+def code_digest() -> str:
+    """Return what names the code of SDK and runtime: two states of a checkout have one version."""
+    digest = hashlib.sha256()
+    for package in (bicycle_sdk, bicycle_runtime):
+        root = Path(package.__path__[0])
+        for file in sorted(root.rglob("*.py")):
+            content = hashlib.sha256(file.read_bytes()).digest()
+            digest.update(file.relative_to(root).as_posix().encode() + content)
+    return digest.hexdigest()[:12]
 
 
 def probe_arguments(

@@ -41,10 +41,17 @@ def installed(path: Iterable[str]) -> dict[str, Any]:
     """Return the distributions of an import path by canonical name; the first of a name counts."""
     found: dict[str, Any] = {}
     for dist in importlib_metadata.distributions(path=list(path)):
-        name = dist.metadata["Name"] if dist.metadata else None
-        if name:
+        name = _name_of(dist)
+        if name is not None:
             found.setdefault(canonicalize_name(name), dist)
     return found
+
+
+def _name_of(dist: Any) -> str | None:
+    try:
+        return dist.metadata["Name"] or None
+    except Exception:  # noqa: BLE001 - Metadata is foreign data; a broken one is nobody's library.
+        return None
 
 
 def closure_of(root: str, among: Mapping[str, Any]) -> Closure:

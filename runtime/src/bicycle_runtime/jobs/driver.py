@@ -24,7 +24,13 @@ from bicycle_runtime.base.processes import hang_up, is_alive, kill_all, start_ti
 from bicycle_runtime.base.storage import StorageError, require_atomic_create
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
-from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
+from bicycle_runtime.engine.errors import (
+    EpochFailedError,
+    MasterUnreachableError,
+    NoExecutorError,
+    SparkLostError,
+    SparkStartError,
+)
 from bicycle_runtime.engine.pinning import last_pins, pinned
 from bicycle_runtime.engine.rescaling import rescale
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
@@ -65,6 +71,7 @@ _LOG = logging.getLogger(__name__)
 _HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
 _STALLED_CODE = 1
 _RESTARTABLE = (SparkLostError, EpochFailedError, EpochTakenError, StalledError)
+_AWAY = (MasterUnreachableError, NoExecutorError)  # passes, when a cluster was there before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -243,7 +250,8 @@ class _Driver:
         except BicycleError as error:
             with contextlib.suppress(StorageError):
                 self._lease.require()
-            if not isinstance(error, _RESTARTABLE):
+            is_away = restarts.used_count > 0 and isinstance(error, _AWAY)
+            if not is_away and not isinstance(error, _RESTARTABLE):
                 raise
             delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch)
             if self._services.stop.is_set:

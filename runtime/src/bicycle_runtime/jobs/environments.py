@@ -28,7 +28,7 @@ from bicycle_runtime.extraction.unpacking import enter_environment, unpacked
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions
 
-__all__ = ["JobEnvironment", "discover_in", "find_plugin", "isolated"]
+__all__ = ["JobEnvironment", "discover_in", "entered", "find_plugin", "isolated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +95,26 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
     own = own_environment()
     packed = pack_environment(ref, own.path, runtime_path=own.path, cache_dir=home.cache_dir)
     return JobEnvironment(ref=ref, packed=packed, platform=own.platform)
+
+
+def entered(name: str, plugin_env: str | None, home: Home) -> PluginRef:
+    """Return a plugin that this process can look at without running it.
+
+    Args:
+        name: The plugin.
+        plugin_env: Its environment, which is first on the import path from then on; None for the
+            command's own.
+        home: Packed environments are kept in its cache.
+
+    Raises:
+        BicycleError: as ``find_plugin``.
+    """
+    ref = discover_in(plugin_env).find(name)
+    if plugin_env is None:
+        return ref
+    environment = isolated(ref, plugin_env, home)
+    environment.enter()
+    return environment.ref
 
 
 def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:

@@ -60,6 +60,6 @@ def spark_settings(master: str, work_dir: Path, given: Mapping[str, str]) -> dic
         given: What the user set.
     """
     own = _EMBEDDED if is_embedded(master) else _CLUSTER
-    if master.startswith("spark://127."):
+    if master.startswith(("spark://127.", "spark://localhost")):
         own = {**own, **_LOOPBACK}
     return {**_ALWAYS, **own, "spark.local.dir": str(work_dir / "local"), **given}
