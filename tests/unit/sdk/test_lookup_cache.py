@@ -31,7 +31,7 @@ def test_the_answer_that_was_not_used_for_longest_makes_room():
 
 
 def test_a_cache_of_no_size_keeps_nothing():
-    answers = Answers(0, 10)
+    answers = Answers(0, 10, clock=lambda: 0)
     answers.keep("a", 1)
 
     assert answers.find("a") == (False, None)
