@@ -113,3 +113,17 @@ def test_a_request_is_read_back_from_its_folder(home):
     folder.write_request(request)
 
     assert folder.read_request() == request
+
+
+def test_dead_letters_lie_beside_local_checkpoints_and_else_at_home(home, tmp_path):
+    local = place(home, checkpoint_dir=str(tmp_path / "cp"))
+    remote = place(home, checkpoint_dir="s3://bucket/cp")
+
+    assert local.dead_letters_dir == str(tmp_path / "cp/wordcount/dead_letters")
+    assert remote.dead_letters_dir == str(home.path / "jobs/wordcount/dead_letters")
+
+
+def test_the_storage_of_a_job_is_as_patient_as_it_is_asked_to_be(home):
+    found = place(home, checkpoint_dir="s3://bucket/cp", storage_timeout_ms=5_000)
+
+    assert found.storage.patience_s == 5

@@ -12,11 +12,13 @@ import contextlib
 import errno
 import os
 import re
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO, TypeVar, cast
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from bicycle_runtime.base.errors import (
@@ -36,6 +38,7 @@ __all__ = ["FsspecStorage", "file_system"]
 
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
 _CONNECT_S, _READ_S = 5, 15
+_ONE_REQUEST_BYTES = 64 << 20
 # By name: the drivers are extras, and to name a class is not to import it.
 _PASSING = {
     "ClientConnectionError", "ClientPayloadError", "ConnectionError", "FSTimeoutError",
@@ -154,11 +157,12 @@ class FsspecStorage:
     def discard_unfinished(self, prefix: str) -> int:  # noqa: ARG002 - contract
         return 0  # What was not committed is no object, and these drivers show nothing else.
 
-    def new_stream(self, path: str) -> Any:
-        """Open a stream whose bytes appear when it is committed."""
-        return self.attempt(
-            "write", path, lambda: self._fs.open(self._at(path), "wb", autocommit=False)
-        )
+    def write_file(self, path: str, source: Path) -> None:
+        """Create or replace an object with what a local file holds, as one step."""
+        if source.stat().st_size <= _ONE_REQUEST_BYTES:
+            self.write(path, source.read_bytes())
+        else:
+            self.attempt("write", path, lambda: self._fs.put_file(str(source), self._at(path)))
 
     def attempt(self, action: str, path: str, call: Callable[[], _T]) -> _T:
         """Return what a call returns; try again what may pass, until our patience ends.
@@ -226,31 +230,27 @@ class FsspecStorage:
 
 
 class _Writing:
-    """A stream of a driver that commits when its context ends, and is discarded when it raises."""
+    """A stream into a local file, which becomes an object when the context ends without an error.
+
+    Drivers do not agree about what a stream that is broken off leaves; of a file they all do.
+    """
 
     def __init__(self, storage: FsspecStorage, path: str) -> None:
         self._storage = storage
         self._path = path
-        self._stream: Any = None
+        self._cleanup = contextlib.ExitStack()
 
     def __enter__(self) -> BinaryIO:
-        self._stream = self._storage.new_stream(self._path)
-        return cast("BinaryIO", self._stream)
+        folder = self._cleanup.enter_context(tempfile.TemporaryDirectory(prefix="bicycle-upload-"))
+        self._file = Path(folder) / "object"
+        self._stream = self._cleanup.enter_context(self._file.open("wb"))
+        return self._stream
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            try:
-                self._storage.attempt("write", self._path, self._stream.close)
-            except BaseException:
-                self._discard()
-                raise
-            self._storage.attempt("write", self._path, self._stream.commit)
-        else:
-            self._discard()
-
-    def _discard(self) -> None:
-        with contextlib.suppress(StorageError):  # The error that is on its way counts.
-            self._storage.attempt("drop", self._path, self._stream.discard)
+        with self._cleanup:
+            if kind is None:
+                self._stream.close()
+                self._storage.write_file(self._path, self._file)
 
 
 def _answer(error: BaseException | None) -> tuple[str, int]:

@@ -87,6 +87,7 @@ class JobSetup:
 def prepare_job(
     bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None,
     registry: ConnectorRegistry | None = None, widths: Mapping[str, int] | None = None,
+    dead_letters_dir: str | None = None,
 ) -> JobSetup:  # fmt: skip
     """Plan a job and create its connectors. Nothing is opened or started.
 
@@ -98,6 +99,8 @@ def prepare_job(
         registry: Where connectors are looked up; None takes those of this installation.
         widths: Parallelism by operator, which wins over the others; those of operators that the
             graph does not have are left out.
+        dead_letters_dir: Local directory for dead letters; None is one in the storage, which then
+            must be local.
 
     Raises:
         GraphError: the graph is not valid (at this parallelism).
@@ -126,7 +129,9 @@ def prepare_job(
     if widths:
         graph = with_widths(bundle.graph, {**widths_of(graph), **widths})
     if any(vertex.on_error.action is ErrorAction.DEAD_LETTER for vertex in graph.vertices):
-        sinks[DEAD_LETTERS] = registry.create_sink(_dead_letter_spec(storage))
+        sinks[DEAD_LETTERS] = registry.create_sink(
+            _dead_letter_spec(dead_letters_dir or f"{storage.url}/dead_letters")
+        )
     return JobSetup(
         job_id=job_id, bundle=bundle, graph=graph, plan=plan_stages(graph),
         sources=sources, sinks=sinks, storage=storage,
@@ -158,9 +163,9 @@ def _record_type(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> Any:
     return cloudpickle.loads(bundle.payloads[typed.payload_id("output_type")])
 
 
-def _dead_letter_spec(storage: Storage) -> ConnectorSpec:
+def _dead_letter_spec(folder: str) -> ConnectorSpec:
     return ConnectorSpec(
         vertex_id=DEAD_LETTERS,
         connector_type="jsonl_file",
-        properties={"path": f"{storage.url}/dead_letters", "roll_ms": 1_000},
+        properties={"path": folder, "roll_ms": 1_000},
     )

@@ -295,6 +295,7 @@ class _Driver:
             storage=self._place.storage,
             parallelism=options.parallelism,
             widths=self._request.widths,
+            dead_letters_dir=self._place.dead_letters_dir,
         )
         setup = dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)
         note_run(setup, now_ms=self._services.clock.now_ms())

@@ -142,6 +142,13 @@ class JobPlace:
     folder: JobFolder
 
     @property
+    def dead_letters_dir(self) -> str:
+        """Where dead letters go: beside the checkpoints, or where these are far away, at home."""
+        if isinstance(self.storage, LocalStorage):
+            return f"{self.storage.url}/dead_letters"
+        return str(self.folder.path / "dead_letters")
+
+    @property
     def lock_path(self) -> Path | None:
         """The lock file in the checkpoint storage; None when that is no local directory."""
         storage = self.storage
@@ -167,7 +174,8 @@ def place_job(options: JobOptions, home: Home, *, clock: Clock, source: random.R
             return home.folder(taken).path.exists() or (home.checkpoints_dir / taken).exists()
 
         name = job_id(options.plugin, clock=clock, source=source, is_taken=is_taken)
-    storage = checkpoint_of(checkpoint_dir, name)
+    patience_s = options.storage_timeout_ms / 1_000
+    storage = checkpoint_of(checkpoint_dir, name, patience_s=patience_s)
     return JobPlace(
         job=name,
         checkpoint_dir=checkpoint_dir,
@@ -176,8 +184,13 @@ def place_job(options: JobOptions, home: Home, *, clock: Clock, source: random.R
     )
 
 
-def checkpoint_of(checkpoint_dir: str, job: str) -> Storage:
+def checkpoint_of(checkpoint_dir: str, job: str, *, patience_s: float = 30.0) -> Storage:
     """Return the checkpoint storage of a job below a directory or URL. Nothing is made.
+
+    Args:
+        checkpoint_dir: The directory or URL above the job's.
+        job: The name of its folder there.
+        patience_s: How long a call to a storage behind a URL is tried again.
 
     Raises:
         OptionError: the name can not be a folder.
@@ -185,7 +198,7 @@ def checkpoint_of(checkpoint_dir: str, job: str) -> Storage:
     if not _NAME.fullmatch(job):
         expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
         raise OptionError(group="JobOptions", name="name", found=job, expected=expected)
-    return open_storage(_below(checkpoint_dir, job))
+    return open_storage(_below(checkpoint_dir, job), patience_s=patience_s)
 
 
 def _below(checkpoint_dir: str, name: str) -> str:

@@ -11,7 +11,6 @@ from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
-from bicycle_runtime.operators.spec import DEAD_LETTERS
 from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
 
 __all__ = ["JobSummary", "OutputSummary", "summarize"]
@@ -104,7 +103,7 @@ def summarize(
         outputs=tuple(_outputs(setup, status)),
         skipped_count=failed[ErrorAction.SKIP],
         dead_letter_count=dead_letter_count,
-        dead_letters=f"{setup.storage.url}/{_DEAD_LETTERS_FOLDER}" if dead_letter_count else None,
+        dead_letters=place.dead_letters_dir if dead_letter_count else None,
         dropped_count=status.dropped_count,
         late_count=sum(operator.late for operator in status.operators.values()),
         warnings=(*_late_warnings(setup, status), *_call_warnings(setup, status)),
@@ -115,7 +114,6 @@ def summarize(
     )
 
 
-_DEAD_LETTERS_FOLDER = DEAD_LETTERS.removeprefix("$")
 _NOTHING = OperatorStatus()
 
 
