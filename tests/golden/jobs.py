@@ -13,12 +13,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import (
     AggregateFunction,
     AggregatingStateDescriptor,
+    Aliases,
     BroadcastProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
@@ -46,12 +47,14 @@ S = 1_000
 class GoldenJob:
     """A job, what is sealed, and what comes then.
 
-    ``before`` calls its second argument between epochs: time for bases to be made.
+    ``before`` calls its second argument between epochs: time for bases to be made. ``former`` is
+    the job with the code of before, which ran first.
     """
 
     build: Callable[[Any], None]
     before: Callable[[Harness, Callable[[Harness], None]], None]
     after: Callable[[Harness], None]
+    former: GoldenJob | None = None
 
 
 # --- records and functions -------------------------------------------------------------------
@@ -399,7 +402,97 @@ def loops_after(harness):
     harness.run()
 
 
+@dataclass
+class FirstAmount:
+    count: int
+    total: int
+
+
+@dataclass
+class Amount:
+    count: int
+    amount: Annotated[float, Aliases("total")]
+    unit: str = "ms"
+
+
+class FirstAmounts(KeyedProcessFunction[str, tuple[str, int], FirstAmount]):
+    amount = ValueStateDescriptor("amount", FirstAmount)
+    points = MapStateDescriptor("points", int, int)
+
+    def process_element(self, pair, ctx):
+        ctx.get_map_state(self.points).put(pair[1], pair[1])
+        state = ctx.get_value_state(self.amount)
+        old = state.value() or FirstAmount(0, 0)
+        state.update(FirstAmount(old.count + 1, old.total + pair[1]))
+        return [state.value()]
+
+
+class Amounts(KeyedProcessFunction[str, tuple[str, int], tuple]):
+    """Later code: a renamed state of a changed record, and one that a hook migrates."""
+
+    latest = ValueStateDescriptor("latest", Amount, aliases=("amount",))
+    points = MapStateDescriptor("points", int, str, version=2, migrate=lambda old, n: f"v{old}:{n}")
+
+    def process_element(self, pair, ctx):
+        points, state = ctx.get_map_state(self.points), ctx.get_value_state(self.latest)
+        points.put(pair[1], f"v2:{pair[1]}")
+        old = state.value() or Amount(0, 0.0)
+        state.update(Amount(old.count + 1, old.amount + pair[1] + 0.5))
+        return [(state.value(), dict(points.entries()))]
+
+
+@dataclass
+class FirstSums(RichAsyncFunction[tuple[str, int], int]):
+    totals: dict[str, int] = field(default_factory=dict)
+
+    async def process(self, pair, ctx):
+        self.totals[pair[0]] = self.totals.get(pair[0], 0) + pair[1]
+        return [self.totals[pair[0]]]
+
+
+@dataclass
+class Sums(RichAsyncFunction[tuple[str, int], float]):
+    sums: Annotated[dict[str, float], Aliases("totals")] = field(default_factory=dict)
+
+    async def process(self, pair, ctx):
+        self.sums[pair[0]] = self.sums.get(pair[0], 0.0) + pair[1] + 0.5
+        return [self.sums[pair[0]]]
+
+
+def evolved_former(env):
+    keyed = env.add_source(script_source(tuple[str, int])).uid("pairs").key_by(key_of)
+    keyed.process_fn(FirstAmounts()).uid("amounts").collect("amounts")
+    keyed.process(FirstSums()).uid("sums").collect("sums")
+
+
+def evolved(env):
+    keyed = env.add_source(script_source(tuple[str, int])).uid("pairs").key_by(key_of)
+    keyed.process_fn(Amounts()).uid("amounts").collect("amounts")
+    keyed.process(Sums()).uid("sums").collect("sums")
+
+
+def evolved_before(harness, pause):
+    for first in (1, 2, 3, 4):
+        # "d" is not touched by later code: its values stay in the first form.
+        key = "d" if harness.epoch == 0 else "b"
+        harness.push([("a", first), (key, first), ("c", 10 * first)])
+        harness.run_epoch()
+        harness.advance_time(2 * S)
+        pause(harness)
+
+
+def evolved_after(harness):
+    harness.push([("a", 5), ("b", 6), ("c", 7), ("d", 8), ("e", 9)])
+    harness.run_epoch()
+
+
 JOBS = {
+    "evolved": GoldenJob(
+        evolved,
+        evolved_before,
+        evolved_after,
+        former=GoldenJob(evolved_former, evolved_before, evolved_after),
+    ),
     "states": GoldenJob(states, states_before, states_after),
     "windows": GoldenJob(windows, windows_before, windows_after),
     "joins": GoldenJob(joins, joins_before, joins_after),

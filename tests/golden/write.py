@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bicycle_runtime.base.storage import LocalStorage, Storage
@@ -17,7 +19,7 @@ from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness
 from tests.golden.jobs import JOBS, GoldenJob
 
-__all__ = ["BACKENDS", "FOLDER", "opened", "write"]
+__all__ = ["BACKENDS", "FOLDER", "opened", "sealed", "write"]
 
 FOLDER = Path(__file__).parent
 BACKENDS = ("memory", "rocksdb")
@@ -33,6 +35,24 @@ def opened(job: GoldenJob, backend: str, **settings) -> Harness:
     return Harness(job.build, engine=engine, **{"parallelism": 2, **settings})
 
 
+@contextmanager
+def sealed(job: GoldenJob, backend: str, pause: Callable[[Harness], None]) -> Iterator[Harness]:
+    """Run what is sealed of a job, with its former code first, and give its harness."""
+    if job.former is None:
+        with opened(job, backend) as harness:
+            job.before(harness, pause)
+            yield harness
+        return
+    with sealed(job.former, backend, pause) as former:
+        snapshot, read, now_ms = former.snapshot(), former.read_counts(), former.clock.now_ms()
+    with opened(job, backend, start_ms=now_ms) as harness:
+        for source, count in read.items():
+            harness.push([None] * count, source=source)  # What the former code has read.
+        harness.restore(snapshot)
+        job.before(harness, pause)
+        yield harness
+
+
 def write(version: str) -> None:
     """Write a checkpoint directory and a savepoint of each job with each backend.
 
@@ -43,8 +63,8 @@ def write(version: str) -> None:
     folder.mkdir()
     for name, job in sorted(JOBS.items()):
         for backend in BACKENDS:
-            with opened(job, backend) as harness, tempfile.TemporaryDirectory() as scratch:
-                job.before(harness, wait_for_bases)
+            begun = sealed(job, backend, wait_for_bases)
+            with begun as harness, tempfile.TemporaryDirectory() as scratch:
                 _pack(harness.storage, folder / f"{name}.{backend}.checkpoint.zip")
                 savepoint = LocalStorage(scratch)
                 epoch = harness.epoch
