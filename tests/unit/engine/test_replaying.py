@@ -22,6 +22,7 @@ from bicycle_runtime.jobs.sealed_states import SealedEpoch
 from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest, encode_manifest
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction, StreamEnvironment
 
@@ -147,6 +148,22 @@ def test_every_epoch_comes_out_as_it_was_sealed_and_nothing_is_touched(tmp_path,
         assert done.manifest.offsets == sealed.offsets
         counts = {uid: (c.records_in, c.records_out) for uid, c in done.counts.items()}
         assert counts == decode_record(sealed.replay).counts
+    assert job.files() == before
+
+
+@pytest.mark.parametrize("sealed_by", ["memory", "rocksdb"])
+@pytest.mark.parametrize("replayed_by", ["memory", "rocksdb"])
+def test_bases_of_either_backend_are_replayed_with_either(tmp_path, sealed_by, replayed_by):
+    job = Job(tmp_path / "job", moody)
+    job.run(max_records_per_epoch=5, state_backend=sealed_by, checkpoint_interval_ms=1)
+    before = job.files()
+    folder = str(tmp_path / "replay")
+    state = StateSettings(backend=replayed_by, folder=folder if replayed_by == "rocksdb" else None)
+
+    for epoch in job.sealed_epochs():
+        done, sealed = job.replay(epoch, state=state)
+        assert done.error is None
+        assert job.state_changes(done, sealed) == {}
     assert job.files() == before
 
 
