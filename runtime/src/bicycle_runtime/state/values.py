@@ -8,6 +8,7 @@ undeclared values. A value of a form that is not the state's first is led by the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -139,13 +140,12 @@ class ValueCodec:
         """Return the values when all have a form that the declared type reads; None else."""
         # hot path: 150 ns a value instead of 1,300.
         assert self._evolution is not None
-        try:
-            if self._marked is not None:
+        if self._marked is not None:
+            # Others may be among them, or all are of the first form.
+            with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
                 pairs = self._marked.decode(raw)
                 if all(mark == self._mark for mark, _ in pairs):
                     return [value for _, value in pairs]
-        except (msgspec.ValidationError, msgspec.DecodeError):
-            pass  # Others are among them, which may still all be of the first form.
         is_readable = self._evolution.index == 0 or self._evolution.is_first_direct
         if not is_readable or not self.is_typed or _FORM_LEAD in raw:
             return None
