@@ -122,9 +122,10 @@ class Run:
     def _base(self) -> tuple[float, float]:
         """Run epochs until a base is taken; return its seconds, and its new MiB."""
         paths = {item.path for item in self._sealed.objects()}
-        self.found.beside_ms.append(self._timed(is_over=True))
-        began = time.perf_counter()
         bases = {ref.path for ref in self._sealed.files if ref.is_base}
+        while self._sealed.making is None:
+            self._timed(is_over=True)
+        began = time.perf_counter()
         while bases == {ref.path for ref in self._sealed.files if ref.is_base}:
             self.found.beside_ms.append(self._timed())
         seconds = time.perf_counter() - began
@@ -165,15 +166,20 @@ class Run:
             subtask = Subtask(self._backend, self._place)
             subtask.read(sealed, sealed.first_group)
             slowest = max(slowest, time.perf_counter() - began)
-            key, based = sealed.first_group, sealed
-            for number in range(3):
-                self._epoch += 1
-                based = subtask.epoch(based, [key], self._epoch, is_over=number == 0)
-                subtask.store.at(based)
-                subtask.store.bases.wait()
+            after.append(self._based(subtask, sealed))
             subtask.store.close()
-            after.append(based)
         return slowest, tuple(after)
+
+    def _based(self, subtask: Subtask, sealed: RangeState) -> RangeState:
+        """Change a third of all keys of a range, and let it have a base of its own."""
+        owned = range(sealed.first_group, sealed.end_group)
+        keys = [key for key in range(0, self._keys, 3) if key % GROUPS in owned]
+        for touched in (keys, keys[:1], keys[:1], keys[:1]):
+            self._epoch += 1
+            sealed = subtask.epoch(sealed, touched, self._epoch, is_over=True)
+            subtask.store.at(sealed)
+            subtask.store.bases.wait()
+        return sealed
 
 
 def main() -> None:

@@ -16,6 +16,7 @@ from typing import Generic, TypeVar
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.bases import Bases
 from bicycle_runtime.state.changes import merge_sections
+from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.folding import fold_files
 from bicycle_runtime.state.loading import LOADING
@@ -55,7 +56,9 @@ class StateStore(Generic[Table]):
             return self._table
         since = state.epoch_of(label) if label else None
         if since is not None and any(r.is_base and r.last_epoch > since for r in state.files):
-            since = None  # a base is complete: what it does not name must be gone
+            if self._replay(state, since):
+                return self._table
+            since = None  # A base is complete: what it does not name must be gone.
         if since is None:
             self._table = self._new_table()
             since = -1
@@ -67,6 +70,18 @@ class StateStore(Generic[Table]):
                 for part in self._files.parts(ref, groups):
                     self._table.apply(part)
         return self._table
+
+    def _replay(self, state: RangeState, since: int) -> bool:
+        """Apply the deltas that a base has taken in meanwhile, if all of them are still there."""
+        groups = range(state.first_group, state.end_group)
+        paths = [path for epoch, path in state.recent if epoch > since]
+        try:
+            files = [self._files.read_delta(path, groups) for path in paths]
+        except StateFileError:
+            return False
+        for sections in files:
+            self._table.apply(sections)
+        return True
 
     def commit(
         self, state: RangeState, *, epoch: int, attempt: str, is_interval_over: bool
