@@ -90,14 +90,22 @@ def test_two_versions_of_a_library_run_at_the_same_time(new_site, environments):
     ]
 
 
-def test_the_plugins_of_an_environment_are_listed(new_site, environments):
+def test_plugins_of_an_environment_are_listed_checked_and_planned(new_site, environments):
+    """No job runs here, and the environment of these commands does not have the plugin."""
     site = new_site("painter")
-    words = ["plugins", "--plugin-env", str(environments[0]), "--json"]
+    env = ["--plugin-env", str(environments[0]), "--json"]
+    params = [f"--set={name}={value}" for name, value in site.params.items()]
 
-    life = site.launch([str(Path(sys.executable).with_name("bicycle")), *words])
+    def answer(*words: str) -> dict:
+        life = site.launch([str(Path(sys.executable).with_name("bicycle")), *words, *env])
+        assert life.wait() == 0, (life.stdout, life.stderr)
+        return json.loads(life.stdout)
 
-    assert life.wait() == 0
-    assert [plugin["name"] for plugin in json.loads(life.stdout)["plugins"]] == ["painter"]
+    assert [plugin["name"] for plugin in answer("plugins")["plugins"]] == ["painter"]
+    assert answer("plugins", "check")["ok"] == ["painter"]
+    assert answer("plan", "--plugin", "painter", *params)["guarantee"] == "exactly-once"
+    [chain] = answer("graph", "--plugin", "painter", *params)["chains"]
+    assert len(chain["operators"]) == 3
 
 
 def _is_over(site: ClusterSite) -> bool:

@@ -43,7 +43,7 @@ __all__ = ["ClusterRecord", "SparkCluster", "SparkProcess"]
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
-_MARK = "BICYCLE_CLUSTER"
+_MARK, _HOST = "BICYCLE_CLUSTER", "SPARK_LOCAL_IP"
 # Executors and workers inherit what a host has; secrets of the one who starts it are not among it.
 _PASSED = ("PATH", "HOME", "JAVA_HOME", "JDK_JAVA_OPTIONS", "TMPDIR", "LANG", "LC_ALL", "TZ")
 _KILL_TIMEOUT_S = 30
@@ -174,14 +174,22 @@ class SparkCluster:
         except (OSError, ValueError) as error:
             raise self._error(f"its master gives no answer: {error}", "master") from error
 
-    def processes(self) -> list[int]:
-        """Return the processes that carry this cluster's folder; none where there is no /proc."""
-        mark = f"{_MARK}={self._folder}".encode()
+    def processes(self, host: str | None = None) -> list[int]:
+        """Return the processes that carry this cluster's folder; none where there is no /proc.
+
+        Args:
+            host: Only those of this host.
+        """
+        marks = {f"{_MARK}={self._folder}".encode()}
+        if host is not None:
+            marks.add(f"{_HOST}={host}".encode())
         found = []
         entries = Path("/proc").iterdir() if Path("/proc/self").exists() else ()
         for entry in entries:
             with contextlib.suppress(OSError):
-                if entry.name.isdigit() and mark in (entry / "environ").read_bytes().split(b"\0"):
+                if entry.name.isdigit() and marks <= set(
+                    (entry / "environ").read_bytes().split(b"\0")
+                ):
                     found.append(int(entry.name))
         return [pid for pid in found if is_alive(pid, 0)]
 
@@ -236,13 +244,7 @@ class SparkCluster:
         for process in (*record.workers, record.master) if record else ():
             if process.is_running:
                 kill_all(process.pid)
-        for _ in range(_KILL_PASSES_MAX):
-            left = self.processes()
-            if not left:
-                break
-            for pid in left:
-                _signal(pid, signal.SIGKILL)
-                wait_for_end(pid, 0, timeout_s=_KILL_TIMEOUT_S)
+        self._kill_left()
         for child in self._children:
             child.wait(_KILL_TIMEOUT_S)
         self._children.clear()
@@ -275,10 +277,14 @@ class SparkCluster:
         worker = self._worker(host)
         kill_all(worker.pid)
         wait_for_end(worker.pid, worker.started, timeout_s=_KILL_TIMEOUT_S)
+        self._kill_left(host)
         self._reap()
 
     def stop_host(self, host: str) -> None:
         """Let a worker end by SIGTERM; it takes its executors with it.
+
+        The master may give it new ones while it ends: they are killed, as nothing runs on a machine
+        that is off.
 
         Raises:
             ClusterHostError: no worker runs there.
@@ -287,8 +293,19 @@ class SparkCluster:
         _signal(worker.pid, signal.SIGTERM)
         timeout_s = self.options.stop_timeout_ms / 1_000
         if not wait_for_end(worker.pid, worker.started, timeout_s=timeout_s):
-            self.kill_host(host)
+            kill_all(worker.pid)
+        self._kill_left(host)
         self._reap()
+
+    def _kill_left(self, host: str | None = None) -> None:
+        """Kill what carries the mark, again and again: one may start another meanwhile."""
+        for _ in range(_KILL_PASSES_MAX):
+            left = self.processes(host)
+            if not left:
+                break
+            for pid in left:
+                _signal(pid, signal.SIGKILL)
+                wait_for_end(pid, 0, timeout_s=_KILL_TIMEOUT_S)
 
     def _start(self, timeout_s: float) -> bool:
         record = self.record()
@@ -383,7 +400,7 @@ class SparkCluster:
         environment = {
             **chosen_variables(_PASSED),
             **spark,
-            "SPARK_LOCAL_IP": host,
+            _HOST: host,
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             _MARK: str(self._folder),
         }
