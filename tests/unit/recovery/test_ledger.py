@@ -10,6 +10,7 @@ from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.base.storage import ObjectMissingError
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
+from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.state import bases
 from tests.unit.recovery.ledger_job import GROUPS, PLAN, Job, hurt, sink_paths
@@ -142,6 +143,25 @@ def test_no_order_of_crashes_and_collections_removes_what_a_restart_needs(
             job.storage.read(path)
     if has_collected and job.manifest.epoch:
         assert len(sealed_paths(job)) >= 1
+    job.close()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
+def test_a_damaged_part_of_a_base_is_found_and_the_epoch_before_it_counts(
+    tmp_path, bases_at_each_interval, damage
+):
+    job = Job(tmp_path / "job", retained=5, backend="rocksdb")
+    for number in range(1, 5):
+        job.seal(job.run({number: number}, is_interval_over=number == 3), {number: number})
+    base = job.state.files[0]
+    hurt(job.storage, base.ssts[0].path, damage)
+    found = EpochHistory(job.storage).retained(is_thorough=True)
+    last = job.restart()
+
+    assert base.is_database
+    assert [epoch.epoch for epoch in found if epoch.damage] == [4]
+    assert last.manifest.epoch == 3
+    assert job.read() == job.models[3]
     job.close()
 
 

@@ -20,6 +20,7 @@ from bicycle_runtime.state.bases import BaseIndex, decode_index, encode_index
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.refs import BaseMark, RangeState
 from bicycle_runtime.state.rocksdb.space import RocksSpace
+from bicycle_runtime.state.sealed import sealed_entries
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.state import StateTtl, ValueStateDescriptor
 from tests.unit.state.paged_workers import BLANK, GROUPS, Worker, put
@@ -231,6 +232,31 @@ def test_what_a_function_emptied_stays_empty_behind_a_base(start):
     sealed = with_base(worker, sealed, joe=5)
 
     assert start("memory").store.at(sealed).group(0).instance.seeded == {}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_whoever_looks_into_a_base_sees_its_entries(start, backend):
+    worker = start(backend)
+    sealed = with_base(worker, three_epochs(worker), joe=5)
+    found = sealed_entries(worker.storage, sealed, operator="op", is_window=False)
+    counts = {entry.key: entry.value() for entry in found if entry.state == "counts"}
+
+    assert counts == EXPECTED | {"joe": 5}
+
+
+def test_a_worker_that_was_away_reads_the_deltas_in_a_base(start):
+    away, other = start("memory"), start("memory")
+    sealed = away.epoch(three_epochs(other), 4, put(2, joe=5))
+    based = with_base(other, sealed, joe=6)
+    for path in base_paths(based):
+        other.storage.delete(path)
+
+    assert counts_of(away, based) == EXPECTED | {"joe": 6}
+
+
+def base_paths(state):
+    """Return the files of the base of a state."""
+    return [ref.path for ref in state.files if ref.is_base]
 
 
 # --- damage --------------------------------------------------------------------------------------
