@@ -10,12 +10,15 @@ import pytest
 
 from tests.spark.cli_process import Bicycle, counts_in, expected_counts
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]  # Two jobs start, one after the other.
+QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture
-def bicycle(tmp_path):
-    bicycle = Bicycle(tmp_path / "home", tmp_path / "site")
+def bicycle(tmp_path, spark_cache):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home/cache").symlink_to(spark_cache)
+    bicycle = Bicycle(tmp_path / "home", tmp_path / "site", environment=QUICK_JAVA)
     yield bicycle
     for path in (tmp_path / "home/jobs").glob("*/status.json"):
         status = json.loads(path.read_text())
@@ -49,12 +52,10 @@ def test_a_job_is_saved_while_it_runs_and_goes_on_elsewhere_from_its_end(bicycle
     stopped = bicycle.answer(
         "stop", "first", "--savepoint", "--name", "last", "--to", str(tmp_path / "saved")
     )
-    listed = bicycle.answer("checkpoints", "--job", "first")["savepoints"]
     shutil.rmtree(tmp_path / "old")
 
     last = stopped["savepoint"]
     assert (stopped["state"], last["url"]) == ("STOPPED", str(tmp_path / "saved/last"))
-    assert [entry["name"] for entry in listed] == ["running"]
     assert running["epoch"] < last["epoch"]
     assert last["event_count"] == 2
     found = bicycle.answer("savepoint", "inspect", last["url"], "--verify")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.recovery.copying import Wanted, copy_files, link_files, read_back
+from bicycle_runtime.recovery.copying import Wanted, copy_files, link_files, settle_links
 from bicycle_runtime.recovery.errors import (
     CheckpointMissingError,
     CheckpointOccupiedError,
@@ -85,7 +85,7 @@ def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
     content, rest = _content(origin)
     left = link_files(origin.storage, target, content.fixed)
     linked = [file for file in content.fixed if file not in left]
-    read_back(target, linked)
+    settle_links(target, linked)
     copy_files(origin.storage, target, [*left, *content.changing])
     facts = {**job_facts(origin.storage), "job": job}
     target.write(JOB_FILE, json.dumps(facts, indent=2).encode() + b"\n")

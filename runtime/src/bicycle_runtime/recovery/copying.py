@@ -23,7 +23,15 @@ import msgspec
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, open_storage
 from bicycle_runtime.recovery.errors import CopyRefusedError
 
-__all__ = ["CopiedFile", "Wanted", "copy_files", "folder_of", "link_files", "read_back"]
+__all__ = [
+    "CopiedFile",
+    "Wanted",
+    "copy_files",
+    "folder_of",
+    "link_files",
+    "read_back",
+    "settle_links",
+]
 
 _BLOCK_BYTES = 1 << 20
 _THREADS_MAX = 8
@@ -71,15 +79,24 @@ def copy_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> lis
 
 
 def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
-    """Read files whole and prove that they are what is recorded of them, and stay so.
+    """Read files whole and prove that they are what is recorded of them.
 
     Raises:
         CopyRefusedError: a file is missing, or not what is recorded of it.
     """
-    wanted = list(files)
-    found = _in_threads(partial(_read, storage), wanted)
+    return _in_threads(partial(_read, storage), files)
+
+
+def settle_links(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
+    """Prove files that were linked, and let their names survive a power cut.
+
+    Raises:
+        CopyRefusedError: a file is missing, or not what is recorded of it.
+    """
+    linked = list(files)
+    found = read_back(storage, linked)
     if isinstance(storage, LocalStorage) and storage.is_synced:
-        folders = {storage.local_path(file.path).parent for file in wanted}
+        folders = {storage.local_path(file.path).parent for file in linked}
         _in_threads(_sync_folder, sorted(folders))
     return found
 
@@ -87,7 +104,7 @@ def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
 def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[Wanted]:
     """Link files that never change to the same paths; costs no time that depends on their size.
 
-    The links survive a power cut once ``read_back`` has proved them.
+    They count once ``settle_links`` has proved them.
 
     Returns:
         Those that could not be linked and must be copied.
