@@ -29,13 +29,13 @@ class Function(RichAsyncFunction[str, str]):
 class Worker:
     """The table of a function, and its store."""
 
-    def __init__(self, folder, *, backend="rocksdb", cache_entries=4, job_url="job"):
+    def __init__(self, folder, *, backend="rocksdb", cache_entries=4, job_url="job", storage=None):
         settings = StateSettings(
             backend=backend, folder=str(folder / "local"), cache_entries=cache_entries
         )
         function = Function()
         self.tables = tables_for(settings, job_url=job_url)
-        self.storage = LocalStorage(str(folder / "sealed"), is_synced=False)
+        self.storage = storage or LocalStorage(str(folder / "sealed"), is_synced=False)
         self.store = self.tables.store(
             "op",
             self.storage,

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.faults import BASE_POINTS, InjectedFault, arm_fault, disarm_faults
-from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import OperatorState
@@ -257,6 +257,17 @@ def test_a_worker_that_was_away_reads_the_deltas_in_a_base(start):
 def base_paths(state):
     """Return the files of the base of a state."""
     return [ref.path for ref in state.files if ref.is_base]
+
+
+@pytest.mark.parametrize("reader", BACKENDS)
+def test_a_base_behind_a_url_is_brought_here(start, tmp_path, reader):
+    storage = open_storage(f"memory://bases-{reader}")
+    worker = start(storage=storage)
+    sealed = with_base(worker, three_epochs(worker), joe=5)
+    worker.store.close()
+    (tmp_path / "local").rename(tmp_path / "gone")
+
+    assert counts_of(start(reader, storage=storage), sealed) == EXPECTED | {"joe": 5}
 
 
 # --- damage --------------------------------------------------------------------------------------
