@@ -34,6 +34,16 @@ def words(command, folder, name, *more):
     return [command, "--plugin", "wordcount", *settings, *place, *more]
 
 
+def wait_until(bicycle, job, condition):
+    """Wait longer than others do: Spark starts twice in each test."""
+
+    def found():
+        status = bicycle.status(job)
+        return status if status and condition(status) else None
+
+    return until(found, "a status", patience_s=140)
+
+
 def python_workers(driver):
     """Return what Spark's Python daemon has forked."""
     found = []
@@ -51,12 +61,12 @@ def test_a_killed_driver_is_started_again_by_its_supervisor_and_nothing_is_count
     source = tmp_path / "in.txt"
     source.write_text("a b a\n")
     bicycle.answer(*words("submit", tmp_path, "killed", "--follow"))
-    first = bicycle.wait_until("killed", lambda status: status["record_count"] == 1)
+    first = wait_until(bicycle, "killed", lambda status: status["record_count"] == 1)
     os.kill(first["pid"], signal.SIGKILL)
-    bicycle.wait_until("killed", lambda status: status["state"] == "RESTARTING")
+    wait_until(bicycle, "killed", lambda status: status["state"] == "RESTARTING")
     with source.open("a") as stream:
         stream.write("b c\n")
-    second = bicycle.wait_until("killed", lambda status: status["record_count"] == 2)
+    second = wait_until(bicycle, "killed", lambda status: status["record_count"] == 2)
     stopped = bicycle.answer("stop", "killed")
 
     assert second["pid"] != first["pid"]
@@ -73,13 +83,13 @@ def test_an_epoch_with_a_stopped_worker_is_ended_and_run_again(bicycle, tmp_path
     limits = ("--epoch-stall-timeout-ms", "12s", "--restart-attempts", "1")
     process = bicycle.start(*words("run", tmp_path, "stopped", "--follow", *limits))
     try:
-        status = bicycle.wait_until("stopped", lambda status: status["record_count"] == 1)
+        status = wait_until(bicycle, "stopped", lambda status: status["record_count"] == 1)
         workers = until(lambda: python_workers(status["pid"]), "Python workers")
         for pid in workers:
             os.kill(pid, signal.SIGSTOP)
         with source.open("a") as stream:
             stream.write("y z\n")
-        again = bicycle.wait_until("stopped", lambda status: status["record_count"] == 2)
+        again = wait_until(bicycle, "stopped", lambda status: status["record_count"] == 2)
         process.send_signal(signal.SIGTERM)
         process.wait(60)
     finally:

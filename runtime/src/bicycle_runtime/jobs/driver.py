@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import os
 import random
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,7 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.processes import hang_up, is_alive, kill_all, start_ticks
+from bicycle_runtime.base.processes import hang_up, is_alive, kill_all
 from bicycle_runtime.base.storage import StorageError, require_atomic_create
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
@@ -42,6 +41,7 @@ from bicycle_runtime.jobs.announcements import socket_lines
 from bicycle_runtime.jobs.beginnings import begun
 from bicycle_runtime.jobs.environments import JobEnvironment, find_plugin
 from bicycle_runtime.jobs.errors import StalledError
+from bicycle_runtime.jobs.first_status import first_status
 from bicycle_runtime.jobs.graph_changes import (
     require_parallelism,
     with_data_loss_policy,
@@ -152,7 +152,10 @@ class _Driver:
         self._home = home
         self._place = place
         self._services = services
-        status = _first_status(request, place, services)
+        status = first_status(
+            services.former, request=request, place=place, supervisor=services.supervisor,
+            is_detached=services.is_detached, now_ms=services.clock.now_ms(),
+        )  # fmt: skip
         self._progress = Progress(
             status, folder=place.folder, clock=services.clock, listener=services.listener
         )
@@ -209,6 +212,12 @@ class _Driver:
         """
         with contextlib.ExitStack() as cleanup:
             cleanup.enter_context(self._watchdog)
+            cleanup.enter_context(
+                self._watchdog.phase(
+                    "starting or ending", self._place.job,
+                    timeout_ms=self._request.options.watchdog_timeout_ms,
+                )
+            )  # fmt: skip
             # 1. Take the job's lease, so that no other driver runs it.
             require_atomic_create(self._place.storage, source=self._services.source)
             cleanup.enter_context(
@@ -263,7 +272,9 @@ class _Driver:
                 _LOG, "job_restarting", level=logging.WARNING, job=self._place.job, error=error,
                 delay_ms=delay_ms, attempt=restarts.used_count,
             )  # fmt: skip
-            if self._services.stop.wait(delay_ms):
+            with self._watchdog.phase("waiting", self._place.job, timeout_ms=0):
+                is_stopped = self._services.stop.wait(delay_ms)
+            if is_stopped:
                 raise
             return None
 
@@ -472,21 +483,3 @@ class _Driver:
 
     def _log(self, event: str, **fields: Any) -> None:
         log_event(_LOG, event, job=self._place.job, **fields)
-
-
-def _first_status(request: JobRequest, place: JobPlace, services: DriverServices) -> JobStatus:
-    """Return the status with which a driver begins; one that was started again goes on with it."""
-    status = services.former
-    if status is None:
-        status = JobStatus(
-            id=place.folder.id,
-            job=place.job,
-            plugin=request.options.plugin,
-            is_detached=services.is_detached,
-            checkpoint=place.storage.url,
-            started_ms=services.clock.now_ms(),
-        )
-    status.pid, status.pid_started = os.getpid(), start_ticks(os.getpid())
-    status.supervisor_pid, status.supervisor_started = services.supervisor
-    status.java_pid = status.error = status.ended_ms = None
-    return status

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -64,6 +65,7 @@ class Watchdog:
         self._phase: tuple[str, str] | None = None
         self._timeout_s = 0.0
         self._since = 0.0
+        self._wakes_at = math.inf
         self._is_closed = False
         self._stalled: StalledError | None = None
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
@@ -121,7 +123,7 @@ class Watchdog:
                 self._phase = (self._phase[0], target)
             if timeout_ms is not None:
                 self._timeout_s = timeout_ms / 1_000
-                self._changed.notify()
+                self._wake()
 
     def take(self) -> StalledError | None:
         """Return why the attempt was ended, and forget it; None when it was not."""
@@ -134,16 +136,25 @@ class Watchdog:
         with self._changed:
             self._phase, self._timeout_s = phase, timeout_s
             self._since = self._clock.monotonic()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Wake the thread if it would sleep for too long; called with the lock."""
+        # hot path: twice in each epoch, which may take a millisecond; the thread mostly sleeps on.
+        if self._timeout_s and self._since + self._timeout_s < self._wakes_at:
             self._changed.notify()
 
     def _watch(self) -> None:
         with self._changed:
             while not self._is_closed:
+                self._wakes_at = math.inf
                 if self._phase is None or not self._timeout_s:
                     self._changed.wait()
                     continue
-                left_s = self._since + self._timeout_s - self._clock.monotonic()
+                deadline = self._since + self._timeout_s
+                left_s = deadline - self._clock.monotonic()
                 if left_s > 0:
+                    self._wakes_at = deadline
                     self._changed.wait(left_s)
                 else:
                     self._end_attempt(self._phase)
