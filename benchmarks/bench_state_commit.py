@@ -63,11 +63,14 @@ def main() -> None:
     totals = [1_000, 10_000] if options.quick else sorted(options.totals)
     touched = [100, 500] if options.quick else sorted(options.touched)
     epochs = 4 if options.quick else options.epochs
-    found = [_measure(total, count, epochs) for total in totals for count in touched]
+    found = [
+        _measure(total, count, epochs, options.backend) for total in totals for count in touched
+    ]
     report = Report(
         name="state-commit",
         claim="Sealing an epoch costs as much as the keys it touched, not as all keys there are.",
-        payload="running word count, one word a line, keys drawn without repetition",
+        payload="running word count, one word a line, keys drawn without repetition; "
+        f"state backend {options.backend}",
         method=f"median of {epochs} epochs each, in one process without Spark; the time holds the "
         "whole epoch (read, count, write state and output, seal); the mean size per key holds the "
         "merges of older changes too, those of the first load included; output lines are counted",
@@ -77,10 +80,10 @@ def main() -> None:
     report.tell(options)
 
 
-def _measure(total: int, touched: int, epochs: int) -> Found:
+def _measure(total: int, touched: int, epochs: int, backend: str) -> Found:
     source = random.Random(7)
     # Without folding: a fold writes all keys, once per checkpoint interval, and is not the claim.
-    settings = {"checkpoint_interval_ms": _HOUR_MS}
+    settings = {"checkpoint_interval_ms": _HOUR_MS, "state_backend": backend}
     with scratch("state") as place, local_engine() as engine:
         lines = place / "input"
         lines.mkdir()
@@ -177,6 +180,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--touched", type=int, nargs="+", default=[300, 3_000], help="keys touched per epoch"
     )
     parser.add_argument("--epochs", type=int, default=24, help="epochs of each size")
+    parser.add_argument("--backend", choices=("memory", "rocksdb"), default="memory")
 
 
 if __name__ == "__main__":
