@@ -38,7 +38,7 @@ def disordered(draw, label, max_size=12):
 
 
 FAULTS = st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4))
-RESCALES = st.tuples(st.just("rescale"), st.sampled_from([1, 2, 3]))
+RESCALES = st.tuples(st.sampled_from(["rescale", "rescale_live"]), st.sampled_from([1, 2, 3]))
 
 
 def actions(*sources):
@@ -63,8 +63,8 @@ def fail_in_next_epoch(harness, event):
 def happen(harness, event):
     """Let something happen to the job between two epochs."""
     match event:
-        case ("rescale", parallelism):
-            harness.rescale(parallelism)
+        case ("rescale" | "rescale_live" as how, parallelism):
+            getattr(harness, how)(parallelism)
         case "crash":
             harness.crash()
         case "lose workers":

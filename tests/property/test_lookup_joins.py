@@ -108,7 +108,9 @@ def test_each_row_comes_out_once_with_the_answer_to_its_question(
     how, parts, parallelism, capacity, cache, turns
 ):
     job = looked_up(Desk(turns), how=how, capacity=capacity, cache=cache)
-    widths = {parallelism} | {event[1] for _, event in parts if event and event[0] == "rescale"}
+    widths = {parallelism} | {
+        event[1] for _, event in parts if event and event[0].startswith("rescale")
+    }
 
     for (rows, _), results in zip(parts, run(job, parts, parallelism=parallelism), strict=True):
         found = [(row, answer and answer[0], time) for (row, answer), time in results]

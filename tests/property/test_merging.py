@@ -74,8 +74,8 @@ def test_rows_behind_what_has_left_are_late_and_all_others_in_order(epochs):
             match event:
                 case ("crash", point, passage):
                     harness.fail_at(point, passage=passage)
-                case ("rescale", parallelism):
-                    harness.rescale(parallelism)
+                case ("rescale" | "rescale_live" as how, parallelism):
+                    getattr(harness, how)(parallelism)
                 case "crash":
                     harness.crash()
             harness.advance_watermark(watermark)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.spark.jobsite import JobSite, until, visible_lines
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 KEY_COUNT = 1_000_000
 WORDS_PER_LINE = 10
