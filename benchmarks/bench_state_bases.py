@@ -239,6 +239,7 @@ def _restart_table(found: list[Found]) -> Table:
 
 def _targets(found: list[Found], keys: int) -> list[Target]:
     targets = []
+    is_large = keys >= 1_000_000  # Else what is paid once would be multiplied.
     for one in found:
         name, million = one.backend, keys / 1e6
         median = statistics.median(one.quiet_ms)
