@@ -237,7 +237,8 @@ class _Driver:
                 booting = pool.submit(self._executor.boot)
                 bundle = extract(ref, self._request.params)
             booting.result()
-            self._request = begun(self._request, self._place, bundle)
+            with self._copying():
+                self._request = begun(self._request, self._place, bundle)
             bundle = pinned(bundle, last_pins(self._place.storage))
             # 3. Plan the job and create its connectors.
             setup = self._prepare(bundle)
@@ -342,7 +343,12 @@ class _Driver:
             self._log("epoch_aborted", epoch=progress.status.epoch + 1)
             return JobState.STOPPED
         finally:
-            self._savepoints.wait()
+            with self._copying():
+                self._savepoints.wait()
+
+    def _copying(self) -> contextlib.AbstractContextManager[None]:
+        """Let a copy take as long as it is large."""
+        return self._watchdog.phase("copying", self._place.storage.url, timeout_ms=0)
 
     @contextlib.contextmanager
     def _recovered(self, setup: JobSetup) -> Iterator[EpochLoop]:
