@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -84,9 +86,8 @@ def replay_command(context: click.Context, /, *, as_json: bool, **asked: Any) ->
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.replay import ReplayRequest, replay
 
-    # A debugger takes Ctrl-C; this process waits for it. What it starts gets the default back.
-    signal.signal(signal.SIGINT, _leave_to_the_child)
-    report = replay(ReplayRequest(**asked), home(), is_quiet=as_json)
+    with _interrupts_left_to_the_child():
+        report = replay(ReplayRequest(**asked), home(), is_quiet=as_json)
     if as_json:
         answer_json(report)
     else:
@@ -95,8 +96,17 @@ def replay_command(context: click.Context, /, *, as_json: bool, **asked: Any) ->
         context.exit(FAILED)
 
 
-def _leave_to_the_child(_number: int, _frame: object) -> None:
-    """Do nothing."""
+@contextlib.contextmanager
+def _interrupts_left_to_the_child() -> Iterator[None]:
+    """Let Ctrl-C be for the debugger alone: this process waits for it.
+
+    Not ignored, which the child would take over.
+    """
+    former = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
 
 
 def _show(report: dict[str, Any]) -> None:
