@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -24,7 +25,15 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest, encode_manifest
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.testing import bundle_of
-from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction, StreamEnvironment
+from bicycle_sdk import (
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    RichAsyncFunction,
+    StreamEnvironment,
+    ValueStateDescriptor,
+    WatermarkStrategy,
+)
+from bicycle_sdk.windows import CountTrigger, Sum, WindowFunction
 
 WORDS = [f"{name}{number % 3}" for number in range(8) for name in ("ada", "bob", "cid")]
 NOTHING = PlanRecord(bundle_digest="", parallelism={}, now_ms=0)
@@ -149,6 +158,54 @@ def test_every_epoch_comes_out_as_it_was_sealed_and_nothing_is_touched(tmp_path,
         counts = {uid: (c.records_in, c.records_out) for uid, c in done.counts.items()}
         assert counts == decode_record(sealed.replay).counts
     assert job.files() == before
+
+
+class Everything(WindowFunction):
+    def process(self, elements, ctx):
+        return [(ctx.current_key(), len(elements))]
+
+
+class Together(KeyedCoProcessFunction):
+    seen = ValueStateDescriptor("seen", int)
+
+    def process_element1(self, value, ctx):
+        state = ctx.get_value_state(self.seen)
+        state.update((state.value() or 0) + 1)
+        return [(value[0], state.value())]
+
+    def process_element2(self, value, ctx):
+        return [(value[0], -1)]
+
+
+def windowed(env):
+    events = [(name, second) for second in range(12) for name in ("ada", "bob", "cid")]
+    records = env.from_collection(events).uid("events")
+    strategy = WatermarkStrategy.ascending().with_timestamps(lambda event: event[1] * 1_000)
+    timed = records.assign_timestamps(strategy).uid("timed").key_by(lambda event: event[0])
+    five = timedelta(seconds=5)
+    timed.tumbling_window(five).aggregate(Sum(lambda event: event[1])).uid("sums").collect("s")
+    timed.tumbling_window(five).process(Everything()).uid("all").collect("a")
+    timed.session_window(five).aggregate(Sum(lambda event: event[1])).uid("visits").collect("v")
+    timed.tumbling_window(five).trigger(CountTrigger(2)).aggregate(Sum(lambda event: event[1])).uid(
+        "twos"
+    ).collect("t")
+    timed.connect(timed).process(Together()).uid("together").collect("c")
+
+
+def test_with_a_key_only_its_windows_and_both_its_inputs_are_seen(tmp_path):
+    job = Job(tmp_path, windowed, widths={"sums": 2, "all": 2})
+    job.run(max_records_per_epoch=9)
+    seen = set()
+
+    for epoch in job.sealed_epochs():
+        whole, _ = job.replay(epoch, shown_count=1_000)
+        done, sealed = job.replay(epoch, key="ada", shown_count=1_000)
+        assert (done.error, job.state_changes(done, sealed, key="ada")) == (None, {})
+        for uid, got in done.sinks.items():
+            wanted = [record for record in whole.sinks[uid].shown if "ada" in str(record)]
+            assert sorted(map(str, got.shown)) == sorted(map(str, wanted))
+            seen |= {uid} if wanted else set()
+    assert len(seen) == 5
 
 
 @pytest.mark.parametrize("sealed_by", ["memory", "rocksdb"])
