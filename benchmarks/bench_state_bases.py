@@ -249,9 +249,10 @@ def _targets(found: list[Found], keys: int) -> list[Target]:
                 value=percentile(one.beside_ms, 0.99) / median, unit="x",
             ),
             Target(name=f"{name}: from the storage, per 10 M keys", value=one.cold_s * 10 / million,
-                   unit="s", high=60),
+                   unit="s", high=60 if is_large else None),
             Target(name=f"{name}: slowest change of parallelism, per 10 M keys",
-                   value=max(one.rescale_s.values()) * 10 / million, unit="s", high=10),
+                   value=max(one.rescale_s.values()) * 10 / million, unit="s",
+                   high=10 if is_large else None),
         ]  # fmt: skip
         if name == "rocksdb":
             targets += [
