@@ -5,6 +5,7 @@ import pytest
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices
+from bicycle_runtime.connectors.kafka.source import KafkaSource
 from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.sockets.source import SocketSource
 from bicycle_runtime.operators.io import Slice
@@ -17,14 +18,17 @@ def storage(tmp_path):
     return LocalStorage(str(tmp_path), is_synced=False)
 
 
+def services_in(storage):
+    return DriverServices(
+        storage=storage, prefix=PREFIX, clock=ManualClock(), collected={}, console=None
+    )
+
+
 def reader_of(storage):
     spec = ConnectorSpec(
         vertex_id="lines", connector_type="socket", properties={"host": "127.0.0.1", "port": 1}
     )
-    services = DriverServices(
-        storage=storage, prefix=PREFIX, clock=ManualClock(), collected={}, console=None
-    )
-    return SocketSource(spec).rereader(services)
+    return SocketSource(spec).rereader(services_in(storage))
 
 
 def lines_of(storage, start, end):
@@ -52,3 +56,14 @@ def test_what_the_journal_has_dropped_is_missing_and_not_left_out(storage):
     with pytest.raises(ObjectMissingError):
         lines_of(storage, 0, 16)
     assert lines_of(storage, 8, 16) == ["cid dan"]
+
+
+@pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
+def test_messages_that_a_topic_has_lost_are_never_left_out(storage, policy):
+    properties = {"brokers": "nobody:1", "topics": ["orders"], "on_data_loss": policy}
+    spec = ConnectorSpec(vertex_id="orders", connector_type="kafka", properties=properties)
+    source = KafkaSource(spec)
+    *_, while_running = source.reader().__getstate__()
+    *_, when_replayed = source.rereader(services_in(storage)).__getstate__()
+
+    assert (while_running, when_replayed) == (policy, "fail")

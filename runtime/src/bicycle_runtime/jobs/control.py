@@ -90,6 +90,7 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     ):
         if is_alive(pid, started):
             kill_all(pid)
+        if pid:  # Also one that was killed with its supervisor: it holds its locks to its end.
             wait_for_end(pid, started, timeout_s=_END_RESERVE_MS / 1_000)
     with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
         last = folder.status() or status
