@@ -13,6 +13,7 @@ from bicycle_runtime.engine.errors import (
     WidthRefusedError,
 )
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.publishing import Publisher
 from bicycle_runtime.engine.rescaling import Division, WidthWish
 from bicycle_runtime.engine.setup import prepare_job
 from bicycle_runtime.engine.watermarks import Timeline
@@ -92,6 +93,26 @@ def test_a_width_beyond_the_limit_of_an_operator_is_refused(tmp_path, wish, oper
     facts = caught.value.facts
     assert (facts["operator"], facts["limit"]) == (operator, limit)
     assert facts["now"] == before.widths[operator]
+
+
+class Refusing:
+    def publish(self, epoch, memo):
+        raise OSError("full")
+
+
+class Book:
+    def require_lease(self):
+        """It is held."""
+
+
+def test_a_publication_that_failed_is_told_to_everybody_who_asks(tmp_path):
+    """Else a request that waits for it, between two epochs, would keep it from the job."""
+    publisher = Publisher({"out": Refusing()}, Book())
+    publisher.start(division(tmp_path, socket_job).last, lambda: None)
+    for _ in range(2):
+        with pytest.raises(OSError, match="full"):
+            publisher.finish()
+    publisher.close()
 
 
 # --- what it does --------------------------------------------------------------------------------
