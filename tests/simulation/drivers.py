@@ -31,7 +31,13 @@ from bicycle_sdk.environment import StreamEnvironment
 
 NO_PROCESS = 2**30  # No process ever has this id, so it is gone for whoever sees the same ids.
 ACTS = ("create", "write", "open_write", "delete", "delete_tree", "discard_unfinished")
+WRITES = ("write", "open_write")
+DELETIONS = ("delete", "delete_tree", "discard_unfinished")
 LOOKS = ("read", "open_read", "exists", "size", "list")
+
+
+def _nothing(method: str, path: str) -> None:
+    """Let a call happen as it is."""
 
 
 class Watched:
@@ -39,7 +45,7 @@ class Watched:
 
     def __init__(self, below: LocalStorage) -> None:
         self._below = below
-        self.before: Callable[[str], None] = lambda method: None
+        self.before: Callable[[str, str], None] = _nothing
 
     @property
     def url(self):
@@ -51,7 +57,7 @@ class Watched:
         method = getattr(self._below, name)
 
         def call(*arguments):
-            self.before(name)
+            self.before(name, arguments[0])
             return method(*arguments)
 
         return call
@@ -116,6 +122,7 @@ class Driver:
         )  # fmt: skip
         self.parallelism = parallelism
         self.is_foreign = is_foreign
+        self.crimes = []
         self.loop = None
 
     def open(self):
@@ -163,19 +170,38 @@ class Driver:
         """Let ``act`` happen inside the n-th of these calls to the storage from now on."""
         left = passage
 
-        def before(method):
+        def before(method, path):
             nonlocal left
             if method in methods:
                 left -= 1
                 if left == 0:
-                    self.storage.before = lambda method: None
+                    self.storage.before = _nothing
                     act()
+                    self.storage.before = self._only_what_a_replaced_driver_may(method)
 
         self.storage.before = before
 
+    def _only_what_a_replaced_driver_may(self, frozen_in):
+        """Note whatever it does, but for what its tasks write, under names of their own.
+
+        A row of deletions follows one look at the lease, and may come to its end. A note about the
+        epoch that failed is for people.
+        """
+        has_looked = False
+
+        def before(method, path):
+            nonlocal has_looked
+            has_looked = has_looked or (method == "exists" and path.startswith("lease/"))
+            is_of_tasks = path.startswith(("state/", "staged/")) and method in WRITES
+            is_of_a_row = not has_looked and frozen_in in DELETIONS and method in DELETIONS
+            if method in ACTS and not (is_of_tasks or is_of_a_row) and not path.endswith(".failed"):
+                self.crimes.append((method, path))
+
+        return before
+
     def thaw(self):
         """Let nothing happen inside calls any more."""
-        self.storage.before = lambda method: None
+        self.storage.before = _nothing
 
     def state(self, uid):
         spec = next(spec for spec in self.setup.plan.operators() if spec.uid == uid)

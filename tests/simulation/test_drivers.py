@@ -23,6 +23,8 @@ SHARED_MEMORY = Path("/dev/shm")
 WORDS = [f"w{number}" for number in range(12)]
 STEP_COUNT = 15
 TRIES = 4
+# In which calls to the storage a driver freezes, and in which of them at most: a seal is rare.
+MOMENTS = ((ACTS, 40), (ACTS, 40), (LOOKS, 40), (("create",), 3))
 
 
 def pytest_generate_tests(metafunc):
@@ -94,7 +96,7 @@ class Schedule:
                 self.note(f"driver {self.driver.number} runs")
                 self.driver.run()
             case 4 | 5 | 6:
-                self.freeze(self.random.choice((ACTS, ACTS, LOOKS)))
+                self.freeze(*self.random.choice(MOMENTS))
             case 7:
                 self.freeze_at_start()
             case 8:
@@ -104,13 +106,13 @@ class Schedule:
             case 9:
                 self.rival()
 
-    def freeze(self, methods):
+    def freeze(self, methods, passage_max):
         """Freeze the driver somewhere in its next epoch; another one works; then it wakes up."""
         frozen = self.driver
         if not frozen.is_foreign:  # On one machine a frozen process is seen to be there.
             self.push()
             return
-        passage = self.random.randrange(1, 40)
+        passage = self.random.randrange(1, passage_max)
         self.note(f"driver {frozen.number} freezes at {passage} of {methods[0]}…")
         frozen.freeze_at(passage, self.take_over, methods)
         self.push()
@@ -119,9 +121,9 @@ class Schedule:
         except BicycleError as error:
             self.note(f"driver {frozen.number}: {error.code}")
             self.require_replaced(frozen)
-        frozen.thaw()
         if self.driver is not frozen:
             self.wake(frozen)
+        frozen.thaw()
 
     def freeze_at_start(self):
         """Freeze a driver while it recovers, its sweep of files included."""
@@ -139,11 +141,11 @@ class Schedule:
             self.require_replaced(starting)
             starting.die()
             return
-        starting.thaw()
         if self.driver is None:
             self.driver = starting
         else:
             self.wake(starting)
+        starting.thaw()
 
     def take_over(self):
         """Let another driver replace the frozen one, and work."""
@@ -152,6 +154,10 @@ class Schedule:
         for _ in range(self.random.randrange(3)):
             self.push()
             self.driver.run()
+        self.published_count = self.count_published()
+
+    def count_published(self):
+        return sum(map(len, self.world.collected.values()))
 
     def wake(self, zombie):
         """Let a replaced driver try to go on: it must end, sooner or later."""
@@ -163,6 +169,8 @@ class Schedule:
 
     def require_replaced(self, zombie):
         assert self.driver not in (None, zombie), self.done
+        assert zombie.crimes == [], self.done
+        assert self.count_published() == self.published_count, self.done
         assert not zombie.lease.beat(), self.done
         with pytest.raises(LeaseLostError):
             zombie.lease.require()
