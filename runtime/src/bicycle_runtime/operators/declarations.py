@@ -49,11 +49,10 @@ _PURGING = frozenset({"PURGE", "FIRE_AND_PURGE"})
 
 def declared_states(function: Any) -> list[StateDescriptor]:
     """Return the descriptors that a function or its class has as fields, by name of the state."""
-    found: dict[str, StateDescriptor] = {}
+    fields: dict[str, Any] = {}
     for owner in (*reversed(type(function).__mro__), function):
-        for value in getattr(owner, "__dict__", {}).values():
-            if isinstance(value, StateDescriptor):
-                found[value.name] = value
+        fields |= getattr(owner, "__dict__", {})  # What a derived class has anew counts.
+    found = {each.name: each for each in fields.values() if isinstance(each, StateDescriptor)}
     return [found[name] for name in sorted(found)]
 
 
