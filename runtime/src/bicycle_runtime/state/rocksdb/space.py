@@ -41,6 +41,7 @@ _BATCH_BYTES = 8 << 20
 _BATCH_ENTRIES = 20_000
 _TIMES = "$ttl."
 _ENTRIES = "$state."
+_LOG_BYTES_MAX = 256 << 10  # What RocksDB tells of itself; without a bound it grows for ever.
 _MANIFEST_BYTES_MAX = 256 << 10  # It is part of each base.
 _OPEN_FILES_MAX = 256
 _BLOOM_BITS = 10
@@ -356,6 +357,7 @@ def _options(settings: StateSettings) -> rocksdict.Options:
     options.set_memtable_whole_key_filtering(True)
     options.set_max_open_files(_OPEN_FILES_MAX)
     options.set_keep_log_file_num(1)
+    options.set_max_log_file_size(_LOG_BYTES_MAX)
     options.set_max_manifest_file_size(_MANIFEST_BYTES_MAX)
     options.set_max_background_jobs(2)
     return options
