@@ -20,8 +20,7 @@ from tests.spark.jobsite import Life
 pytestmark = pytest.mark.crash
 
 BEAT_MS = 200
-POINTS = ("operator", "delta_written", "before_seal", "after_seal", "half_published",
-          "after_publish")  # fmt: skip
+POINTS = ("operator", "before_seal", "after_seal", "half_published")
 LINES = [f"ada bob{number % 7} eve" for number in range(900)]
 EXIT_S = 5.0
 
