@@ -23,8 +23,9 @@ def bicycle(tmp_path, spark_cache):
     for path in (tmp_path / "home/jobs").glob("*/status.json"):
         status = json.loads(path.read_text())
         if status["state"] in ("CREATED", "RUNNING", "STOPPING"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(status["pid"], signal.SIGKILL)
+            for pid in (status["supervisor_pid"], status["pid"]):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
 
 
 def words(folder, name, place, *more):
