@@ -15,7 +15,7 @@ import pytest
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
 from tests.s3.s3_server import KEY, SECRET
-from tests.spark.jobsite import JobSite, Life, expected_counts, visible_counts
+from tests.spark.jobsite import JobSite, Life, expected_counts, until, visible_counts
 
 pytestmark = pytest.mark.crash
 
@@ -136,3 +136,26 @@ def test_a_job_on_spark_in_s3_that_is_killed_goes_on_and_counts_exactly(
         assert not any(secret in text for text in told for secret in (KEY, SECRET))
     finally:
         spark.kill_everything()
+
+
+@pytest.mark.spark
+def test_a_second_driver_of_another_host_is_sent_away_and_told_who_runs_the_job(
+    tmp_path, tmp_path_factory, server, bucket
+):
+    """It has a home of its own, so that no lock of this machine reaches it."""
+    cache = tmp_path_factory.mktemp("spark-cache")
+    first, second = JobSite(tmp_path / "first", cache), JobSite(tmp_path / "second", cache)
+    words = ("--checkpoint-dir", f"s3://{bucket}/jobs", "--follow")
+    lease = server.root / "data" / bucket / "jobs/wordcount/lease/000000000001.beat"
+    try:
+        holder = first.start(*words)
+        until(lease.exists, "the lease of the first driver")
+        refused = second.run(*words)
+
+        assert refused.process.returncode == 5, (refused.stdout, refused.stderr)
+        assert refused.answer["code"] == "BIC-1540", refused.answer
+        assert refused.answer["facts"]["pid"] == holder.process.pid
+        assert holder.process.poll() is None
+    finally:
+        first.kill_everything()
+        second.kill_everything()
