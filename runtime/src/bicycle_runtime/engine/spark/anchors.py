@@ -57,23 +57,30 @@ class Anchors:
         self._levels = levels
         self._partitioner = partitioner
         self._hosts: Mapping[str, int] = {}
+        self._executors: frozenset[str] = frozenset()
         self._anchors: dict[int, Any] = {}
         self.places: dict[int, list[str]] = {}
 
-    def refresh(self, hosts: Mapping[str, int]) -> None:
-        """Place tasks anew if the hosts are others than the last time; hosts may not be empty."""
-        if not hosts or hosts == self._hosts:
+    def refresh(self, hosts: Mapping[str, int], executors: frozenset[str]) -> None:
+        """Place tasks anew if the executors are others than the last time.
+
+        One that died took its part of the anchors along, even if another is on its host by now.
+
+        Args:
+            hosts: Hosts with executors, and how many each has; without any, nothing is done.
+            executors: Their ids.
+        """
+        if not hosts or executors == self._executors:
             return
-        if self._hosts:
+        if self._executors and hosts != self._hosts:
             log_event(
                 _LOG, "hosts_changed", before=host_counts(self._hosts), now=host_counts(hosts)
             )
-        self._hosts = dict(hosts)
+        self._hosts, self._executors = dict(hosts), executors
         for level in self._levels:
             places = place_tasks(self._widths[level], hosts, self.places.get(level, ()))
-            if places != self.places.get(level):
-                self.places[level] = places
-                self._put(level, places)
+            self.places[level] = places
+            self._put(level, places)
 
     def seed(self, plain: Any) -> Any:
         """Return what level 0 starts from: its anchor, or ``plain`` without one."""

@@ -26,7 +26,7 @@ _END_S = 5.0  # A call to Java that hangs ends with it.
 _PORT_DEFAULT = 7077
 _SCHEME = "spark://"
 _PORT = re.compile(r":\d+$")
-# After the first executor: how long the others get until the job starts with those that are there.
+# After an executor has come: how long the next gets until the job starts with those that are there.
 _OTHERS_S = 5.0
 
 
@@ -64,17 +64,36 @@ class ClusterView:
         self._master = master
         self._clock = clock or SystemClock()
         self._places: dict[str, str] = {}
+        self._known: set[str] = set()
+        self._ready: set[str] = set()
 
     def hosts(self) -> dict[str, int]:
-        """Return the hosts with executors, and how many each has.
+        """Return the hosts with executors that take tasks, and how many each has.
 
-        What Spark knows of places is older than what it knows of executors, in both directions: an
-        executor counts from the moment on that both are known.
+        Spark knows an executor first, then its place, and only when that has started can a task
+        prefer it: until then it does not count.
         """
         ids = set(filter(None, str(self._scala.getExecutorIds().mkString(",")).split(",")))
         if not ids <= self._places.keys():
             self._places |= self._listed_places()
-        return dict(Counter(self._places[name] for name in sorted(ids & self._places.keys())))
+        self._known = ids
+        self._ready &= ids
+        self._ready |= {
+            name for name in (ids & self._places.keys()) - self._ready if self._is_ready(name)
+        }
+        return dict(Counter(self._places[name] for name in sorted(self._ready)))
+
+    @property
+    def executors(self) -> frozenset[str]:
+        """The ids of the executors that ``hosts`` counted the last time."""
+        return frozenset(self._ready)
+
+    def _has_settled(self, width: int) -> bool:
+        """Tell whether all that are known have started, and are enough."""
+        return self._ready == self._known and self.slot_count() >= width
+
+    def _is_ready(self, name: str) -> bool:
+        return bool(self._scala.taskScheduler().hasExecutorsAliveOnHost(self._places[name]))
 
     def _listed_places(self) -> dict[str, str]:
         """Return the hosts of executors by their ids; the port, and even the host, comes later."""
@@ -104,10 +123,12 @@ class ClusterView:
             if self._scala.isStopped() or self._clock.monotonic() >= end:
                 raise NoExecutorError(master=self._master, wait_s=timeout_s)
             pause.wait(_POLL_S)
-        end = self._clock.monotonic() + _OTHERS_S
-        while self.slot_count() < width and self._clock.monotonic() < end:
+        seen, end = hosts, self._clock.monotonic() + _OTHERS_S
+        while not self._has_settled(width) and self._clock.monotonic() < end:
             pause.wait(_POLL_S)
             hosts = self.hosts()
+            if hosts != seen:
+                seen, end = hosts, self._clock.monotonic() + _OTHERS_S
         return hosts
 
 

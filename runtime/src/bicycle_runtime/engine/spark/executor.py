@@ -160,7 +160,7 @@ class SparkExecutor:
         working = self._watch.working() if self._watch else contextlib.nullcontext()
         with self._spark_errors(self._epoch), working:
             if self._anchors is not None and self._view is not None:
-                self._anchors.refresh(self._view.hosts())
+                self._anchors.refresh(self._view.hosts(), self._view.executors)
             parcels = self._collect(orders)
         return [decode_report(report) for report in reports_in(parcel for _, parcel in parcels)]
 
