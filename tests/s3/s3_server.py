@@ -8,15 +8,18 @@ from where Kafka's come from, and are checked against the list beside this file.
 from __future__ import annotations
 
 import hashlib
+import os
 import random
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.ports import choose_port
@@ -25,6 +28,15 @@ from bicycle_runtime.dev.waiting import locked
 KEY, SECRET = "ada-key", "ada-secret-that-nobody-may-see"
 _LIST = Path(__file__).with_name("s3proxy_jars.txt")
 _START_S = 60.0
+# Waits for the end of the tests, however they end, and kills the server that they left behind.
+_GUARD = """
+import os, signal, sys
+from bicycle_runtime.base.processes import is_alive
+pid, started = map(int, sys.argv[1:])
+sys.stdin.read()
+if is_alive(pid, started):
+    os.kill(pid, signal.SIGKILL)
+"""
 
 
 def listed_jars() -> list[Jar]:
@@ -82,6 +94,7 @@ class S3Server:
     cache_dir: Path
     port: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None)
+    guard: subprocess.Popen[bytes] | None = field(default=None)
 
     @property
     def url(self) -> str:
@@ -116,6 +129,13 @@ class S3Server:
                 stdout=log,
                 stderr=log,
             )
+        words = [sys.executable, "-c", _GUARD, str(self.process.pid)]
+        self.guard = subprocess.Popen(
+            [*words, str(start_ticks(self.process.pid))],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,
+        )
         deadline = time.monotonic() + _START_S
         while not self._answers():
             assert self.process.poll() is None, (self.root / "log").read_text()
@@ -129,6 +149,9 @@ class S3Server:
         if self.is_up():
             self.process.kill()
             self.process.wait()
+        if self.guard is not None:
+            self.guard.communicate()
+            self.guard = None
 
     def freeze(self) -> None:
         self.process.send_signal(signal.SIGSTOP)
