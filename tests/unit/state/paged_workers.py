@@ -10,6 +10,7 @@ from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk import RichAsyncFunction
 
 GROUPS = 4
+BACKENDS = ["memory", "rocksdb"]
 BLANK = RangeState(first_group=0, end_group=GROUPS)
 
 
@@ -73,3 +74,8 @@ def put(group, **counts):
         function(group).total += sum(counts.values())
 
     return write
+
+
+def counts_of(worker, sealed):
+    """Return all entries of ``counts``."""
+    return worker.read(sealed)[0]
