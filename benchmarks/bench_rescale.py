@@ -1,4 +1,4 @@
-"""Other widths for a job that runs: how long it pauses, against starting it again with them.
+"""Other widths for a job that runs: how long it pauses, beside starting it again with them.
 
 A running count on Spark has read all keys; then its widths change, up and down. The pause goes from
 the last seal before to the first seal behind, in which every subtask has taken over its state. In
@@ -53,10 +53,10 @@ def main() -> None:
     keys = Keys(count=20_000 if options.quick else options.keys)
     report = Report(
         name="rescale",
-        claim="A running job changes its widths with a pause that is shorter than a restart.",
+        claim="A job of a million keys changes its parallelism with a pause of at most 2 s.",
         payload=f"a running count of {keys.count:,} keys, state in memory or on disk",
         method=f"{options.repeats} rounds on Spark with {CORES} cores; pause from seal to seal; "
-        "all counts compared with the truth after the last step",
+        "starts again in the same Java process; all counts compared with the truth",
     )
     times = {name: Times() for name in options.backend or BACKENDS}
     with spark_engine() as engine:
