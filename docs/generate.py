@@ -162,7 +162,7 @@ _PREFIXES = ("bicycle_sdk", "bicycle_runtime")
 
 def _option_row(info: OptionInfo) -> str:
     default = "required" if info.is_required else f"`{_plain(info.default)}`"
-    return f"| `{info.name}` | {_cell(info.expected)} | {default} | {_cell(info.doc)} |"
+    return f"| `{info.name.rstrip('_')}` | {_cell(info.expected)} | {default} | {_cell(info.doc)} |"
 
 
 def _plain(value: Any) -> str:
