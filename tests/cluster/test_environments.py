@@ -12,6 +12,7 @@ from tests.cluster.clustersite import ClusterSite
 from tests.cluster.wheels import install, new_venv, write_wheel
 from tests.spark.jobsite import until
 
+BICYCLE = Path(sys.executable).with_name("bicycle")
 # Says which version of the library it sees: where the graph is built, and in each record.
 PLUGIN = """
 from dataclasses import dataclass
@@ -73,7 +74,8 @@ def test_two_versions_of_a_library_run_at_the_same_time(new_site, environments):
         site = new_site("painter")
         (site.input / "text.txt").write_text("ab\n")
         site.start(
-            "--plugin-env", str(environment), "--conf", "spark.cores.max=1", "--parallelism", "1"
+            *("--plugin-env", str(environment), "--conf", "spark.cores.max=1"),
+            *("--parallelism", "1", "--retained-epochs", "1000"),
         )
         sites.append(site)
 
@@ -88,6 +90,11 @@ def test_two_versions_of_a_library_run_at_the_same_time(new_site, environments):
         [{"built_with": 1, "run_with": 1, "line": text} for text in ("ab", "cd")],
         [{"built_with": 2, "run_with": 2, "line": text} for text in ("abab", "cdcd")],
     ]
+    for site, line in zip(sites, ("ab", "abab"), strict=True):  # Replayed with its own library.
+        life = site.launch([str(BICYCLE), "replay", "painter", "--epoch", "1", "--json"])
+        assert life.wait() == 0, (life.stdout, life.stderr)
+        [sink] = json.loads(life.stdout)["sinks"]
+        assert f"'line': '{line}'" in sink["records"][0]
 
 
 def test_plugins_of_an_environment_are_listed_checked_and_planned(new_site, environments):
@@ -97,7 +104,7 @@ def test_plugins_of_an_environment_are_listed_checked_and_planned(new_site, envi
     params = [f"--set={name}={value}" for name, value in site.params.items()]
 
     def answer(*words: str) -> dict:
-        life = site.launch([str(Path(sys.executable).with_name("bicycle")), *words, *env])
+        life = site.launch([str(BICYCLE), *words, *env])
         assert life.wait() == 0, (life.stdout, life.stderr)
         return json.loads(life.stdout)
 

@@ -12,7 +12,7 @@ import click
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.cli.exit_codes import FAILED
-from bicycle_runtime.cli.parameters import answers, home, set_option
+from bicycle_runtime.cli.parameters import answers, home, plugin_env_option, set_option
 from bicycle_runtime.cli.rendering import answer_json, count_text, error_text, show_table
 
 __all__ = ["replay_command"]
@@ -65,6 +65,7 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
     metavar="NAME",
     help="The plugin. Default: the one that ran the job.",
 )
+@plugin_env_option
 @set_option
 @click.option(
     "--show",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bicycle_runtime.cli.checkpoints import place_options
-from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
@@ -60,7 +60,7 @@ def _plugin_option(command: F) -> F:
         metavar="NAME",
         help="Load values of the plugin's own classes, in a child process. Without it nothing is "
         "unpickled, and such values are shown by their type.",
-    )(command)
+    )(plugin_env_option(command))
 
 
 def _name_option(command: F) -> F:
@@ -134,7 +134,7 @@ def get_command(
     from bicycle_runtime.jobs.sealed_states import open_epoch
 
     storage = _storage(job, checkpoint_dir)
-    reader = _reader(plugin)
+    reader = _reader(plugin, selected["plugin_env"])
     sealed = open_epoch(storage, epoch)
     selection = Selection(
         operator=selected["operator"],
@@ -179,7 +179,7 @@ def diff_command(
     from bicycle_runtime.jobs.sealed_states import open_epoch
 
     storage = _storage(selected["job"], selected["checkpoint_dir"])
-    reader = _reader(plugin)
+    reader = _reader(plugin, selected["plugin_env"])
     before, after = open_epoch(storage, epoch_a), open_epoch(storage, epoch_b)
     selection = Selection(state=selected["name"])
     diffs = [
@@ -225,7 +225,12 @@ def diff_command(
 @_plugin_option
 @answers
 def export_command(
-    *, target: Path, epoch: int | None, plugin: str | None, as_json: bool, **selected: str | None
+    *,
+    target: Path,
+    epoch: int | None,
+    plugin: str | None,
+    as_json: bool,
+    **selected: str | None,
 ) -> None:
     """Write all state to a Parquet file (with the extra `parquet`) or as JSON lines.
 
@@ -239,7 +244,7 @@ def export_command(
 
     storage = _storage(selected["job"], selected["checkpoint_dir"])
     require_target(target, storage)
-    reader = _reader(plugin)
+    reader = _reader(plugin, selected["plugin_env"])
     sealed = open_epoch(storage, epoch)
     selection = Selection(operator=selected["operator"], state=selected["name"])
     entry_count = export_entries(target, select(sealed, selection), reader)
@@ -256,15 +261,16 @@ def _storage(job: str | None, checkpoint_dir: str | None) -> Storage:
     return find_checkpoint(home(), job=job, checkpoint_dir=checkpoint_dir)
 
 
-def _reader(plugin: str | None) -> ValueReader:
+def _reader(plugin: str | None, plugin_env: str | None) -> ValueReader:
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.sealed_values import ValueReader
 
     if plugin is not None:
-        # Only metadata is read here; the plugin's code is loaded by a child process.
-        from bicycle_runtime.extraction.discovery import discover
+        # Only metadata is read here; the plugin's code is loaded by a child process, which finds
+        # modules where this one does.
+        from bicycle_runtime.jobs.environments import entered
 
-        discover().find(plugin)
+        entered(plugin, plugin_env, home())
     return ValueReader(plugin)
 
 

@@ -20,9 +20,9 @@ from typing import Any, Literal
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoint_places import find_checkpoint
+from bicycle_runtime.jobs.environments import entered
 from bicycle_runtime.jobs.errors import ReplayEndedError, ReplayPluginError
 from bicycle_runtime.jobs.graph_changes import with_data_loss_policy, with_follow
 from bicycle_runtime.jobs.home import Home
@@ -43,16 +43,17 @@ class ReplayRequest:
     """What to replay.
 
     ``job`` and ``checkpoint_dir`` say where; ``epoch`` is a sealed one, or one that failed, which
-    ``"next"`` means, too. ``plugin`` and ``params`` take the place of those that the job was
-    started with. ``key`` is a key as a person writes it; ``operator`` is what is shown, and where
-    the debugger stops with ``is_debugged``. ``shown_count`` bounds what is shown of each sink and
-    state.
+    ``"next"`` means, too. ``plugin``, ``plugin_env`` and ``params`` take the place of those that
+    the job was started with. ``key`` is a key as a person writes it; ``operator`` is what is
+    shown, and where the debugger stops with ``is_debugged``. ``shown_count`` bounds what is shown
+    of each sink and state.
     """
 
     job: str | None = None
     checkpoint_dir: str | None = None
     epoch: int | Literal["next"] = NEXT
     plugin: str | None = None
+    plugin_env: str | None = None
     params: Mapping[str, str] = field(default_factory=dict)
     key: str | None = None
     operator: str | None = None
@@ -84,7 +85,9 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
     if plugin is None:
         raise ReplayPluginError(url=storage.url)
     known = asked.params if asked is not None and asked.options.plugin == plugin else {}
-    bundle = extract(discover().find(plugin), {**known, **request.params})
+    plugin_env = request.plugin_env or (asked.options.plugin_env if asked else None)
+    # The child finds modules where this process does.
+    bundle = extract(entered(plugin, plugin_env, home), {**known, **request.params})
     if asked is not None:
         bundle = _as_asked(bundle, asked.options)
     settings = asked.engine if asked is not None else {}
