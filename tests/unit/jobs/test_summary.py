@@ -4,6 +4,7 @@ from bicycle_runtime.jobs.home import JobFolder, JobPlace
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.jobs.summary import summarize
 from bicycle_sdk import dead_letter, file_sink, skip
+from bicycle_sdk.kafka import KafkaSinkBuilder
 from tests.unit.jobs.job_samples import bundle_of, request_of, status_of
 
 
@@ -12,6 +13,7 @@ def build(env):
     halves = numbers.map(float).uid("halve").on_error(dead_letter())
     halves.sink_to(file_sink("out")).uid("files")
     halves.print().uid("screen")
+    halves.map(str).uid("texts").sink_to(KafkaSinkBuilder("127.0.0.1:1", "halves")).uid("topic")
 
 
 def summary_of(tmp_path, *, request=None, **fields):
@@ -35,6 +37,7 @@ def test_it_tells_what_was_written_and_what_was_lost(tmp_path):
     outputs = {item.operator: item for item in summary.outputs}
     assert (outputs["files"].place, outputs["files"].record_count) == ("out", 4)
     assert outputs["screen"].record_count == 0
+    assert outputs["topic"].place == "halves"
     assert (summary.skipped_count, summary.dead_letter_count) == (2, 3)
     assert summary.dead_letters == f"{tmp_path}/cp/job/dead_letters"
     assert summary.dropped_count == 1

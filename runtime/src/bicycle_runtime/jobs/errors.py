@@ -111,7 +111,7 @@ class GuaranteeError(BicycleError):
 
     code = "BIC-1909"
     message = (
-        "plugin {plugin!r} is {found} end to end, asked was {wanted}; the weakest link: {link}"
+        "plugin {plugin!r} is {found} end to end, {wanted} was asked for; the weakest link: {link}"
     )
     fix = "use another connector there (file sinks are exactly-once), or ask for less"
 

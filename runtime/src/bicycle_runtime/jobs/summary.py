@@ -167,8 +167,9 @@ def _outputs(setup: JobSetup, status: JobStatus) -> list[OutputSummary]:
 
 def _place(vertex: Vertex) -> str:
     properties = vertex.details["connector"].get("properties", {})
-    if "path" in properties:
-        return str(properties["path"])
+    for name in ("path", "topic"):
+        if name in properties:
+            return str(properties[name])
     if "port" in properties:
         return f"{properties.get('host', '')}:{properties['port']}"
     return str(properties.get("name", ""))
