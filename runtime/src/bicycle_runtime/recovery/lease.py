@@ -62,7 +62,7 @@ class Fence(Protocol):
         """Raise LeaseLostError when another driver has taken over. From any thread."""
 
     def settle(self) -> None:
-        """Take note that no driver before can seal an epoch any more."""
+        """Take note that no driver before can seal an epoch any more; raises as ``require``."""
 
 
 class Unfenced:
@@ -208,6 +208,7 @@ class Lease:
 
     def settle(self) -> None:
         if self.is_contested:
+            self.require()
             self._storage.write(_path(self._number, "settled"), b"")
             self.is_contested = False
 
