@@ -2,10 +2,7 @@
 
 import os
 import signal
-import sys
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +10,7 @@ from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.testing import Harness, script_source
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 NAMES = [f"name{number}" for number in range(40)]
 
 
@@ -33,21 +30,7 @@ class Recording:
         return reports
 
     def stop(self):
-        """Spark goes on; the test ends it."""
-
-
-@pytest.fixture
-def recording():
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    spark = SparkExecutor(
-        "local[2,4]",
-        settings={"spark.executorEnv.PYTHONPATH": path},
-        cache_dir=Path(tempfile.gettempdir()) / "bicycle-test-cache",
-        job="lost-worker",
-    )
-    yield Recording(spark)
-    spark.stop()
-    spark.wait_ended()
+        """Spark is that of the session."""
 
 
 def counting(env):
@@ -55,7 +38,8 @@ def counting(env):
     words.key_by(str).count().uid("counts").collect("out")
 
 
-def test_a_killed_worker_makes_only_its_ranges_load_again(recording):
+def test_a_killed_worker_makes_only_its_ranges_load_again(spark):
+    recording = Recording(spark)
     with Harness(counting, parallelism=2, new_executor=lambda: recording) as harness:
         for _ in range(4):
             harness.push(NAMES)
