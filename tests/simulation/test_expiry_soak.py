@@ -24,6 +24,7 @@ GROUPS = 8
 TTL_EPOCHS, INTERVAL_EPOCHS = 60, 10
 LONG_EPOCH_COUNT = 5_000
 KEYS_SHORT, KEYS_LONG = 100, 2_000
+BUFFER_BYTES = 1 << 20
 # An entry and its time, each with its key, and once more by time.
 ENTRY_BYTES = 140
 
@@ -34,7 +35,7 @@ class Job:
     def __init__(self, folder, backend):
         self.local, self.now_ms = folder / "local", 0
         settings = StateSettings(
-            backend=backend, folder=str(self.local), write_buffer_bytes=1 << 20
+            backend=backend, folder=str(self.local), write_buffer_bytes=BUFFER_BYTES
         )
         tables = tables_for(settings, job_url="job")
         self.storage = LocalStorage(str(folder / "sealed"), is_synced=False)
@@ -98,7 +99,11 @@ def test_disks_stay_bounded_while_keys_come_and_expire(tmp_path, soak_epoch_coun
             f"at most {most[0]:,} bytes here, {most[1]:,} sealed in {most[2]} files\n"
         )
 
-    for before, after in zip(zip(*second, strict=True), zip(*fourth, strict=True), strict=True):
-        assert max(after) <= 1.5 * max(before)
+    # When RocksDB writes a buffer out and compacts is its own affair.
+    slacks = (BUFFER_BYTES, 0, 0)
+    for before, after, slack in zip(
+        zip(*second, strict=True), zip(*fourth, strict=True), slacks, strict=True
+    ):
+        assert max(after) <= 1.5 * max(before) + slack
     # Two bases while one is being taken, what changes in an interval, and files not compacted yet.
     assert max(sealed for _, sealed, _ in fourth) <= 3 * live_bytes
