@@ -26,6 +26,7 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.files import SealedFiles
+from bicycle_runtime.state.framing import framed, unframed
 from bicycle_runtime.state.refs import BaseMark, RangeState, SstRef, StateRef, fold_start
 
 __all__ = ["BaseFolder", "BaseIndex", "Bases", "Make", "decode_index"]
@@ -33,7 +34,6 @@ __all__ = ["BaseFolder", "BaseIndex", "Bases", "Make", "decode_index"]
 _LOGGER = logging.getLogger(__name__)
 _MAGIC = b"BICX"
 _FORMAT_VERSION = 1
-_HEAD_BYTES = 10
 _ABANDONED_EPOCHS = 16  # A worker that runs no epoch of its range for so long may be gone.
 _END_SECONDS_MAX = (
     1.0  # The thread looks up more often; one that waits for a storage is left behind.
@@ -61,10 +61,7 @@ _DECODER = msgspec.msgpack.Decoder(BaseIndex)
 
 def encode_index(index: BaseIndex) -> bytes:
     """Return an index as an object: magic, format version, checksum, content."""
-    body = _ENCODER.encode(index)
-    return b"".join(
-        (_MAGIC, _FORMAT_VERSION.to_bytes(2, "little"), crc32(body).to_bytes(4, "little"), body)
-    )
+    return framed(_MAGIC, _FORMAT_VERSION, _ENCODER.encode(index))
 
 
 def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
@@ -73,15 +70,10 @@ def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
     Raises:
         StateFileError: cut, changed, or of another format version.
     """
-    if len(data) < _HEAD_BYTES or not data.startswith(_MAGIC):
-        raise StateFileError(path=path, operator=operator, reason="it is no index of a base")
-    version = int.from_bytes(data[4:6], "little")
-    if version != _FORMAT_VERSION:
-        reason = f"format version {version}, this runtime reads {_FORMAT_VERSION}"
-        raise StateFileError(path=path, operator=operator, reason=reason)
-    body = memoryview(data)[_HEAD_BYTES:]
-    if crc32(body) != int.from_bytes(data[6:10], "little"):
-        raise StateFileError(path=path, operator=operator, reason="the checksum does not match")
+    body = unframed(
+        data, _MAGIC, _FORMAT_VERSION,
+        path=path, operator=operator, foreign="it is no index of a base",
+    )  # fmt: skip
     return _DECODER.decode(body)
 
 

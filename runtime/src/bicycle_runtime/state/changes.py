@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
-from zlib import crc32
 
 import msgspec
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.errors import StateFileError
+from bicycle_runtime.state.framing import framed, unframed
 
 __all__ = [
     "EVERYWHERE",
@@ -33,7 +32,6 @@ EVERYWHERE = -1
 
 _MAGIC = b"BICD"
 _FORMAT_VERSION = 1
-_HEAD_BYTES = 10
 
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODER = msgspec.msgpack.Encoder()
@@ -75,10 +73,7 @@ def make_section(
 
 def encode_sections(sections: Sequence[Section]) -> bytes:
     """Return a whole state file: magic, format version, checksum, sections."""
-    body = _ENCODER.encode(sections)
-    return b"".join(
-        (_MAGIC, _FORMAT_VERSION.to_bytes(2, "little"), crc32(body).to_bytes(4, "little"), body)
-    )
+    return framed(_MAGIC, _FORMAT_VERSION, _ENCODER.encode(sections))
 
 
 def decode_sections(
@@ -89,15 +84,10 @@ def decode_sections(
     Raises:
         StateFileError: cut, changed, or of another format version.
     """
-    if len(data) < _HEAD_BYTES or not data.startswith(_MAGIC):
-        raise StateFileError(path=path, operator=operator, reason="it is not a state file")
-    version = int.from_bytes(data[4:6], "little")
-    if version != _FORMAT_VERSION:
-        reason = f"format version {version}, this runtime reads {_FORMAT_VERSION}"
-        raise StateFileError(path=path, operator=operator, reason=reason)
-    body = memoryview(data)[_HEAD_BYTES:]
-    if crc32(body) != int.from_bytes(data[6:10], "little"):
-        raise StateFileError(path=path, operator=operator, reason="the checksum does not match")
+    body = unframed(
+        data, _MAGIC, _FORMAT_VERSION,
+        path=path, operator=operator, foreign="it is not a state file",
+    )  # fmt: skip
     sections = _SECTIONS.decode(body)
     if groups is None:
         return sections
