@@ -16,7 +16,7 @@ import click
 from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.dev_cluster import cluster_command
 from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
 from bicycle_runtime.dev.broker_options import BrokerOptions
 
 if TYPE_CHECKING:
@@ -108,11 +108,7 @@ def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) 
     The exit code is 1 when none runs in the directory.
     """
     broker = _broker(folder, declared)
-    is_clean = broker.stop()
-    if as_json:
-        answer_json({"folder": str(broker.folder), "stopped": True, "clean": is_clean})
-    else:
-        click.echo("stopped" if is_clean else "killed: it did not end in time")
+    tell_stop(broker.folder, is_clean=broker.stop(), as_json=as_json)
 
 
 @kafka_command.command("status")

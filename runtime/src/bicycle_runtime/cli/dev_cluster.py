@@ -11,7 +11,7 @@ import click
 
 from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.parameters import answers, declared_options, home
-from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
 from bicycle_runtime.dev.cluster_options import ClusterOptions
 
 if TYPE_CHECKING:
@@ -84,11 +84,7 @@ def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) 
     The exit code is 1 when nothing runs in the directory.
     """
     cluster = _cluster(folder, declared)
-    is_clean = cluster.stop()
-    if as_json:
-        answer_json({"folder": str(cluster.folder), "stopped": True, "clean": is_clean})
-    else:
-        click.echo("stopped" if is_clean else "killed: it did not end in time")
+    tell_stop(cluster.folder, is_clean=cluster.stop(), as_json=as_json)
 
 
 @cluster_command.command("status")

@@ -12,6 +12,8 @@ import click
 from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bicycle_runtime.jobs.status import PhaseStatus
 
 __all__ = [
@@ -24,6 +26,7 @@ __all__ = [
     "phase_text",
     "show_overview",
     "show_table",
+    "tell_stop",
     "watermark_text",
 ]
 
@@ -166,3 +169,11 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         click.echo("  ".join(cells).rstrip())
+
+
+def tell_stop(folder: Path, *, is_clean: bool, as_json: bool) -> None:
+    """Tell that the servers of a folder were stopped, and whether they ended by themselves."""
+    if as_json:
+        answer_json({"folder": str(folder), "stopped": True, "clean": is_clean})
+    else:
+        click.echo("stopped" if is_clean else "killed: it did not end in time")
