@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.extraction.discovery import discover
-from bicycle_runtime.extraction.extract import extract
 from tests.s3.s3_server import KEY, SECRET
+from tests.simulation.leased_site import LeasedSite, ended
 from tests.spark.jobsite import JobSite, Life, expected_counts, until, visible_counts
 
 pytestmark = pytest.mark.crash
@@ -25,36 +21,14 @@ WORDS = [word for line in LINES for word in line.split()]
 POINTS = ("delta_written", "before_seal", "after_seal", "half_published", "after_publish")
 
 
-class Site:
+class Site(LeasedSite):
     """A word count whose checkpoints lie in a bucket, and its drivers, one process each."""
 
     def __init__(self, root: Path, bucket: str) -> None:
-        self.root = root
-        self.location = f"s3://{bucket}/jobs/wordcount"
-        self.output = root / "output"
-        (root / "input").mkdir(parents=True)
-        (root / "input/lines.txt").write_text("".join(f"{line}\n" for line in LINES))
-        params = {"input": str(root / "input"), "output": str(self.output)}
-        (root / "bundle").write_bytes(extract(discover().find("wordcount"), params).to_bytes())
-        self.lives: list[Life] = []
+        super().__init__(root, f"s3://{bucket}/jobs/wordcount", LINES)
 
     def start(self, faults: str = "", *, patience_s: float = 30) -> Life:
-        folder = self.root / f"life{len(self.lives)}"
-        folder.mkdir()
-        words = [
-            *(sys.executable, "-m", "tests.simulation.leased_driver"),
-            *(str(self.root / "bundle"), self.location, str(BEAT_MS), "40", str(patience_s)),
-        ]
-        environment = {
-            **os.environ,
-            "BICYCLE_FAULTS": faults,
-            "BICYCLE_FAULTS_ONCE": str(folder),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
-        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            process = subprocess.Popen(words, stdout=out, stderr=err, env=environment)
-        self.lives.append(Life(process, folder))
-        return self.lives[-1]
+        return self.launch(faults, str(BEAT_MS), "40", str(patience_s))
 
     def assert_exact(self) -> None:
         assert visible_counts(self.output) == expected_counts(WORDS)
@@ -65,11 +39,8 @@ class Site:
 @pytest.fixture
 def site(tmp_path, bucket):
     site = Site(tmp_path / "site", bucket)
-    yield site
-    for life in site.lives:
-        if life.process.poll() is None:
-            life.process.kill()
-            life.process.wait()
+    with ended(site):
+        yield site
 
 
 def test_a_job_in_s3_that_is_killed_at_every_point_counts_exactly(site):

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.extraction.discovery import discover
-from bicycle_runtime.extraction.extract import extract
+from tests.simulation.leased_site import LeasedSite, ended
 from tests.spark.jobsite import Life
 
 pytestmark = pytest.mark.crash
@@ -25,39 +21,18 @@ LINES = [f"ada bob{number % 7} eve" for number in range(900)]
 EXIT_S = 5.0
 
 
-class Site:
+class Site(LeasedSite):
     """A word count that reads a file, its checkpoints, its drivers."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-        self.output = root / "output"
-        (root / "input").mkdir(parents=True)
-        (root / "input/lines.txt").write_text("".join(f"{line}\n" for line in LINES))
-        params = {"input": str(root / "input"), "output": str(self.output)}
-        (root / "bundle").write_bytes(extract(discover().find("wordcount"), params).to_bytes())
-        self.lives: list[Life] = []
+        super().__init__(root, str(root / "checkpoint"), LINES)
 
     @property
     def epochs(self) -> Path:
         return self.root / "checkpoint/epochs"
 
     def start(self, faults: str = "") -> Life:
-        folder = self.root / f"life{len(self.lives)}"
-        folder.mkdir()
-        words = [
-            *(sys.executable, "-m", "tests.simulation.leased_driver"),
-            *(str(self.root / "bundle"), str(self.root / "checkpoint"), str(BEAT_MS), "30"),
-        ]
-        environment = {
-            **os.environ,
-            "BICYCLE_FAULTS": faults,
-            "BICYCLE_FAULTS_ONCE": str(folder),
-            "PYTHONPATH": os.pathsep.join(sys.path),
-        }
-        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
-            process = subprocess.Popen(words, stdout=out, stderr=err, env=environment)
-        self.lives.append(Life(process, folder))
-        return self.lives[-1]
+        return self.launch(faults, str(BEAT_MS), "30")
 
     def frozen(self, point: str) -> Life:
         """Start a driver and stop it in the middle of its fifth epoch."""
@@ -84,11 +59,8 @@ class Site:
 @pytest.fixture
 def site(tmp_path):
     site = Site(tmp_path / "site")
-    yield site
-    for life in site.lives:
-        if life.process.poll() is None:
-            life.process.kill()
-            life.process.wait()
+    with ended(site):
+        yield site
 
 
 @pytest.mark.parametrize("point", POINTS)
