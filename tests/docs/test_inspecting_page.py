@@ -3,7 +3,7 @@
 import re
 import typing
 
-from bicycle_runtime.jobs import sealed_export
+from bicycle_runtime.jobs.checkpoints import sealed_export
 from bicycle_runtime.state.sealed import StateKind
 from tests.docs.scripts import DOCS
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bicycle_runtime.jobs.state_changes import _WORST
+from bicycle_runtime.jobs.inspection.state_changes import _WORST
 from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
 from tests.docs.scripts import DOCS
 from tests.unit.engine.changed_code import Run, keyed_job, sealed_by

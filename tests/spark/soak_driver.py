@@ -14,11 +14,11 @@ from pathlib import Path
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.jobs.driver import DriverServices, run_job
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.running.driver import DriverServices, run_job
 from bicycle_runtime.jobs.status import JobStatus
-from bicycle_runtime.jobs.stopping import StopRequest
+from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
 
 def main(request_path: Path, times_path: Path) -> None:

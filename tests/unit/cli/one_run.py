@@ -16,7 +16,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.setup import prepare_job
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.jobs.job_file import note_run
+from bicycle_runtime.jobs.checkpoints.job_file import note_run
 
 
 def main(plugin, checkpoint, *pairs):

@@ -5,8 +5,8 @@ import pytest
 from bicycle_runtime.cli.foreground import summary_lines
 from bicycle_runtime.cli.live import LiveLine, status_line
 from bicycle_runtime.cli.rendering import show_table
+from bicycle_runtime.jobs.running.summary import JobSummary, OutputSummary
 from bicycle_runtime.jobs.status import JobState, JobStatus
-from bicycle_runtime.jobs.summary import JobSummary, OutputSummary
 
 CLEAR = "\r\x1b[2K"
 

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.jobs.sealed_queries import keys_meant
+from bicycle_runtime.jobs.checkpoints.sealed_queries import keys_meant
 from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.testing import Harness
 from tests.plugin_zoo.zoo import in_builder, install

@@ -18,8 +18,8 @@ from bicycle_runtime.engine.replay_record import FailedEpochs, decode_record
 from bicycle_runtime.engine.replaying import ReplaySettings, replay_epoch
 from bicycle_runtime.engine.setup import prepare_job
 from bicycle_runtime.engine.stages import with_widths
-from bicycle_runtime.jobs.sealed_queries import Selection, diff_operator
-from bicycle_runtime.jobs.sealed_states import SealedEpoch
+from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator
+from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
 from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest, encode_manifest

@@ -20,7 +20,7 @@ from bicycle_runtime.cli.rendering import (
 )
 
 if TYPE_CHECKING:
-    from bicycle_runtime.jobs.checkpoint_reports import EpochReport
+    from bicycle_runtime.jobs.checkpoints.reports import EpochReport
 
 __all__ = ["checkpoints_command", "details", "place_options"]
 
@@ -63,9 +63,9 @@ def checkpoints_command(
     runs, takes no lock and needs no plugin.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.checkpoint_places import find_checkpoint
-    from bicycle_runtime.jobs.checkpoint_reports import report_checkpoints
-    from bicycle_runtime.jobs.savepoints import list_savepoints
+    from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
+    from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+    from bicycle_runtime.jobs.savepoints.commands import list_savepoints
 
     storage = find_checkpoint(home(), job=job, checkpoint_dir=checkpoint_dir)
     now_ms = SystemClock().now_ms()

@@ -252,7 +252,7 @@ def _tell_start(broker: KafkaBroker, *, is_new: bool, as_json: bool) -> None:
 def _stay(broker: KafkaBroker, *, as_json: bool) -> None:
     """Keep a broker until somebody asks for the end, or it ends by itself."""
     # Needed in the foreground only.
-    from bicycle_runtime.jobs.stopping import StopRequest
+    from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
     def end(exit_code: int) -> None:
         if broker.is_running():

@@ -12,14 +12,14 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.cli.live import LiveLine, status_line
 from bicycle_runtime.cli.rendering import answer_json, byte_text, count_text, duration_text
-from bicycle_runtime.jobs.driver import DriverServices, run_job
-from bicycle_runtime.jobs.stopping import StopRequest
+from bicycle_runtime.jobs.running.driver import DriverServices, run_job
+from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.home import Home
     from bicycle_runtime.jobs.options import JobRequest
+    from bicycle_runtime.jobs.running.summary import JobSummary
     from bicycle_runtime.jobs.status import JobStatus
-    from bicycle_runtime.jobs.summary import JobSummary
 
 __all__ = ["run_in_foreground", "summary_lines"]
 

@@ -45,9 +45,9 @@ def graph_command(
     """Show the chains, stages and parallelism of a plugin's job. Nothing is started."""
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
-    from bicycle_runtime.jobs.environments import entered
-    from bicycle_runtime.jobs.graph_changes import require_parallelism
-    from bicycle_runtime.jobs.graph_view import graph_view
+    from bicycle_runtime.jobs.plugins.environments import entered
+    from bicycle_runtime.jobs.plugins.graph_changes import require_parallelism
+    from bicycle_runtime.jobs.plugins.graph_view import graph_view
 
     bundle = extract(entered(plugin, plugin_env, home()), params)
     require_parallelism(bundle.graph, parallelism)

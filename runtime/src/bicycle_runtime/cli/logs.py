@@ -11,7 +11,7 @@ import click
 
 from bicycle_runtime.cli.parameters import answers, home
 from bicycle_runtime.cli.rendering import answer_json
-from bicycle_runtime.jobs.control import job_status
+from bicycle_runtime.jobs.control.looking import job_status
 from bicycle_runtime.jobs.home import Home
 
 __all__ = ["logs_command"]

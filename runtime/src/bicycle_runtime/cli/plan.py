@@ -16,8 +16,8 @@ from bicycle_runtime.cli.parameters import (
 from bicycle_runtime.cli.rendering import answer_json
 
 if TYPE_CHECKING:
-    from bicycle_runtime.jobs.inspection import JobReport, StateReport
-    from bicycle_runtime.jobs.state_changes import OperatorChange, StateChanges
+    from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
+    from bicycle_runtime.jobs.inspection.state_changes import OperatorChange, StateChanges
 
 __all__ = ["change_lines", "plan_command", "report_lines"]
 
@@ -72,9 +72,9 @@ def plan_command(
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
-    from bicycle_runtime.jobs.environments import entered
-    from bicycle_runtime.jobs.graph_changes import require_parallelism
-    from bicycle_runtime.jobs.inspection import inspect_job, require_guarantee
+    from bicycle_runtime.jobs.inspection.reports import inspect_job, require_guarantee
+    from bicycle_runtime.jobs.plugins.environments import entered
+    from bicycle_runtime.jobs.plugins.graph_changes import require_parallelism
 
     bundle = extract(entered(plugin, plugin_env, home()), params)
     require_parallelism(bundle.graph, parallelism)
@@ -82,7 +82,7 @@ def plan_command(
     if origin is not None:
         # Slow to import, and needed with a savepoint only.
         from bicycle_runtime.engine.pinning import pinned
-        from bicycle_runtime.jobs.savepoints import open_origin
+        from bicycle_runtime.jobs.savepoints.commands import open_origin
 
         sealed = open_origin(origin)
         bundle = pinned(bundle, sealed.manifest.pins)
@@ -92,7 +92,7 @@ def plan_command(
     changes = None
     if sealed is not None:
         # As above.
-        from bicycle_runtime.jobs.state_changes import require_no_loss, state_changes
+        from bicycle_runtime.jobs.inspection.state_changes import require_no_loss, state_changes
 
         changes = state_changes(sealed, bundle, report)
     if changes is not None and as_json:

@@ -92,7 +92,7 @@ def _discover(plugin_env: str | None) -> Discovery:
     if plugin_env is None:
         return discover()
     # Slow to import, and needed for another environment only.
-    from bicycle_runtime.jobs.environments import discover_in
+    from bicycle_runtime.jobs.plugins.environments import discover_in
 
     return discover_in(plugin_env)
 
@@ -102,7 +102,7 @@ def _loadable(ref: PluginRef, plugin_env: str | None) -> PluginRef:
     if plugin_env is None:
         return ref
     # Slow to import, and needed for another environment only.
-    from bicycle_runtime.jobs.environments import isolated
+    from bicycle_runtime.jobs.plugins.environments import isolated
 
     return isolated(ref, plugin_env, home()).ref
 

@@ -85,7 +85,7 @@ def replay_command(context: click.Context, /, *, as_json: bool, **asked: Any) ->
     sealed; exit code 1 says that it differs, or that the epoch fails.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.replay import ReplayRequest, replay
+    from bicycle_runtime.jobs.replay.epochs import ReplayRequest, replay
 
     with _interrupts_left_to_the_child():
         report = replay(ReplayRequest(**asked), home(), is_quiet=as_json)

@@ -72,7 +72,7 @@ def submit_command(
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.cli.rendering import answer_json
-    from bicycle_runtime.jobs.submission import submit
+    from bicycle_runtime.jobs.running.submission import submit
 
     status = submit(_request(params, spark, given), home(), python=sys.executable)
     if as_json:

@@ -21,7 +21,7 @@ from bicycle_runtime.cli.rendering import (
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
-    from bicycle_runtime.jobs.savepoints import SavepointEntry
+    from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
     from bicycle_runtime.recovery.savepoints import Savepoint
 
 __all__ = ["savepoint_command", "savepoint_options", "show_savepoints", "take_savepoint"]
@@ -99,7 +99,7 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage import open_storage
-    from bicycle_runtime.jobs.savepoints import known_savepoints, list_savepoints
+    from bicycle_runtime.jobs.savepoints.commands import known_savepoints, list_savepoints
 
     if checkpoint_dir is not None and job is not None:
         raise click.UsageError("give either JOB or --checkpoint-dir")
@@ -128,8 +128,8 @@ def inspect_command(*, url: str, verify: bool, as_json: bool) -> None:
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage import open_storage
-    from bicycle_runtime.jobs.checkpoint_reports import report_checkpoints
-    from bicycle_runtime.jobs.savepoints import inspect_savepoint, plain_savepoint
+    from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+    from bicycle_runtime.jobs.savepoints.commands import inspect_savepoint, plain_savepoint
 
     storage = open_storage(url)
     savepoint = inspect_savepoint(storage, is_thorough=verify)
@@ -186,7 +186,7 @@ def restore_command(*, url: str, checkpoint_dir: str, name: str, as_json: bool) 
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.home import checkpoint_of
-    from bicycle_runtime.jobs.savepoints import open_origin, restore_savepoint
+    from bicycle_runtime.jobs.savepoints.commands import open_origin, restore_savepoint
 
     target = checkpoint_of(checkpoint_dir, name)
     origin = open_origin(url)
@@ -200,7 +200,7 @@ def restore_command(*, url: str, checkpoint_dir: str, name: str, as_json: bool) 
 def take_savepoint(job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
     """Take a savepoint of a job of this machine and return what is known of it."""
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.savepoints import create_savepoint
+    from bicycle_runtime.jobs.savepoints.commands import create_savepoint
 
     clock = SystemClock()
     return create_savepoint(home(), job, name=name, to=to, clock=clock, timeout_ms=timeout_ms)

@@ -23,9 +23,9 @@ from bicycle_runtime.cli.rendering import (
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
-    from bicycle_runtime.jobs.sealed_queries import Change, OperatorSummary
-    from bicycle_runtime.jobs.sealed_states import SealedEpoch
-    from bicycle_runtime.jobs.sealed_values import ValueReader
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import Change, OperatorSummary
+    from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
+    from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 
 __all__ = ["state_command"]
 
@@ -89,8 +89,8 @@ def ls_command(
     Types and codecs are those of the first hundred entries of a state.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.sealed_queries import summarize_operator
-    from bicycle_runtime.jobs.sealed_states import open_epoch
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import summarize_operator
+    from bicycle_runtime.jobs.checkpoints.sealed_states import open_epoch
 
     storage = _storage(job, checkpoint_dir)
     sealed = open_epoch(storage, epoch)
@@ -130,8 +130,8 @@ def get_command(
     What is not there is no error: nothing is shown then.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.sealed_queries import Selection, select
-    from bicycle_runtime.jobs.sealed_states import open_epoch
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, select
+    from bicycle_runtime.jobs.checkpoints.sealed_states import open_epoch
 
     storage = _storage(job, checkpoint_dir)
     reader = _reader(plugin, selected["plugin_env"])
@@ -175,8 +175,8 @@ def diff_command(
     Totals count all of them; --limit is for each operator.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.sealed_queries import Selection, diff_operator
-    from bicycle_runtime.jobs.sealed_states import open_epoch
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator
+    from bicycle_runtime.jobs.checkpoints.sealed_states import open_epoch
 
     storage = _storage(selected["job"], selected["checkpoint_dir"])
     reader = _reader(plugin, selected["plugin_env"])
@@ -238,9 +238,9 @@ def export_command(
     Parquet key, part and value are JSON texts.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.sealed_export import export_entries, require_target
-    from bicycle_runtime.jobs.sealed_queries import Selection, select
-    from bicycle_runtime.jobs.sealed_states import open_epoch
+    from bicycle_runtime.jobs.checkpoints.sealed_export import export_entries, require_target
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, select
+    from bicycle_runtime.jobs.checkpoints.sealed_states import open_epoch
 
     storage = _storage(selected["job"], selected["checkpoint_dir"])
     require_target(target, storage)
@@ -256,19 +256,19 @@ def export_command(
 
 def _storage(job: str | None, checkpoint_dir: str | None) -> Storage:
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.checkpoint_places import find_checkpoint
+    from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
 
     return find_checkpoint(home(), job=job, checkpoint_dir=checkpoint_dir)
 
 
 def _reader(plugin: str | None, plugin_env: str | None) -> ValueReader:
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.sealed_values import ValueReader
+    from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 
     if plugin is not None:
         # Only metadata is read here; the plugin's code is loaded by a child process, which finds
         # modules where this one does.
-        from bicycle_runtime.jobs.environments import entered
+        from bicycle_runtime.jobs.plugins.environments import entered
 
         entered(plugin, plugin_env, home())
     return ValueReader(plugin)

@@ -1,0 +1,89 @@
+"""Entries of sealed state as JSON data, with or without the classes of the plugin.
+
+This process loads no pickle. When a plugin is named, a child process loads what is opaque and sends
+plain data home: whatever the plugin's code does, it does not do it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry
+from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
+from bicycle_runtime.jobs.errors import StateLoadingError
+from bicycle_runtime.records.opaque import Opaque
+from bicycle_runtime.records.readable import readable
+
+__all__ = ["ValueReader"]
+
+_MODULE = "bicycle_runtime.jobs.checkpoints.sealed_values_child"
+_TIMEOUT_S = 60
+
+
+class ValueReader:
+    """Makes rows of entries.
+
+    Args:
+        plugin: Whose classes may be loaded, in a child process; None for nobody's.
+    """
+
+    def __init__(self, plugin: str | None = None) -> None:
+        self._plugin = plugin
+
+    def rows(self, entries: Sequence[PlacedEntry]) -> list[dict[str, Any]]:
+        """Return entries as JSON data.
+
+        Raises:
+            StateLoadingError: the child process gave no answer.
+        """
+        values = [placed.entry.value() for placed in entries]
+        parts = [
+            (p.entry.key, p.entry.part, value) for p, value in zip(entries, values, strict=True)
+        ]
+        loaded = self._loaded(parts)
+
+        def show(value: Opaque) -> Any:
+            return loaded[value.data]
+
+        shown = [tuple(readable(item, show if loaded else None) for item in each) for each in parts]
+        return [
+            {
+                "operator": placed.operator,
+                "state": placed.entry.state,
+                "kind": placed.entry.kind,
+                "key_group": placed.key_group,
+                "task": placed.task,
+                "key": key,
+                "part": part,
+                "value": value,
+                "since_ms": placed.entry.since_ms,
+                "bytes": placed.entry.size,
+            }
+            for placed, (key, part, value) in zip(entries, shown, strict=True)
+        ]
+
+    def _loaded(self, parts: Sequence[Any]) -> dict[bytes, Any]:
+        """Return JSON data for all opaque values; nothing without a plugin."""
+        if self._plugin is None:
+            return {}
+        found: dict[bytes, Opaque] = {}
+
+        def take_note(value: Opaque) -> None:
+            found[value.data] = value
+
+        readable(list(parts), take_note)
+        if not found:
+            return {}
+        requests = [(value.type_name, value.data) for value in found.values()]
+        return dict(zip(found, self._ask(self._plugin, requests), strict=True))
+
+    def _ask(self, plugin: str, requests: list[tuple[str, bytes]]) -> list[Any]:
+        given = msgspec.msgpack.encode(requests)
+        try:
+            answers: list[Any] = ask_child(_MODULE, given=given, timeout_s=_TIMEOUT_S)
+        except NoAnswerError as error:
+            raise StateLoadingError(plugin=plugin, detail=str(error)) from None
+        return answers

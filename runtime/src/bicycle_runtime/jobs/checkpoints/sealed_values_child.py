@@ -1,0 +1,47 @@
+"""The child process of ``sealed_values``: loads pickled values, and shows them as plain data.
+
+Run as ``python -m bicycle_runtime.jobs.checkpoints.sealed_values_child`` with a MessagePack list of
+type names and pickles on standard input. One JSON list goes to what was standard output at the
+start; whatever the loaded code prints goes to standard error. A value that can not be loaded says
+why.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import sys
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.records.readable import readable
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Answer one request."""
+    answer_descriptor = os.dup(1)
+    os.dup2(2, 1)
+    requests = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[tuple[str, bytes]])
+    answers = [_shown(type_name, data) for type_name, data in requests]
+    with os.fdopen(answer_descriptor, "wb") as stream:
+        stream.write(json.dumps(answers).encode())
+    return 0
+
+
+def _shown(type_name: str, data: bytes) -> Any:
+    try:
+        return readable(pickle.loads(data))
+    except Exception as error:  # noqa: BLE001  # Classes of the plugin may do anything when loaded.
+        return {
+            "$opaque": type_name,
+            "bytes": len(data),
+            "error": f"{type(error).__name__}: {error}",
+        }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Ending a job from any process of this machine: by signals, and by a last word if it has none."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.processes import is_alive, kill_all, wait_for_end
+from bicycle_runtime.jobs.control.looking import is_supervised, job_status
+from bicycle_runtime.jobs.errors import StopTimeoutError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
+
+__all__ = ["cancel_job", "stop_job"]
+
+_END_RESERVE_MS = 10_000
+
+
+def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> JobStatus:
+    """Ask a job to stop after its epoch and wait until it has. One that has ended is left alone.
+
+    Args:
+        home: Where jobs are kept.
+        name: The job's id.
+        reserve_ms: How much longer than the job's own time for stopping it is waited for.
+
+    Returns:
+        The last status.
+
+    Raises:
+        JobNotFoundError: there is no such job.
+        StopTimeoutError: it did not end in the time that it was given when it was started.
+    """
+    folder = home.find(name)
+    status = job_status(home, name)
+    if status.state.is_final:
+        return status
+    timeout_ms = folder.read_request().options.stop_timeout_ms + reserve_ms
+    pid, started = _leader(status)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    if not wait_for_end(pid, started, timeout_s=timeout_ms / 1_000):
+        raise StopTimeoutError(job=name, pid=pid, waited_ms=timeout_ms)
+    return job_status(home, name)
+
+
+def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
+    """End a job at once, with all its processes. One that has ended is left alone.
+
+    The last sealed epoch stays; what ran behind it never happened.
+
+    Raises:
+        JobNotFoundError: there is no such job.
+    """
+    folder = home.find(name)
+    status = job_status(home, name)
+    if status.state.is_final:
+        return status
+    for pid, started in (
+        (status.supervisor_pid, status.supervisor_started),
+        (status.pid, status.pid_started),
+    ):
+        if is_alive(pid, started):
+            kill_all(pid)
+        if pid:  # Also one that was killed with its supervisor: it holds its locks to its end.
+            wait_for_end(pid, started, timeout_s=_END_RESERVE_MS / 1_000)
+    with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
+        last = folder.status() or status
+        last.state = JobState.CANCELED
+        last.ended_ms = last.updated_ms = clock.now_ms()
+        last.error = None
+        write_status(folder.status_path, last)
+    return last
+
+
+def _leader(status: JobStatus) -> tuple[int, int]:
+    """Return the process to speak to, with its start time: it ends last."""
+    if is_supervised(status):
+        return status.supervisor_pid, status.supervisor_started
+    return status.pid, status.pid_started

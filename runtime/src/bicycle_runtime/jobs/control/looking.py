@@ -1,0 +1,61 @@
+"""Looking at jobs from any process of this machine: their status files, and if they still hold."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.jobs.errors import JobLostError, JobNotFoundError
+from bicycle_runtime.jobs.home import Home, JobFolder
+from bicycle_runtime.jobs.status import JobState, JobStatus
+
+__all__ = ["is_supervised", "job_status", "list_jobs"]
+
+
+def list_jobs(home: Home) -> list[JobStatus]:
+    """Return the status of every known job, the newest first."""
+    found = [_current(folder) for folder in home.folders()]
+    return sorted(
+        (status for status in found if status is not None),
+        key=lambda status: (-status.started_ms, status.id),
+    )
+
+
+def job_status(home: Home, name: str) -> JobStatus:
+    """Return the status of a job; one whose process is gone without a last word is FAILED.
+
+    While its supervisor is about to start it again it is RESTARTING.
+
+    Raises:
+        JobNotFoundError: there is no such job.
+    """
+    status = _current(home.find(name))
+    if status is None:  # It was removed since it was found.
+        raise JobNotFoundError(
+            job=name, known=[], known_text="none", suggestion="", home=str(home.path)
+        )
+    return status
+
+
+def is_supervised(status: JobStatus) -> bool:
+    """Tell whether somebody starts the driver of a job again when it dies."""
+    return is_alive(status.supervisor_pid, status.supervisor_started)
+
+
+def _current(folder: JobFolder) -> JobStatus | None:
+    """Return the status as it is now: the file of a killed process still says that it runs."""
+    status = folder.status()
+    if status is None or status.state.is_final or is_alive(status.pid, status.pid_started):
+        return status
+    status = folder.status()  # It may have written its last word since the first look.
+    if status is None or status.state.is_final:
+        return status
+    if is_supervised(status):
+        status.state = JobState.RESTARTING
+        return status
+    seen = datetime.fromtimestamp(status.updated_ms / 1_000, tz=UTC)
+    error = JobLostError(job=status.id, pid=status.pid, seen=f"{seen:%Y-%m-%dT%H:%M:%SZ}")
+    status.state = JobState.FAILED
+    status.error = error.to_json()
+    status.ended_ms = status.updated_ms
+    return status

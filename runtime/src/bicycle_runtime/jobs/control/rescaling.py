@@ -1,0 +1,102 @@
+"""``bicycle rescale``: what it asks of a running job, and what the job keeps of the answer.
+
+The widths that a rescale gave a job stay through the restarts of its run, and lie in
+``request.json``, so that whoever starts the same request again starts it with them. Another
+``bicycle run`` or ``submit`` is another request and says its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.options import check, option
+from bicycle_runtime.engine.rescaling import Rescaled, WidthWish
+from bicycle_runtime.jobs.control.requests import ask_job
+from bicycle_runtime.jobs.errors import RescaleRequestError
+from bicycle_runtime.jobs.home import Home, JobFolder
+from bicycle_runtime.jobs.options import JobRequest
+
+__all__ = ["RESCALE", "RescaleOptions", "ask_for_rescale", "request_with_widths", "wish_of"]
+
+RESCALE = "rescale"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleOptions:
+    """Which parallelism a running job is to have, and how long is waited for it."""
+
+    parallelism: int | None = option(
+        None,
+        low=1,
+        high=32_768,
+        doc="Parallelism of every operator; sources that can not be divided keep theirs. Default: "
+        "operators that are not named keep what they have.",
+    )
+    timeout_ms: int = option(
+        120_000,
+        low=1_000,
+        high=3_600_000,
+        doc="How long is waited for the answer. A job rescales between two epochs.",
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def ask_for_rescale(
+    home: Home, job: str, options: RescaleOptions, operators: Mapping[str, int], *, clock: Clock
+) -> Rescaled:
+    """Ask a running job to go on with other widths, and wait until it does.
+
+    Args:
+        home: Where jobs are kept.
+        job: The job's id.
+        options: The parallelism of all operators, and the patience.
+        operators: Parallelism by uid, which wins over that of all.
+        clock: Measures how long is waited.
+
+    Raises:
+        JobNotFoundError: there is no such job.
+        JobNotRunningError: it has ended.
+        RequestTimeoutError: it runs and does not answer.
+        WidthOperatorUnknownError: it has no such operator.
+        WidthRefusedError: an operator can not have that width.
+        RescaleFailedError: it could not take over its state so, and goes on as before.
+    """
+    facts = {"parallelism": options.parallelism, "operators": dict(operators)}
+    answer = ask_job(home, job, RESCALE, facts, clock=clock, timeout_ms=options.timeout_ms)
+    return msgspec.convert(answer, Rescaled)
+
+
+def wish_of(facts: Mapping[str, Any]) -> WidthWish:
+    """Return what a request asks for.
+
+    Raises:
+        RescaleRequestError: it is not of the form that this version knows.
+    """
+    try:
+        return msgspec.convert(facts, WidthWish)
+    except msgspec.ValidationError as error:
+        raise RescaleRequestError(reason=str(error)) from error
+
+
+def request_with_widths(request: JobRequest, done: Rescaled, folder: JobFolder) -> JobRequest:
+    """Return the request of a job that was rescaled, kept for whoever starts it again."""
+    changed = dataclasses.replace(request, widths=dict(done.new))
+    try:
+        folder.write_request(changed)
+    except OSError as error:  # A full disk of the home is no reason to end the job.
+        log_event(
+            _LOG, "request_not_written", level=logging.WARNING, job=folder.id,
+            reason=error.strerror or str(error),
+        )  # fmt: skip
+    return changed

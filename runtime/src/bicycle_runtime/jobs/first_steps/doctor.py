@@ -1,0 +1,207 @@
+"""Is this machine able to run jobs? A list of checks, each with what was found and what to do.
+
+A check looks and changes nothing. The one with Spark starts a tiny job and takes some seconds, so
+it runs only when asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from bicycle_runtime import __version__
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
+from bicycle_runtime.jobs.errors import DoctorError
+from bicycle_runtime.jobs.first_steps.samples import sample_bundle
+from bicycle_runtime.jobs.home import Home
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["Check", "examine", "require_health"]
+
+_PYTHON_MIN = (3, 11)
+_DISK_BYTES_MIN = 1 << 30
+_MEMORY_BYTES_MIN = 2 << 30
+_SPARK_SERIES = "4.3."
+_SDK_SERIES = ".".join(__version__.split(".")[:2])
+_GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One check. ``fix`` says what to do when it failed, and is empty when it did not."""
+
+    name: str
+    is_ok: bool
+    found: str
+    fix: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def examine(home: Home, *, with_spark: bool = False, master: str | None = None) -> list[Check]:
+    """Run all checks.
+
+    Args:
+        home: Where jobs and caches would be kept.
+        with_spark: Start a tiny job as well.
+        master: Spark master for it; embedded Spark when None.
+    """
+    checks = [
+        _python(),
+        _java(),
+        _distribution("pyspark", _SPARK_SERIES),
+        _distribution("bicycle-sdk", f"{_SDK_SERIES}."),
+        Check(name="bicycle-runtime", is_ok=True, found=__version__),
+        _processors(),
+        _memory(),
+        _folder("home", home.path),
+        _folder("temporary files", Path(tempfile.gettempdir())),
+    ]
+    if with_spark:
+        checks.append(_spark(home, master or default_master()))
+    return checks
+
+
+def require_health(checks: list[Check]) -> None:
+    """Refuse a machine on which a check failed.
+
+    Raises:
+        DoctorError: with the names of the failed checks.
+    """
+    failed = [check.name for check in checks if not check.is_ok]
+    if failed:
+        raise DoctorError(
+            count=len(failed),
+            total=len(checks),
+            names=", ".join(failed),
+            checks=[check.to_json() for check in checks],
+        )
+
+
+def _check(name: str, *, is_ok: bool, found: str, fix: str) -> Check:
+    return Check(name=name, is_ok=is_ok, found=found, fix="" if is_ok else fix)
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return _check(
+        "Python",
+        is_ok=sys.version_info >= _PYTHON_MIN,
+        found=f"{version} ({sys.executable})",
+        fix="install Python 3.11 or newer and make the environment anew with it",
+    )
+
+
+def _java() -> Check:
+    fix = f"install Java {JAVA_MAJOR_MIN} or newer and let JAVA_HOME or PATH lead to it"
+    java = find_java()
+    if java is None:
+        return _check("Java", is_ok=False, found="none on PATH or in JAVA_HOME", fix=fix)
+    version = java_version(java)
+    if version is None:
+        return _check("Java", is_ok=False, found=f"{java.path} does not run", fix=fix)
+    is_ok = java_major(version) >= JAVA_MAJOR_MIN
+    return _check("Java", is_ok=is_ok, found=f"{version} ({java.path})", fix=fix)
+
+
+def _distribution(name: str, series: str) -> Check:
+    fix = f'pip install "{name}=={series}*"'
+    try:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return _check(name, is_ok=False, found="not installed", fix=fix)
+    return _check(name, is_ok=version.startswith(series), found=version, fix=fix)
+
+
+def _processors() -> Check:
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Check(name="processors", is_ok=True, found=str(count or "unknown"))
+
+
+def _memory() -> Check:
+    try:
+        size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return Check(name="memory", is_ok=True, found="unknown on this system")
+    return _check(
+        "memory",
+        is_ok=size >= _MEMORY_BYTES_MIN,
+        found=f"{size / _GIB:.1f} GiB",
+        fix="Spark needs about 2 GiB; use a larger machine, or a Spark cluster with --master",
+    )
+
+
+def _folder(name: str, path: Path) -> Check:
+    """Check that a folder, or the nearest one above it that exists, is writable and has space."""
+    nearest = next(folder for folder in (path, *path.parents) if folder.exists())
+    is_usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
+    free = shutil.disk_usage(nearest).free
+    words = f"{free / _GIB:.1f} GiB free" if is_usable else "can not be written"
+    variable = "BICYCLE_HOME" if name == "home" else "TMPDIR"
+    return _check(
+        name,
+        is_ok=is_usable and free >= _DISK_BYTES_MIN,
+        found=f"{path}: {words}",
+        fix=f"make at least 1 GiB free, or set {variable} to a directory that can be written",
+    )
+
+
+def _spark(home: Home, master: str) -> Check:
+    """Run a tiny job with one exchange on Spark, as a whole."""
+    clock = SystemClock()
+    started = clock.monotonic()
+    try:
+        home.prepare()
+        records = _run_sample(home, master)
+    except (BicycleError, OSError) as error:
+        words = error.summary if isinstance(error, BicycleError) else str(error)
+        fix = error.remedy if isinstance(error, BicycleError) else "see the other checks"
+        return Check(name="Spark job", is_ok=False, found=words, fix=fix)
+    seconds = clock.monotonic() - started
+    return _check(
+        "Spark job",
+        is_ok=sorted(records) == [("a", 2), ("b", 1)],
+        found=f"{master}, {seconds:.1f} s",
+        fix=f"the result was {records}; report this",
+    )
+
+
+def _run_sample(home: Home, master: str) -> list[Any]:
+    collected: dict[str, list[Any]] = {}
+    executor = SparkExecutor(master, settings={}, cache_dir=home.cache_dir, job="doctor")
+    with tempfile.TemporaryDirectory(prefix="bicycle-doctor-") as folder:
+        setup = prepare_job(sample_bundle(), job_id="doctor", storage=LocalStorage(folder))
+        services = LoopServices(
+            clock=SystemClock(), console=_ignore, on_epoch=_ignore, collected=collected
+        )
+        run_id = attempt_id(source=system_random())
+        try:
+            with EpochLoop(
+                setup, executor, options=EngineOptions(), run_id=run_id, services=services
+            ) as loop:
+                while not loop.step().is_finished:
+                    continue
+                loop.finish(is_finished=True)
+        finally:
+            executor.stop()  # The loop stops it too, but not when it never began.
+    last = dict(collected["counts"])
+    return list(last.items())
+
+
+def _ignore(_: object) -> None:
+    """Show nothing: only the collected result counts."""

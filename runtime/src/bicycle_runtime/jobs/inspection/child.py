@@ -1,0 +1,202 @@
+"""The child process of ``reports``: loads a bundle's functions and types, and describes them.
+
+Run as ``python -m bicycle_runtime.jobs.inspection.child PARALLELISM`` with the bundle on standard
+input; 0 keeps the graph's parallelism. One JSON object goes to what was standard output at the
+start; whatever user code prints goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from typing import Any
+
+import cloudpickle
+import msgspec
+
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.operators.declarations import (
+    asks_for_states,
+    declared_states,
+    saves_named_values,
+    window_growth,
+)
+from bicycle_runtime.operators.declared_forms import declared_operator
+from bicycle_runtime.operators.reduce import reduced_type
+from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
+from bicycle_runtime.operators.windows.folding import Folding
+from bicycle_runtime.records.codecs import codec_name_of, type_name_of
+from bicycle_runtime.state.attributes import describe_attributes
+from bicycle_runtime.state.values import ValueCodec
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.functions import RichAsyncFunction
+from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.state import StateDescriptor
+from bicycle_sdk.windows import WindowPlan
+
+__all__ = ["describe_job", "main"]
+
+
+def main(arguments: list[str]) -> int:
+    """Answer one request.
+
+    Args:
+        arguments: The parallelism, 0 for the graph's.
+
+    Returns:
+        0; a job that can not run is an answer too.
+    """
+    answer_descriptor = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        bundle = JobBundle.from_bytes(sys.stdin.buffer.read())
+        answer = describe_job(bundle, parallelism=int(arguments[0]) or None)
+    except BicycleError as error:
+        answer = {"error": error.to_json()}
+    with os.fdopen(answer_descriptor, "wb") as stream:
+        stream.write(json.dumps(answer, default=str).encode())
+    return 0
+
+
+def describe_job(bundle: JobBundle, *, parallelism: int | None) -> dict[str, Any]:
+    """Return connectors, states and exchanges as plain data. Loads the plugin's code.
+
+    Raises:
+        BicycleError: the job can not be prepared.
+    """
+    with tempfile.TemporaryDirectory(prefix="bicycle-plan-") as folder:
+        setup = prepare_job(
+            bundle, job_id="plan", storage=LocalStorage(folder), parallelism=parallelism
+        )
+    return {
+        "connectors": _connectors(setup),
+        "states": [
+            _state(bundle, spec)
+            for spec in setup.plan.operators()
+            if spec.scope is not StateScope.NONE
+        ],
+        "exchanges": [
+            _exchange(setup, route)
+            for chain in setup.plan.chains
+            for route in chain.routes
+            if route.link is not Link.DIRECT
+        ],
+    }
+
+
+def _connectors(setup: JobSetup) -> list[dict[str, Any]]:
+    found: dict[str, Any] = {**setup.sources, **setup.sinks}
+    return [
+        {
+            "operator": vertex.id,
+            "role": "source" if vertex.kind is OperatorKind.SOURCE else "sink",
+            "connector": vertex.details["connector"]["connector_type"],
+            "guarantee": found[vertex.id].guarantee.value,
+            "has_uid": vertex.uid is not None,
+        }
+        for vertex in setup.graph.vertices
+        if vertex.id in found
+    ]
+
+
+def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
+    is_reduce = spec.vertex.kind is OperatorKind.REDUCE
+    is_window = spec.vertex.kind is OperatorKind.WINDOW
+    loaded = cloudpickle.loads(bundle.payloads[spec.vertex.payload_id("function")])
+    function = loaded.process if is_window else loaded
+    return {
+        "operator": spec.uid,
+        "scope": spec.scope.value,
+        "group_count": spec.group_count,
+        "attributes": (
+            [_accumulator(bundle, spec)]
+            if is_reduce
+            else [_window(bundle, spec, loaded)]
+            if is_window
+            else _attributes(function)
+        ),
+        "keyed": [_keyed(state) for state in declared_states(function)],
+        "has_undeclared": asks_for_states(function) and not declared_states(function),
+        # What a window function saves is gone when its window is.
+        "has_named": not is_window and saves_named_values(function),
+        "window_growth": window_growth(loaded) if is_window else None,
+        "has_uid": spec.vertex.uid is not None,
+        "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
+        "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),
+        "declared": _declared(bundle, spec),
+    }
+
+
+def _declared(bundle: JobBundle, spec: OperatorSpec) -> Any:
+    """Return what is stored with the state of an operator, as plain data."""
+    found = declared_operator(spec, lambda name: cloudpickle.loads(bundle.payloads[name]))
+    return msgspec.json.decode(msgspec.json.encode(found))
+
+
+def _accumulator(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
+    declared = reduced_type(spec, lambda name: cloudpickle.loads(bundle.payloads[name]))
+    return _attribute("accumulator", declared, ValueCodec(declared), is_per_entry=True)
+
+
+def _window(bundle: JobBundle, spec: OperatorSpec, plan: WindowPlan) -> dict[str, Any]:
+    """Describe what is kept of a window: its records, or the accumulators of its aggregates."""
+    declared = cloudpickle.loads(bundle.payloads[spec.input_type]) if spec.input_type else None
+    if plan.keeps_records:
+        return _attribute("records", declared, ValueCodec(declared), is_per_entry=True)
+    kept = Folding(plan, declared).state_type
+    return _attribute("accumulators", kept, ValueCodec(kept), is_per_entry=True)
+
+
+def _attributes(function: Any) -> list[dict[str, Any]]:
+    return [
+        _attribute(part.name, part.declared, part.codec, is_per_entry=part.tracked is not None)
+        for part in describe_attributes(function)
+    ]
+
+
+def _keyed(state: StateDescriptor) -> dict[str, Any]:
+    ttl = state.time_to_live
+    return {
+        "name": state.name,
+        "kind": state.kind,
+        "type": type_name_of(state.stored_type),
+        "codec": "typed" if ValueCodec(state.stored_type).is_typed else "untyped",
+        "ttl_ms": None if ttl is None else ttl.duration_ms,
+    }
+
+
+def _attribute(
+    name: str, declared: Any, codec: ValueCodec, *, is_per_entry: bool
+) -> dict[str, Any]:
+    return {
+        "name": name,
+        "type": type_name_of(declared),
+        "codec": "typed" if codec.is_typed else "untyped",
+        "is_per_entry": is_per_entry,
+    }
+
+
+def _has_own(function: Any, method: str) -> bool:
+    own = getattr(type(function), method, None)
+    return own is not None and own is not getattr(RichAsyncFunction, method, None)
+
+
+def _exchange(setup: JobSetup, route: RouteSpec) -> dict[str, Any]:
+    edge = setup.graph.edges[route.edge]
+    data = setup.bundle.payloads[route.type_payload] if route.type_payload else None
+    declared = cloudpickle.loads(data) if data is not None else None
+    return {
+        "source": edge.source_id,
+        "target": edge.target_id,
+        "partitioning": edge.partitioning.value,
+        "codec": codec_name_of(declared),
+        "type": type_name_of(declared),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

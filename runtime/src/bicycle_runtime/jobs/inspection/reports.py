@@ -1,0 +1,304 @@
+"""What a job promises and how it is carried: guarantee, state, codecs, shipping, warnings.
+
+Types and state attributes are known only to the plugin's own code, which this process does not
+load: a child process does, and sends plain data home. What follows from that data is decided here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.connectors.contract import Guarantee
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
+from bicycle_runtime.jobs.errors import GuaranteeError, InspectionError
+from bicycle_runtime.state.schema_changes import names_classes
+from bicycle_runtime.state.schemas import UNTYPED
+
+__all__ = [
+    "ConnectorReport",
+    "ExchangeReport",
+    "JobReport",
+    "StateReport",
+    "Warned",
+    "inspect_job",
+    "report_of",
+    "require_guarantee",
+]
+
+_MODULE = "bicycle_runtime.jobs.inspection.child"
+_TIMEOUT_S = 60
+_WINDOW_WARNINGS: dict[str, list[tuple[str, str]]] = {
+    "none": [],
+    "keys": [("unbounded-state", "state grows with the number of different keys")],
+    "records": [
+        (
+            "unbounded-state",
+            "the global window keeps all records: no trigger purges them; put its trigger into a "
+            "PurgingTrigger, or give it an evictor",
+        )
+    ],
+    "silent": [
+        (
+            "unbounded-state",
+            "the global window never fires and is never purged: give it a trigger",
+        )
+    ],
+}
+_STRENGTH = {guarantee.value: rank for rank, guarantee in enumerate(Guarantee)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorReport:
+    """What a source or a sink promises after any crash."""
+
+    operator: str
+    role: Literal["source", "sink"]
+    connector: str
+    guarantee: str
+    has_uid: bool
+
+    @property
+    def text(self) -> str:
+        """The connector in words."""
+        return f"{self.role} {self.operator!r} ({self.connector}) is {self.guarantee}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributeReport:
+    """One part of an operator's state. ``codec`` is typed or untyped."""
+
+    name: str
+    type: str
+    codec: str
+    is_per_entry: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedStateReport:
+    """One state that a descriptor declares. ``codec`` is typed or untyped; no TTL is for ever."""
+
+    name: str
+    kind: str
+    type: str
+    codec: str
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateReport:
+    """The state of one operator; ``scope`` is key_groups or subtask.
+
+    ``keyed`` are the states whose descriptors are fields of the function's class;
+    ``has_undeclared`` tells that its code asks for states of which none is declared so.
+    ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
+    ``declared`` is what is stored with the state: names, schemas and versions, see
+    ``DeclaredOperator``.
+    """
+
+    operator: str
+    scope: str
+    group_count: int
+    attributes: tuple[AttributeReport, ...]
+    keyed: tuple[KeyedStateReport, ...]
+    has_undeclared: bool
+    has_named: bool
+    has_uid: bool
+    has_snapshot_hook: bool
+    has_merge_hook: bool
+    window_growth: str | None = None
+    declared: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExchangeReport:
+    """How records travel along an edge that leaves its task. ``codec`` is typed or pickle."""
+
+    source: str
+    target: str
+    partitioning: str
+    codec: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warned:
+    """Something that works but may surprise. ``kind`` is a stable word."""
+
+    kind: str
+    operator: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """All that ``bicycle plan`` tells. ``weakest`` is None when nothing is below exactly-once."""
+
+    plugin: str
+    plugin_version: str
+    guarantee: str
+    weakest: ConnectorReport | None
+    connectors: tuple[ConnectorReport, ...]
+    states: tuple[StateReport, ...]
+    exchanges: tuple[ExchangeReport, ...]
+    shipping: dict[str, str]
+    python_version: str
+    warnings: tuple[Warned, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobReport:
+    """Look at a job in a child process.
+
+    Args:
+        bundle: The extracted job.
+        parallelism: Takes the place of every operator's.
+
+    Raises:
+        InspectionError: the child process gave no answer.
+        BicycleError: the job can not run: options of connectors, rules of the graph.
+    """
+    width = str(parallelism or 0)
+    try:
+        data = ask_child(_MODULE, width, given=bundle.to_bytes(), timeout_s=_TIMEOUT_S)
+    except NoAnswerError as error:
+        raise InspectionError(plugin=bundle.plugin, detail=str(error)) from None
+    if "error" in data:
+        raise error_from_json(data["error"])
+    return report_of(bundle, data)
+
+
+def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
+    """Return the report that follows from what the child process found."""
+    connectors = tuple(ConnectorReport(**item) for item in data["connectors"])
+    states = tuple(_state_report(item) for item in data["states"])
+    exchanges = tuple(ExchangeReport(**item) for item in data["exchanges"])
+    weakest = min(connectors, key=lambda item: _STRENGTH[item.guarantee])
+    is_weak = weakest.guarantee != Guarantee.EXACTLY_ONCE.value
+    return JobReport(
+        plugin=bundle.plugin,
+        plugin_version=bundle.plugin_version,
+        guarantee=weakest.guarantee,
+        weakest=weakest if is_weak else None,
+        connectors=connectors,
+        states=states,
+        exchanges=exchanges,
+        shipping=dict(bundle.shipping),
+        python_version=bundle.python_version,
+        warnings=(
+            *_connector_warnings(connectors),
+            *(warned for state in states for warned in _state_warnings(state)),
+            *_exchange_warnings(exchanges),
+            *_shipping_warnings(bundle),
+        ),
+    )
+
+
+def require_guarantee(report: JobReport, wanted: str) -> None:
+    """Refuse a job that promises less than asked for.
+
+    Raises:
+        GuaranteeError: with the weakest link.
+    """
+    if _STRENGTH[report.guarantee] < _STRENGTH[wanted] and report.weakest is not None:
+        raise GuaranteeError(
+            plugin=report.plugin,
+            found=report.guarantee,
+            wanted=wanted,
+            link=report.weakest.text,
+            operator=report.weakest.operator,
+        )
+
+
+def _state_report(item: dict[str, Any]) -> StateReport:
+    attributes = tuple(AttributeReport(**attribute) for attribute in item["attributes"])
+    keyed = tuple(KeyedStateReport(**state) for state in item["keyed"])
+    return StateReport(**{**item, "attributes": attributes, "keyed": keyed})
+
+
+def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]:
+    return [
+        Warned(
+            kind="no-uid",
+            operator=item.operator,
+            text=f"{item.role} has no uid: later code finds its progress by kind and name only",
+        )
+        for item in connectors
+        if not item.has_uid
+    ]
+
+
+def _state_warnings(state: StateReport) -> list[Warned]:
+    found: list[tuple[str, str]] = []
+    if not state.has_uid:
+        found.append(("no-uid", "has state but no uid: later code finds it by kind and name only"))
+    found += [
+        ("untyped-state", f"state {part.name!r} has no declared type and is stored untyped, slowly")
+        for part in state.attributes
+        if part.codec != "typed" and not state.has_snapshot_hook
+    ]
+    if state.window_growth is not None:
+        found += _WINDOW_WARNINGS[state.window_growth]
+    elif state.scope == "key_groups" and any(part.is_per_entry for part in state.attributes):
+        found.append(("unbounded-state", "state grows with the number of different keys"))
+    if names_classes(state.declared.get("keys", UNTYPED)):
+        text = "has keys of a class: it must keep its name and module, or no key is found again"
+        found.append(("class-keys", text))
+    found += _keyed_warnings(state)
+    if state.scope == "subtask" and state.attributes and not state.has_merge_hook:
+        found.append(("no-merge", "has no merge_state(): its parallelism can not be changed"))
+    return [Warned(kind=kind, operator=state.operator, text=text) for kind, text in found]
+
+
+def _keyed_warnings(state: StateReport) -> list[tuple[str, str]]:
+    found = [
+        ("untyped-state", f"state {item.name!r} has no declared type and is pickled, slowly")
+        for item in state.keyed
+        if item.codec != "typed"
+    ]
+    found += [
+        ("unbounded-state", f"state {item.name!r} has no TTL: it grows with the number of keys")
+        for item in state.keyed
+        if item.ttl_ms is None
+    ]
+    if state.has_named and state.scope == "key_groups":
+        text = "what save_state() keeps has no TTL: it grows with the number of keys"
+        found.append(("unbounded-state", text))
+    if state.has_undeclared:
+        text = (
+            "asks for states that are not known before it runs: make their descriptors fields of "
+            "the class, so that type and TTL can be checked here"
+        )
+        found.append(("undeclared-state", text))
+    return found
+
+
+def _exchange_warnings(exchanges: tuple[ExchangeReport, ...]) -> list[Warned]:
+    return [
+        Warned(
+            kind="pickle-exchange",
+            operator=item.source,
+            text=f"records to {item.target!r} have the type {item.type} and travel as pickle, "
+            "slowly; annotate what the function returns",
+        )
+        for item in exchanges
+        if item.codec == "pickle"
+    ]
+
+
+def _shipping_warnings(bundle: JobBundle) -> list[Warned]:
+    return [
+        Warned(
+            kind="by-value",
+            operator=name.rpartition("/")[0],
+            text=f"{name.rpartition('/')[2]} is shipped by value: it needs Python "
+            f"{'.'.join(bundle.python_version.split('.')[:2])} on the workers",
+        )
+        for name, shipping in sorted(bundle.shipping.items())
+        if shipping == "by value"
+    ]

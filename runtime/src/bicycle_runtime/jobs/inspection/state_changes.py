@@ -1,0 +1,177 @@
+"""What becomes of sealed state when other code goes on with it, told before anything is started.
+
+The savepoint, or the checkpoint directory, is only read, and a job that runs on it is not touched.
+What the code declares comes from the child process of ``reports``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.engine.restoring import lost_operators
+from bicycle_runtime.engine.state_forms import compared_states
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.errors import StateChangesError
+from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
+from bicycle_runtime.operators.declared_forms import DeclaredOperator
+from bicycle_runtime.recovery.adoption import Origin
+from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.state.forms import StateChange, Verdict
+
+__all__ = ["OperatorChange", "StateChanges", "require_no_loss", "state_changes"]
+
+# What an operator is by the states that it has: the worst of them counts.
+_WORST: tuple[Verdict, ...] = ("refused", "dropped", "migrated", "kept", "new")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorChange:
+    """What becomes of one operator; ``details`` are about it as a whole."""
+
+    operator: str
+    verdict: Verdict
+    details: tuple[str, ...] = ()
+    states: tuple[StateChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanges:
+    """What becomes of all that an epoch has; ``url`` is where it lies."""
+
+    url: str
+    epoch: int
+    is_savepoint: bool
+    operators: tuple[OperatorChange, ...]
+
+    @property
+    def refused_count(self) -> int:
+        """How many operators can not go on."""
+        return sum(operator.verdict == "refused" for operator in self.operators)
+
+    @property
+    def dropped_count(self) -> int:
+        """How many states, or operators, would be lost."""
+        return sum(
+            sum(state.verdict == "dropped" for state in operator.states)
+            or int(operator.verdict == "dropped")
+            for operator in self.operators
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def state_changes(origin: Origin, bundle: JobBundle, report: JobReport) -> StateChanges:
+    """Return what becomes of each operator that an epoch, or the job of now, has.
+
+    Args:
+        origin: The epoch.
+        bundle: The job of now.
+        report: What was found in it.
+    """
+    manifest = origin.manifest
+    reports = {state.operator: state for state in report.states}
+    declared = {
+        uid: msgspec.convert(state.declared, DeclaredOperator) for uid, state in reports.items()
+    }
+    _, changes = compared_states(manifest, declared)
+    found = [
+        _operator(manifest, reports[uid], [each for each in changes if each.operator == uid])
+        for uid in declared
+    ]
+    found += [
+        OperatorChange(
+            operator=uid,
+            verdict="kept",
+            details=(f"goes on at {_offset_words(manifest.offsets[uid])}",),
+        )
+        for uid in _sources(manifest, bundle)
+    ]
+    found += [
+        OperatorChange(
+            operator=uid, verdict="dropped", details=(_lost_words(manifest, uid),)
+        )
+        for uid in lost_operators(manifest, bundle.graph)
+    ]  # fmt: skip
+    return StateChanges(
+        url=origin.storage.url,
+        epoch=manifest.epoch,
+        is_savepoint=origin.is_savepoint,
+        operators=tuple(sorted(found, key=lambda each: each.operator)),
+    )
+
+
+def require_no_loss(changes: StateChanges, *, allows_dropped: bool) -> None:
+    """Fail where a start from the epoch would.
+
+    Raises:
+        StateChangesError: state is refused, or would be lost and that is not allowed.
+    """
+    lost_count = 0 if allows_dropped else changes.dropped_count
+    if changes.refused_count or lost_count:
+        raise StateChangesError(
+            url=changes.url,
+            epoch=changes.epoch,
+            refused_count=changes.refused_count,
+            lost_count=lost_count,
+            changes=changes.to_json(),
+        )
+
+
+def _operator(
+    manifest: Manifest, report: StateReport, changes: list[StateChange]
+) -> OperatorChange:
+    uid = report.operator
+    sealed = manifest.states.get(uid)
+    if sealed is None or not _has_files(sealed):
+        return OperatorChange(operator=uid, verdict="new", states=tuple(_as_new(changes)))
+    details = _scope_problems(sealed, report)
+    verdicts = {change.verdict for change in changes}
+    if verdicts == {"new"} and uid not in manifest.forms:
+        verdicts = {"kept"}
+    worst: Verdict = next((verdict for verdict in _WORST if verdict in verdicts), "kept")
+    # A state that is new beside others makes no new operator.
+    verdict: Verdict = "refused" if details else "kept" if worst == "new" else worst
+    return OperatorChange(
+        operator=uid, verdict=verdict, details=details, states=tuple(changes)
+    )  # fmt: skip
+
+
+def _as_new(changes: list[StateChange]) -> list[StateChange]:
+    return [change for change in changes if change.verdict == "new"]
+
+
+def _scope_problems(sealed: OperatorState, report: StateReport) -> tuple[str, ...]:
+    was, now = (sealed.scope, sealed.group_count), (report.scope, report.group_count)
+    if was == now:
+        return ()
+    return (
+        f"its state is divided by {was[0]} with {was[1]} groups; the job has {now[0]}, {now[1]}",
+    )
+
+
+def _sources(manifest: Manifest, bundle: JobBundle) -> list[str]:
+    """Return the sources with progress that the graph still has."""
+    uids = {vertex.id for vertex in bundle.graph.vertices}
+    return [uid for uid, shards in manifest.offsets.items() if shards and uid in uids]
+
+
+def _offset_words(shards: Mapping[str, int]) -> str:
+    if len(shards) == 1:
+        return f"offset {next(iter(shards.values()))}"
+    return f"the offsets of {len(shards)} shards"
+
+
+def _lost_words(manifest: Manifest, uid: str) -> str:
+    if uid in manifest.states and _has_files(manifest.states[uid]):
+        return "it has state, and the graph does not have it"
+    return "it has read input, and the graph does not have it"
+
+
+def _has_files(state: OperatorState) -> bool:
+    return any(part.files for part in state.ranges)

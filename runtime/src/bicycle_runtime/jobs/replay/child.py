@@ -1,0 +1,313 @@
+"""The child process of ``epochs``: runs one epoch and compares what came out with what was sealed.
+
+Run as ``python -m bicycle_runtime.jobs.replay.child FOLDER`` with the request and the bundle in the
+folder; the answer is put there. Standard input and output belong to the user's functions and to the
+debugger.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.options import from_mapping
+from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.engine.debugging import DebuggerLeft, EpochDebugger
+from bicycle_runtime.engine.one_key import narrow_to
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.pinning import pinned
+from bicycle_runtime.engine.replay_record import FailedEpochs, ReplayRecord, decode_record
+from bicycle_runtime.engine.replaying import Replayed, ReplaySettings, replay_epoch
+from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.stages import with_widths
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.checkpoints.sealed_queries import (
+    OperatorDiff,
+    Selection,
+    diff_operator,
+    keys_meant,
+)
+from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
+from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
+from bicycle_runtime.jobs.errors import EpochNotReplayableError
+from bicycle_runtime.jobs.replay.epochs import ANSWER_FILE, BUNDLE_FILE, NEXT, REQUEST_FILE
+from bicycle_runtime.operators.program import Program
+from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_runtime.recovery.manifest import Manifest, PlanRecord
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["main"]
+
+_VALUE_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Epoch:
+    """The epoch that is meant: its record, the manifest before it, its own when it is sealed."""
+
+    record: ReplayRecord
+    before: Manifest
+    sealed: Manifest | None
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """What is not as it was sealed, in words, and which states have changed in the epoch."""
+
+    differences: list[str] = field(default_factory=list)
+    states: list[dict[str, Any]] = field(default_factory=list)
+
+
+def main(arguments: list[str]) -> int:
+    """Answer one request.
+
+    Args:
+        arguments: The folder.
+
+    Returns:
+        0; an epoch that fails or can not be replayed is an answer too.
+    """
+    folder = Path(arguments[0])
+    words = json.loads((folder / REQUEST_FILE).read_bytes())
+    try:
+        answer = _replay(words, JobBundle.from_bytes((folder / BUNDLE_FILE).read_bytes()))
+    except BicycleError as error:
+        answer = {"refused": error.to_json()}
+    except DebuggerLeft:
+        answer = {"left": True, "epoch": words["epoch"]}
+    (folder / ANSWER_FILE).write_text(json.dumps(answer, default=str), encoding="utf-8")
+    return 0
+
+
+def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
+    """Replay an epoch and return the report.
+
+    1. Find the epoch, and plan the job as wide as it was then.
+    2. Run it, in the debugger if that is asked for.
+    3. Compare what came out with what was sealed.
+    """
+    storage = open_storage(words["url"])
+    # 1. Find the epoch, and plan the job as wide as it was then.
+    epoch = _find(EpochHistory(storage), FailedEpochs(storage, job=words["job_id"]), words)
+    record = epoch.record
+    bundle = pinned(bundle, (epoch.sealed or epoch.before).pins)
+    setup = prepare_job(
+        replace(bundle, graph=with_widths(bundle.graph, record.parallelism)),
+        job_id=words["job_id"],
+        storage=storage,
+    )
+    # 2. Run it, in the debugger if that is asked for.
+    ends = epoch.sealed.offsets if epoch.sealed is not None else {}
+    keys = None if words["key"] is None else keys_meant(words["key"])
+    debugger = _debugger(words, record) if words["is_debugged"] else None
+
+    def adapt(program: Program) -> None:
+        if keys is not None:
+            narrow_to(program, setup, keys)
+        if debugger is not None:
+            debugger.adapt(program)
+
+    settings = ReplaySettings(
+        shown_count=words["shown_count"],
+        adapt=adapt,
+        state=from_mapping(EngineOptions, words["engine"]).state_settings,
+    )
+    run = partial(replay_epoch, setup, record, epoch.before, ends=ends, settings=settings)
+    done: Replayed = run() if debugger is None else debugger.watch(run)
+    # 3. Compare what came out with what was sealed.
+    return _report(words, epoch, done, bundle=bundle, setup=setup)
+
+
+def _find(history: EpochHistory, failed: FailedEpochs, words: dict[str, Any]) -> _Epoch:
+    """Return the epoch that is meant.
+
+    Raises:
+        EpochNotReplayableError: it is not there, or nobody knows how it was run.
+    """
+    known = history.epochs()
+    last = known[-1] if known else 0
+    number = last + 1 if words["epoch"] == NEXT else int(words["epoch"])
+    sealed = history.manifest(number) if number in known else None
+    try:
+        record = _recorded(sealed) if sealed is not None else failed.read(number)
+    except msgspec.MsgspecError as error:
+        raise _refusal(number, known, f"its record is damaged ({error})") from error
+    if record is None:
+        problem = "it is neither retained nor has it failed"
+        if sealed is not None:
+            problem = "no task ran in it, or it was sealed before replays were possible"
+        raise _refusal(number, known, problem)
+    if number > 1 and number - 1 not in known:
+        raise _refusal(
+            number, known, f"it begins with the state of epoch {number - 1}, which is gone"
+        )
+    before = history.manifest(number - 1) if number > 1 else _nothing(record)
+    return _Epoch(record=record, before=before, sealed=sealed)
+
+
+def _recorded(sealed: Manifest) -> ReplayRecord | None:
+    return decode_record(sealed.replay) if sealed.replay else None
+
+
+def _refusal(epoch: int, known: Sequence[int], problem: str) -> EpochNotReplayableError:
+    usable = [each for each in known if each == 1 or each - 1 in known]
+    known_text = ", ".join(map(str, usable)) or "none"
+    return EpochNotReplayableError(epoch=epoch, problem=problem, known_text=known_text)
+
+
+def _nothing(record: ReplayRecord) -> Manifest:
+    """Return what stands before the first epoch."""
+    plan = PlanRecord(
+        bundle_digest=record.bundle_digest, parallelism=record.parallelism, now_ms=record.now_ms
+    )
+    return Manifest(epoch=0, plan=plan)
+
+
+def _debugger(words: dict[str, Any], record: ReplayRecord) -> EpochDebugger:
+    """Return the debugger; in an epoch that failed it waits for the failure, unless told where."""
+    return EpochDebugger(
+        words["operator"],
+        stops_at_call=words["operator"] is not None or record.error is None,
+        tell=_tell,
+    )
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"replay: {line}\n")
+    sys.stdout.flush()
+
+
+def _report(
+    words: dict[str, Any], epoch: _Epoch, done: Replayed, *, bundle: JobBundle, setup: JobSetup
+) -> dict[str, Any]:
+    record, key = epoch.record, words["key"]
+    found = _Comparison()
+    if done.manifest is not None:
+        _compare_states(found, epoch, done, words)
+        if epoch.sealed is not None and key is None:
+            found.differences += _other_differences(epoch.sealed, record, done)
+    elif epoch.sealed is not None:
+        found.differences.append("the epoch fails now; it was sealed")
+    wanted = words["operator"]
+    return {
+        "epoch": record.epoch,
+        "url": words["url"],
+        "was_sealed": epoch.sealed is not None,
+        "former_error": record.error,
+        "is_same_plugin": record.bundle_digest == bundle.digest,
+        "now_ms": record.now_ms,
+        "key": key,
+        "operators": [
+            {"operator": uid, "records_in": counts.records_in, "records_out": counts.records_out,
+             "failed": counts.failed, "late": counts.late}
+            for uid, counts in _in_order(done, setup)
+            if wanted in (None, uid)
+        ],
+        "sinks": [
+            {"sink": uid, "record_count": got.record_count, "records": list(map(_shown, got.shown))}
+            for uid, got in done.sinks.items()
+        ],
+        "states": [state for state in found.states if wanted in (None, state["operator"])],
+        "differences": found.differences,
+        "error": None if done.error is None else done.error.to_json(),
+    }  # fmt: skip
+
+
+def _in_order(done: Replayed, setup: JobSetup) -> Iterator[tuple[str, Any]]:
+    for spec in setup.plan.operators():
+        if spec.uid in done.counts:
+            yield spec.uid, done.counts[spec.uid]
+
+
+def _compare_states(
+    found: _Comparison, epoch: _Epoch, done: Replayed, words: dict[str, Any]
+) -> None:
+    assert done.manifest is not None
+    storage = done.storage
+    before = SealedEpoch(storage, epoch.before)
+    after = SealedEpoch(storage, done.manifest)
+    sealed = None if epoch.sealed is None else SealedEpoch(storage, epoch.sealed)
+    selection = Selection(key=words["key"])
+    reader = ValueReader()
+    for operator in after.operators():
+        changed = diff_operator(
+            before, after, operator, selection=selection, limit=words["shown_count"]
+        )
+        found.states.append(
+            {
+                "operator": operator,
+                **{str(word): count for word, count in changed.counts.items()},
+                "changes": _rows(changed, reader),
+            }
+        )
+        if sealed is not None and operator in sealed.manifest.states:
+            wrong = diff_operator(sealed, after, operator, selection=selection, limit=1)
+            found.differences += _state_differences(wrong, reader)
+
+
+def _state_differences(diff: OperatorDiff, reader: ValueReader) -> Iterator[str]:
+    count = sum(diff.counts.values())
+    if count:
+        row = _rows(diff, reader)[0]
+        example = f"state {row['state']!r} of key {row['key']!r}"
+        yield (
+            f"operator {diff.operator!r}: {count} entries of state are not those that were sealed, "
+            f"such as {example}: {_shown(row['before'])} was sealed, {_shown(row['after'])} came "
+            "out now"
+        )
+
+
+def _other_differences(sealed: Manifest, record: ReplayRecord, done: Replayed) -> Iterator[str]:
+    assert done.manifest is not None
+    for uid, (was_in, was_out) in record.counts.items():
+        counts = done.counts.get(uid)
+        now = (counts.records_in, counts.records_out) if counts is not None else (0, 0)
+        if now != (was_in, was_out):
+            yield (
+                f"operator {uid!r}: {was_in} records in and {was_out} out were sealed, now it is "
+                f"{now[0]} in and {now[1]} out"
+            )
+    if {u: dict(s) for u, s in sealed.offsets.items()} != done.manifest.offsets:
+        yield "sources were read to other offsets"
+    if sealed.time != done.manifest.time:
+        yield "watermarks or timers are not those that were sealed"
+
+
+def _rows(diff: OperatorDiff, reader: ValueReader) -> list[dict[str, Any]]:
+    """Return changes as plain data, with the value before and after."""
+    befores = reader.rows([change.before for change in diff.changes if change.before is not None])
+    afters = reader.rows([change.after for change in diff.changes if change.after is not None])
+    rest_before, rest_after = iter(befores), iter(afters)
+    rows = []
+    for change in diff.changes:
+        before = next(rest_before) if change.before is not None else None
+        after = next(rest_after) if change.after is not None else None
+        place = after or before
+        assert place is not None
+        rows.append(
+            {
+                "change": change.word,
+                "state": place["state"],
+                "key": place["key"],
+                "part": place["part"],
+                "before": None if before is None else before["value"],
+                "after": None if after is None else after["value"],
+            }
+        )
+    return rows
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= _VALUE_CHARACTERS else f"{text[: _VALUE_CHARACTERS - 1]}…"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""Running a retained epoch of a job once more, to see what it did or why it failed.
+
+This side finds the checkpoint, the plugin and the parameters, and asks a child process to do it:
+user code runs there, with the hash seed that workers have, and whatever it does to its process is
+done to the child. The checkpoint is only read, no lock is taken, nothing is published.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
+from bicycle_runtime.jobs.errors import ReplayEndedError, ReplayPluginError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.plugins.environments import entered
+from bicycle_runtime.jobs.plugins.graph_changes import with_data_loss_policy, with_follow
+
+__all__ = ["NEXT", "ReplayRequest", "replay"]
+
+NEXT: Literal["next"] = "next"
+_MODULE = "bicycle_runtime.jobs.replay.child"
+_JOB_FILE = "job.json"
+# Not the folder for state: it belongs to the running job.
+_STATE_SETTINGS = {"state_backend", "state_cache_entries"}
+REQUEST_FILE, BUNDLE_FILE, ANSWER_FILE = "request.json", "bundle", "answer.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayRequest:
+    """What to replay.
+
+    ``job`` and ``checkpoint_dir`` say where; ``epoch`` is a sealed one, or one that failed, which
+    ``"next"`` means, too. ``plugin``, ``plugin_env`` and ``params`` take the place of those that
+    the job was started with. ``key`` is a key as a person writes it; ``operator`` is what is
+    shown, and where the debugger stops with ``is_debugged``. ``shown_count`` bounds what is shown
+    of each sink and state.
+    """
+
+    job: str | None = None
+    checkpoint_dir: str | None = None
+    epoch: int | Literal["next"] = NEXT
+    plugin: str | None = None
+    plugin_env: str | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+    operator: str | None = None
+    is_debugged: bool = False
+    shown_count: int = 10
+
+
+def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dict[str, Any]:
+    """Replay an epoch in a child process and return its report as plain data.
+
+    Standard input, and standard output unless ``is_quiet``, are the child's meanwhile: a debugger
+    needs them, and functions may print.
+
+    Args:
+        request: What to replay.
+        home: Knows the jobs of this machine.
+        is_quiet: Send what is printed to standard error.
+
+    Raises:
+        CheckpointMissingError: there is no such checkpoint.
+        ReplayPluginError: nobody knows which plugin ran the job.
+        ReplayEndedError: the child ended without a report.
+        BicycleError: the epoch can not be replayed, see ``child``.
+    """
+    storage = find_checkpoint(home, job=request.job, checkpoint_dir=request.checkpoint_dir)
+    noted = _noted(storage)
+    asked = _asked(home, request)
+    plugin = request.plugin or (asked.options.plugin if asked else noted.get("plugin"))
+    if plugin is None:
+        raise ReplayPluginError(url=storage.url)
+    known = asked.params if asked is not None and asked.options.plugin == plugin else {}
+    plugin_env = request.plugin_env or (asked.options.plugin_env if asked else None)
+    # The child finds modules where this process does.
+    bundle = extract(entered(plugin, plugin_env, home), {**known, **request.params})
+    if asked is not None:
+        bundle = _as_asked(bundle, asked.options)
+    settings = asked.engine if asked is not None else {}
+    engine = {name: settings[name] for name in _STATE_SETTINGS & settings.keys()}
+    words = {
+        **asdict(request),
+        "url": storage.url,
+        "job_id": noted.get("job") or storage.url.rstrip("/").rpartition("/")[2],
+        "engine": engine,
+    }
+    with tempfile.TemporaryDirectory(prefix="bicycle-replay-") as name:
+        folder = Path(name)
+        (folder / REQUEST_FILE).write_text(json.dumps(words), encoding="utf-8")
+        (folder / BUNDLE_FILE).write_bytes(bundle.to_bytes())
+        return _ask(folder, epoch=str(request.epoch), is_quiet=is_quiet)
+
+
+def _ask(folder: Path, *, epoch: str, is_quiet: bool) -> dict[str, Any]:
+    process = subprocess.run(
+        [sys.executable, "-P", "-m", _MODULE, str(folder)],
+        stdout=sys.__stderr__.fileno() if is_quiet and sys.__stderr__ is not None else None,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONHASHSEED": "0",  # As workers have it: sets of texts are walked in one order.
+        },
+        check=False,
+    )
+    try:
+        answer: dict[str, Any] = json.loads((folder / ANSWER_FILE).read_bytes())
+    except (FileNotFoundError, ValueError):
+        code = process.returncode
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        raise ReplayEndedError(epoch=epoch, how=how) from None
+    if "refused" in answer:
+        raise error_from_json(answer["refused"])
+    return answer
+
+
+def _asked(home: Home, request: ReplayRequest) -> JobRequest | None:
+    """Return how the job was started on this machine, when it was named."""
+    if request.job is None:
+        return None
+    folder = home.folder(request.job)
+    return folder.read_request() if folder.request_path.exists() else None
+
+
+def _as_asked(bundle: JobBundle, options: JobOptions) -> JobBundle:
+    """Return the bundle with what options of the run changed in its sources."""
+    if options.follow:
+        bundle = with_follow(bundle)
+    if options.on_data_loss is not None:
+        bundle = with_data_loss_policy(bundle, options.on_data_loss)
+    return bundle
+
+
+def _noted(storage: Storage) -> dict[str, Any]:
+    try:
+        data = json.loads(storage.read(_JOB_FILE))
+    except (ObjectMissingError, ValueError):
+        return {}  # Who is asked then says what is missing.
+    return data if isinstance(data, dict) else {}

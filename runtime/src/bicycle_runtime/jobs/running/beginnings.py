@@ -1,0 +1,59 @@
+"""Where a job begins: with its own checkpoint directory, or with an epoch that it is given."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.engine.pinning import pinned
+from bicycle_runtime.engine.restoring import refuse_lost_state
+from bicycle_runtime.engine.stages import plan_stages
+from bicycle_runtime.engine.state_forms import begun_forms
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.home import JobPlace
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.savepoints.commands import begin_with, open_origin
+from bicycle_runtime.recovery.adoption import refuse_unfinished_restore
+
+__all__ = ["begun"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def begun(request: JobRequest, place: JobPlace, bundle: JobBundle) -> JobRequest:
+    """Put the epoch that a job is to begin with into its place, if it fits the job.
+
+    Args:
+        request: What was asked for.
+        place: The job, whose locks are held.
+        bundle: What is about to run.
+
+    Returns:
+        The request from now on, which is kept: whoever starts it again goes on with the job's own
+        epochs.
+
+    Raises:
+        RestoreUnfinishedError: half of another epoch lies there.
+        StateLostError: the job lacks operators or states that the epoch has, and that is not
+            allowed; nothing was changed.
+        SchemaRefusedError: it can not read a state of the epoch; nothing was changed.
+        BicycleError: see ``open_origin`` and ``begin_with``.
+    """
+    if request.options.from_ is None:
+        refuse_unfinished_restore(place.storage)
+        return request
+    origin = open_origin(request.options.from_)
+    bundle = pinned(bundle, origin.manifest.pins)
+    allows_dropped = request.options.allow_dropped_state
+    refuse_lost_state(origin.manifest, bundle.graph, job=place.job, allows_dropped=allows_dropped)
+    begun_forms(
+        origin.manifest, plan_stages(bundle.graph), bundle.payloads,
+        job=place.job, allows_dropped=allows_dropped,
+    )  # fmt: skip
+    epoch = begin_with(origin, place.storage, job=place.job)
+    options = dataclasses.replace(request.options, from_=None)
+    kept = dataclasses.replace(request, options=options)
+    place.folder.write_request(kept)
+    log_event(_LOG, "job_begun_with", job=place.job, epoch=epoch, origin=origin.storage.url)
+    return kept

@@ -1,0 +1,491 @@
+"""The driver of one job: from the request to the summary, in one process.
+
+It holds the job's locks, writes its status, and leaves the work to the engine. Bounded input ends
+it, a stop request ends it cleanly, an error ends it with the status FAILED; whatever happens, the
+last sealed epoch is intact and the same command goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import random
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.ids import attempt_id
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.processes import hang_up, is_alive, kill_all
+from bicycle_runtime.base.storage import StorageError, require_atomic_create
+from bicycle_runtime.connectors.errors import PublishInterruptedError
+from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
+from bicycle_runtime.engine.errors import (
+    EpochFailedError,
+    MasterUnreachableError,
+    NoExecutorError,
+    SparkLostError,
+    SparkStartError,
+)
+from bicycle_runtime.engine.pinning import last_pins, pinned
+from bicycle_runtime.engine.rescaling import rescale
+from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.extraction.discovery import PluginRef
+from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.jobs.checkpoints.job_file import note_run
+from bicycle_runtime.jobs.control.requests import Handler, Inbox
+from bicycle_runtime.jobs.control.rescaling import RESCALE, request_with_widths, wish_of
+from bicycle_runtime.jobs.errors import StalledError
+from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.plugins.environments import JobEnvironment, find_plugin
+from bicycle_runtime.jobs.plugins.graph_changes import (
+    require_parallelism,
+    with_data_loss_policy,
+    with_follow,
+)
+from bicycle_runtime.jobs.running.announcements import socket_lines
+from bicycle_runtime.jobs.running.beginnings import begun
+from bicycle_runtime.jobs.running.first_status import first_status
+from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.summary import JobSummary, summarize
+from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
+from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.supervision.last_words import foreign_error, java_error, plain_error
+from bicycle_runtime.jobs.supervision.restarts import Restarts
+from bicycle_runtime.jobs.supervision.stopping import StopRequest, end_now
+from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
+from bicycle_runtime.recovery.errors import EpochTakenError
+from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["DriverServices", "job_locks", "run_job"]
+
+_LOG = logging.getLogger(__name__)
+_HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
+_STALLED_CODE = 1
+_RESTARTABLE = (SparkLostError, EpochFailedError, EpochTakenError, StalledError)
+_AWAY = (MasterUnreachableError, NoExecutorError)  # passes, when a cluster was there before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverServices:
+    """What a door lends the driver.
+
+    ``console`` writes a line of a console sink, ``announce`` one about the job, ``listener`` gets
+    the status after each epoch and while idle, ``stop`` is asked between epochs. ``supervisor`` is
+    process id and start time of who starts the driver again when it dies; a driver that was so
+    started goes on with the ``former`` status.
+    """
+
+    clock: Clock
+    source: random.Random
+    console: Callable[[str], None]
+    announce: Callable[[str], None]
+    listener: Callable[[JobStatus], None]
+    stop: StopRequest
+    is_detached: bool = False
+    supervisor: tuple[int, int] = (0, 0)
+    former: JobStatus | None = None
+
+
+def run_job(
+    request: JobRequest,
+    home: Home,
+    services: DriverServices,
+    *,
+    folder: JobFolder | None = None,
+) -> JobSummary:
+    """Run a job until its input ends or somebody stops it.
+
+    Args:
+        request: The job.
+        home: Where its folder is.
+        services: Clock, output, stop request.
+        folder: The job's folder when that was settled before.
+
+    Raises:
+        JobRunningError: another process of this machine runs it.
+        BicycleError: the plugin, its parameters, its input or a function is wrong, or Spark failed.
+    """
+    plugin = find_plugin(request.options, home)  # A wrong name leaves no trace of a job.
+    home.prepare()
+    place = place_job(request.options, home, clock=services.clock, source=services.source)
+    if folder is not None:
+        place = dataclasses.replace(place, folder=folder)
+    with job_locks(place):
+        place.folder.write_request(request)
+        return _Driver(request, home, place, services, plugin=plugin).run(plugin.ref)
+
+
+@contextlib.contextmanager
+def job_locks(place: JobPlace) -> Iterator[None]:
+    """Hold a job's folder in the home and, where it is a local directory, its checkpoint.
+
+    Raises:
+        JobRunningError: another process holds one of them.
+        StorageError: a lock file can not be made.
+    """
+    with contextlib.ExitStack() as locks:
+        folder = place.folder
+        locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
+        if place.lock_path is not None:
+            locks.enter_context(FileLock(place.lock_path, job=place.job, place=place.storage.url))
+        yield
+
+
+class _Driver:
+    """One run of one job; used once."""
+
+    def __init__(
+        self, request: JobRequest, home: Home, place: JobPlace, services: DriverServices,
+        *, plugin: JobEnvironment,
+    ) -> None:  # fmt: skip
+        self._request = request
+        self._plugin = plugin
+        self._home = home
+        self._place = place
+        self._services = services
+        status = first_status(
+            services.former, request=request, place=place, supervisor=services.supervisor,
+            is_detached=services.is_detached, now_ms=services.clock.now_ms(),
+        )  # fmt: skip
+        self._progress = Progress(
+            status, folder=place.folder, clock=services.clock, listener=services.listener
+        )
+        self._inbox = Inbox(place.folder.path)
+        self._executor = self._new_executor()
+        self._running: EpochLoop | None = None
+        self._loaded = (0, 0)
+        self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
+        self._is_draining = False
+        steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
+        self._watchdog = Watchdog(steps, clock=services.clock, job=place.job)
+        self._lease = Lease(
+            place.storage,
+            job=place.job,
+            clock=services.clock,
+            source=services.source,
+            beat_ms=request.options.lease_beat_ms,
+        )
+
+    def _stop_executor(self) -> None:
+        self._executor.stop()
+
+    def _new_executor(self) -> SparkExecutor:
+        return SparkExecutor(
+            self._request.options.master or default_master(),
+            settings=self._request.spark,
+            cache_dir=self._home.cache_dir,
+            job=self._place.job,
+            cluster_timeout_ms=self._request.options.cluster_timeout_ms,
+        )
+
+    def run(self, ref: PluginRef) -> JobSummary:
+        self._inbox.open()
+        is_first = self._services.former is None
+        self._progress.enter(JobState.CREATED if is_first else JobState.RESTARTING)
+        try:
+            return self._run(ref)
+        except SparkStartError as error:
+            raise self._failed(java_error() or error) from error
+        except BicycleError as error:
+            raise self._failed(error) from error.__cause__
+        except BaseException as error:
+            self._progress.status.error = foreign_error(error)
+            self._progress.enter(JobState.FAILED)
+            raise
+
+    def _run(self, ref: PluginRef) -> JobSummary:
+        """Run the job.
+
+        1. Take the job's lease, so that no other driver runs it.
+        2. Start Java and extract the plugin's graph at the same time.
+        3. Plan the job and create its connectors.
+        4. Run epochs until the input ends or a stop is requested, then publish everything.
+        """
+        with contextlib.ExitStack() as cleanup:
+            cleanup.enter_context(self._watchdog)
+            cleanup.enter_context(
+                self._watchdog.phase(
+                    "starting or ending", self._place.job,
+                    timeout_ms=self._request.options.watchdog_timeout_ms,
+                )
+            )  # fmt: skip
+            # 1. Take the job's lease, so that no other driver runs it.
+            require_atomic_create(self._place.storage, source=self._services.source)
+            cleanup.enter_context(
+                LeaseKeeper(
+                    self._lease,
+                    beat_ms=self._request.options.lease_beat_ms,
+                    on_lost=self._abort_epoch,
+                )
+            )
+            # The loop stops the executor too; a second time is harmless, and before there is none.
+            cleanup.callback(self._stop_executor)
+            # 2. Start Java and extract the plugin's graph at the same time.
+            with (
+                self._phase("starting Spark and extracting the plugin", ref.name),
+                ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool,
+            ):
+                booting = pool.submit(self._executor.boot)
+                bundle = extract(ref, self._request.params)
+            booting.result()
+            with self._copying():
+                self._request = begun(self._request, self._place, bundle)
+            bundle = pinned(bundle, last_pins(self._place.storage))
+            # 3. Plan the job and create its connectors.
+            setup = self._prepare(bundle)
+            # 4. Run epochs until the input ends or a stop is requested, then publish everything.
+            restarts = self._restarts(setup)
+            while (final := self._run_or_wait(setup, restarts)) is None:
+                self._executor = self._new_executor()
+                setup = self._prepare(bundle)
+        return self._summary(setup, final)
+
+    def _run_or_wait(self, setup: JobSetup, restarts: Restarts) -> JobState | None:
+        """Run epochs; None when Spark or its workers were lost and it is time to start again.
+
+        An epoch that a driver before us sealed in its last moment is a reason to start again, too.
+        When our lease is gone, that is the error, whatever else it led to.
+        """
+        try:
+            return self._run_epochs(setup)
+        except BicycleError as error:
+            with contextlib.suppress(StorageError):
+                self._lease.require()
+            is_away = restarts.used_count > 0 and isinstance(error, _AWAY)
+            if not is_away and not isinstance(error, _RESTARTABLE):
+                raise
+            delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch)
+            if self._services.stop.is_set:
+                raise
+            self._progress.note_failure(error, attempt=restarts.used_count, delay_ms=delay_ms)
+            if delay_ms is None:
+                raise
+            log_event(
+                _LOG, "job_restarting", level=logging.WARNING, job=self._place.job, error=error,
+                delay_ms=delay_ms, attempt=restarts.used_count,
+            )  # fmt: skip
+            with self._watchdog.phase("waiting", self._place.job, timeout_ms=0):
+                is_stopped = self._services.stop.wait(delay_ms)
+            if is_stopped:
+                raise
+            return None
+
+    def _restarts(self, setup: JobSetup) -> Restarts:
+        """Return how the job is started again, and let its supervisor know."""
+        options, status = self._request.options, self._progress.status
+        restarts = Restarts(
+            setup.graph.config.restart_strategy,
+            options.restart_attempts,
+            delay_max_ms=options.restart_delay_max_ms,
+            source=self._services.source,
+        )
+        restarts.resume(status.restarts)
+        status.restart_plan = restarts.plan()
+        return restarts
+
+    def _prepare(self, bundle: JobBundle) -> JobSetup:
+        options = self._request.options
+        self._plugin.enter()
+        self._executor.ship(self._plugin.shipment(bundle))
+        if options.follow:
+            bundle = with_follow(bundle)
+        if options.on_data_loss is not None:
+            bundle = with_data_loss_policy(bundle, options.on_data_loss)
+        require_parallelism(bundle.graph, options.parallelism)
+        setup = prepare_job(
+            bundle,
+            job_id=self._place.job,
+            storage=self._place.storage,
+            parallelism=options.parallelism,
+            widths=self._request.widths,
+            dead_letters_dir=self._place.dead_letters_dir,
+        )
+        setup = dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)
+        note_run(setup, now_ms=self._services.clock.now_ms())
+        status = self._progress.status
+        status.plugin_version = bundle.plugin_version
+        status.bundle_digest = bundle.digest
+        status.java_pid = self._executor.java_pid
+        return setup
+
+    def _run_epochs(self, setup: JobSetup) -> JobState:
+        stop, progress = self._services.stop, self._progress
+        stop.arm(
+            timeout_s=self._request.options.stop_timeout_ms / 1_000,
+            on_request=self._note_stop,
+            abort=self._abort_epoch,
+        )
+        try:
+            with self._recovered(setup) as loop:
+                self._running = loop
+                progress.resume_from(loop.manifest)
+                progress.take_widths(loop.division.widths)
+                progress.enter(JobState.RUNNING)
+                for line in socket_lines(setup.graph):
+                    self._services.announce(line)
+                self._log("job_started", epoch=loop.epoch, operators=len(setup.graph.vertices))
+                is_finished = self._step_until_done(loop, setup)
+                loop.finish(is_finished=is_finished and not self._is_draining)
+                progress.status.dropped_count = loop.dropped_count()
+                return JobState.FINISHED if is_finished else JobState.STOPPED
+        except (SparkLostError, EpochFailedError, PublishInterruptedError):
+            if not stop.was_aborted:
+                raise
+            self._log("epoch_aborted", epoch=progress.status.epoch + 1)
+            return JobState.STOPPED
+        finally:
+            with self._copying():
+                self._savepoints.wait()
+
+    def _copying(self) -> contextlib.AbstractContextManager[None]:
+        """Let a copy take as long as it is large."""
+        return self._watchdog.phase("copying", self._place.storage.url, timeout_ms=0)
+
+    @contextlib.contextmanager
+    def _recovered(self, setup: JobSetup) -> Iterator[EpochLoop]:
+        """Give the epoch loop, which has recovered; entering, leaving and pauses are watched."""
+        timeout_ms = self._request.options.watchdog_timeout_ms
+        place, self._running = self._place, None
+        with contextlib.ExitStack() as running:
+            running.enter_context(
+                self._watchdog.phase("working between epochs", place.job, timeout_ms=timeout_ms)
+            )
+            with self._phase("recovering", place.storage.url):
+                loop = running.enter_context(self._loop(setup))
+            yield loop
+
+    def _loop(self, setup: JobSetup) -> EpochLoop:
+        services = self._services
+        return EpochLoop(
+            setup,
+            self._executor,
+            options=self._request.engine_options(setup.graph),
+            run_id=attempt_id(source=services.source),
+            services=LoopServices(
+                clock=services.clock,
+                console=services.console,
+                on_epoch=self._progress.take_epoch,
+                fence=self._lease,
+                on_loaded=self._take_loaded,
+            ),
+        )
+
+    def _step_until_done(self, loop: EpochLoop, setup: JobSetup) -> bool:
+        """Return whether all input is finished; False when a stop was requested."""
+        stop = self._services.stop
+        # Without such an interval a step that runs nothing has found nothing.
+        is_caught_up = not self._request.engine_options(setup.graph).epoch_interval_ms
+        while not stop.is_set:
+            if self._lease.is_lost:
+                self._lease.require()
+            self._inbox.serve(self._handlers())
+            stall_ms = self._request.options.epoch_stall_timeout_ms
+            with self._watchdog.phase("running", f"epoch {loop.epoch + 1}", timeout_ms=stall_ms):
+                self._savepoints.meet(loop)
+                step = loop.drain() if self._is_draining else loop.step()
+            if step.is_finished:
+                return True
+            if not step.has_run:
+                self._progress.take_idle(is_caught_up=is_caught_up)
+                stop.wait(step.wait_ms)
+        return False
+
+    def _handlers(self) -> dict[str, Handler]:
+        """Return what the job does between two epochs when it is asked, by the kind of request."""
+        return {
+            "savepoint": self._savepoints.ask,
+            "drain": self._begin_draining,
+            RESCALE: self._rescale,
+        }
+
+    def _rescale(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._running is not None
+        done = rescale(self._running, wish_of(facts), self._services.clock)
+        self._request = request_with_widths(self._request, done, self._place.folder)
+        self._progress.take_widths(done.new)
+        self._log("job_rescaled", epoch=done.epoch, pause_ms=done.pause_ms, parallelism=done.new)
+        return done.to_json()
+
+    def _begin_draining(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        self._is_draining = True
+        self._log("drain_requested")
+        return {}
+
+    @contextlib.contextmanager
+    def _phase(self, name: str, target: str) -> Iterator[None]:
+        """Be in a phase of a start: it is shown, and ended when it makes no progress."""
+        timeout_ms = self._request.options.watchdog_timeout_ms
+        with (
+            self._watchdog.phase(name, target, timeout_ms=timeout_ms),
+            self._progress.phase(name, target),
+        ):
+            yield
+
+    def _take_loaded(self, done: int, total: int) -> None:
+        """Show how far state is loaded or verified; that it goes on is progress."""
+        options, loaded = self._request.options, (done, total)
+        if loaded != self._loaded:
+            self._loaded = loaded
+            is_done = self._running is not None and done >= total
+            # Once all is loaded functions run, which may be slow.
+            timeout_ms = options.epoch_stall_timeout_ms if is_done else options.watchdog_timeout_ms
+            self._watchdog.beat(timeout_ms=timeout_ms)
+        self._progress.advance(self._place.storage.url, done, total, unit="bytes")
+
+    def _end_stalled(self, error: StalledError) -> None:
+        """End this process, in which nothing moves any more; a supervisor starts another."""
+        if is_alive(*self._services.supervisor):
+            self._progress.status.error = plain_error(error)
+            self._progress.write()
+        else:
+            self._failed(error)
+        end_now(_STALLED_CODE)
+
+    def _summary(self, setup: JobSetup, final: JobState) -> JobSummary:
+        self._progress.enter(final)
+        summary = summarize(
+            self._progress.status,
+            setup,
+            place=self._place,
+            request=self._request,
+            was_aborted=self._services.stop.was_aborted,
+        )
+        self._log(
+            f"job_{final.value.lower()}",
+            epoch=summary.epoch,
+            record_count=summary.record_count,
+            duration_ms=summary.duration_ms,
+        )
+        return summary
+
+    def _note_stop(self) -> None:
+        self._progress.enter_stopping()
+        self._log("stop_requested")
+
+    def _abort_epoch(self) -> None:
+        if self._executor.java_pid is not None:
+            hang_up(self._executor.java_pid, timeout_s=_HANG_UP_S)
+        self._kill_java()
+        if self._running is not None:
+            self._running.interrupt()
+
+    def _kill_java(self) -> None:
+        if self._executor.java_pid is not None:
+            kill_all(self._executor.java_pid)
+
+    def _failed(self, error: BicycleError) -> BicycleError:
+        self._progress.status.error = plain_error(error)
+        self._progress.enter(JobState.FAILED)
+        return error
+
+    def _log(self, event: str, **fields: Any) -> None:
+        log_event(_LOG, event, job=self._place.job, **fields)

@@ -1,0 +1,356 @@
+"""Adding up epochs: totals of this run, a rate for people, and the status that shows both.
+
+The driver calls in from its one thread, a stop request from another. The status file is written at
+most twice a second, a change of state at once; epochs are logged at most every five seconds, so
+that a fast job does not drown its own log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.engine.stats import EpochStats, state_bytes
+from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.status import (
+    JobState,
+    JobStatus,
+    OperatorStatus,
+    PhaseStatus,
+    ShardLag,
+    ShardStatus,
+    write_status,
+)
+from bicycle_runtime.jobs.supervision.restarts import noted
+from bicycle_runtime.operators.reports import OperatorCounts
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["Progress", "Rate"]
+
+_LOG = logging.getLogger(__name__)
+_WRITE_INTERVAL_S = 0.5
+_LOG_INTERVAL_S = 5.0
+_RATE_WINDOW_S = 5.0
+_SHARDS_SHOWN_MAX = 64
+_LOADING = "loading state"
+
+
+class Rate:
+    """Records per second over the last few seconds."""
+
+    def __init__(self, clock: Clock, window_s: float = _RATE_WINDOW_S) -> None:
+        self._clock = clock
+        self._window_s = window_s
+        self._started = clock.monotonic()
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, record_count: int) -> None:
+        """Take note of records that were just processed."""
+        self._seen.append((self._clock.monotonic(), record_count))
+
+    def per_second(self) -> float:
+        """Return the rate, 0 when nothing came within the window."""
+        now = self._clock.monotonic()
+        while self._seen and now - self._seen[0][0] > self._window_s:
+            self._seen.popleft()
+        span = min(self._window_s, now - self._started)
+        return sum(count for _, count in self._seen) / span if span > 0 else 0.0
+
+
+class Progress:
+    """The status of a running job, its file, and whoever wants to see it.
+
+    Args:
+        status: As of the start.
+        folder: Where the status file is; it exists.
+        clock: For times and intervals.
+        listener: Gets the status after each epoch and while idle; must be quick.
+    """
+
+    def __init__(
+        self,
+        status: JobStatus,
+        *,
+        folder: JobFolder,
+        clock: Clock,
+        listener: Callable[[JobStatus], None],
+    ) -> None:
+        self.status = status
+        self._folder = folder
+        self._clock = clock
+        self._listener = listener
+        self._rate = Rate(clock)
+        self._lock = threading.Lock()
+        self._written = -_WRITE_INTERVAL_S
+        self._logged = -_LOG_INTERVAL_S
+        self._phase_started = self._phase_logged = 0.0
+
+    def enter(self, state: JobState) -> None:
+        """Take note of a new state; written at once."""
+        now_ms = self._clock.now_ms()
+        self.status.state = state
+        if state is JobState.RUNNING and self.status.running_ms is None:
+            self.status.running_ms = now_ms
+            self._rate = Rate(self._clock)
+        if state is JobState.FINISHED:
+            self._catch_up()
+        if state.is_final:
+            self.status.ended_ms = now_ms
+        self._write()
+        self._listener(self.status)
+
+    def resume_from(self, manifest: Manifest) -> None:
+        """Take over what the last sealed epoch says."""
+        if self.status.restarts:  # What a driver read last it may have had no time to tell.
+            self.status.record_count += max(manifest.event_count - self.status.event_count, 0)
+        self.status.epoch = manifest.epoch
+        self.status.event_count = manifest.event_count
+        self.status.state_bytes = state_bytes(manifest.states)
+
+    @contextlib.contextmanager
+    def phase(self, name: str, target: str) -> Iterator[None]:
+        """Show a phase of a start while inside.
+
+        Args:
+            name: What is done, in a few words.
+            target: What it is done to.
+        """
+        started = self._clock.monotonic()
+        self.status.phase = PhaseStatus(name=name, target=target, started_ms=self._clock.now_ms())
+        self._phase_started = self._phase_logged = started
+        self._refresh()
+        try:
+            yield
+        finally:
+            self.status.phase = None
+            duration_ms = round((self._clock.monotonic() - started) * 1_000)
+            log_event(
+                _LOG, "phase_ended", job=self.status.job, phase=name, target=target,
+                duration_ms=duration_ms,
+            )  # fmt: skip
+
+    def advance(self, target: str, done: int, total: int, *, unit: str) -> None:
+        """Take note of how far the phase has come. From any thread; cheap.
+
+        Without a phase it is the loading of state, which the first epoch begins with.
+
+        Args:
+            target: What it is at.
+            done: How much of it is done.
+            total: How much there is; 0 when that is not known.
+            unit: What is counted.
+        """
+        now = self._clock.monotonic()
+        phase = self.status.phase
+        if phase is None:
+            if done >= total:
+                return
+            now_ms = self._clock.now_ms()
+            phase = self.status.phase = PhaseStatus(name=_LOADING, started_ms=now_ms)
+            self._phase_logged = now
+        if target != phase.target or (phase.unit and unit != phase.unit):
+            self._phase_started = now
+        phase.target, phase.done, phase.total, phase.unit = target, done, total, unit
+        phase.eta_ms = None
+        if done and total:
+            pace_s = (now - self._phase_started) / done
+            phase.eta_ms = round(pace_s * max(total - done, 0) * 1_000)
+        if now - self._phase_logged >= _LOG_INTERVAL_S:
+            self._phase_logged = now
+            log_event(
+                _LOG, "phase_advanced", job=self.status.job, phase=phase.name, target=target,
+                done=done, total=total, unit=unit, eta_ms=phase.eta_ms,
+            )  # fmt: skip
+        if phase.name == _LOADING and done >= total:
+            self.status.phase = None
+        self._refresh()
+
+    def note_failure(self, error: BicycleError, *, attempt: int, delay_ms: int | None) -> None:
+        """Take note of a failure that a restart meets; of the last one when there is no delay."""
+        status = self.status
+        status.restarts = noted(
+            status.restarts, error, now_ms=self._clock.now_ms(),
+            epoch=status.epoch, attempt=attempt, delay_ms=delay_ms,
+        )  # fmt: skip
+        if delay_ms is not None:
+            status.restart_count += 1
+            self.enter(JobState.RESTARTING)
+
+    def take_widths(self, widths: Mapping[str, int]) -> None:
+        """Take note of the parallelism of each operator; written at once when it has changed."""
+        for uid, width in widths.items():
+            self.status.operators.setdefault(uid, OperatorStatus()).parallelism = width
+        self._write()
+
+    def enter_stopping(self) -> None:
+        """Take note of a stop request, unless the job has ended meanwhile."""
+        if not self.status.state.is_final:
+            self.enter(JobState.STOPPING)
+
+    def take_epoch(self, stats: EpochStats) -> None:
+        """Add an epoch."""
+        status = self.status
+        status.phase = None
+        self._rate.add(stats.record_count)
+        status.epoch = stats.epoch
+        status.epoch_count += 1
+        status.record_count += stats.record_count
+        status.event_count = stats.event_count
+        if stats.record_count:  # An epoch without input has not looked at the sources.
+            status.lag_records, status.lag_bytes = stats.lag.record_count, stats.lag.byte_count
+            status.lag_ms = stats.lag.age_ms
+            status.lags = _lags_of(stats)
+        status.state_bytes = stats.state_bytes
+        status.watermark_ms = stats.watermark_ms
+        status.dropped_count = stats.dropped_count
+        status.late_dropped_count += stats.late_dropped_count
+        for uid, counts in stats.counts.items():
+            total = status.operators.setdefault(uid, OperatorStatus())
+            total.records_in += counts.records_in
+            total.records_out += counts.records_out
+            total.failed += counts.failed
+            total.retried += counts.retried
+            total.late += counts.late
+            total.timed_out += counts.timed_out
+            self._note_blocking(uid, total, counts)
+        for uid, watermark_ms in stats.time.watermarks.items():
+            operator = status.operators.setdefault(uid, OperatorStatus())
+            operator.watermark_ms = _known(watermark_ms)
+            operator.slowest_input = stats.slowest_inputs.get(uid)
+        status.shards = _shards_of(stats)
+        self._log_epoch(stats)
+        self._show()
+
+    def _note_blocking(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
+        if not counts.blocked:
+            return
+        if not total.blocked:  # Once for an operator; the summary tells the rest.
+            log_event(
+                _LOG, "event_loop_blocked", level=logging.WARNING, job=self.status.job,
+                operator=uid, place=counts.blocked_at, blocked_ms=counts.blocked_ms,
+            )  # fmt: skip
+        total.blocked += counts.blocked
+        total.blocked_ms = max(total.blocked_ms, counts.blocked_ms)
+        total.blocked_at = counts.blocked_at
+
+    def take_idle(self, *, is_caught_up: bool) -> None:
+        """Show that the job is alive though nothing happened.
+
+        Args:
+            is_caught_up: Whether all input that there is was read.
+        """
+        if is_caught_up:
+            self._catch_up()
+        self._show()
+
+    def _catch_up(self) -> None:
+        status = self.status
+        status.lag_records = _nothing_of(status.lag_records)
+        status.lag_bytes = _nothing_of(status.lag_bytes)
+        status.lag_ms = _nothing_of(status.lag_ms)
+        status.lags = {uid: _without_lag(lags) for uid, lags in status.lags.items()}
+
+    def _show(self) -> None:
+        self.status.records_per_second = round(self._rate.per_second(), 1)
+        self._refresh()
+
+    def _refresh(self) -> None:
+        if self._clock.monotonic() - self._written >= _WRITE_INTERVAL_S:
+            self._write()
+        self._listener(self.status)
+
+    def write(self) -> None:
+        """Write the file as it is now."""
+        self._write()
+
+    def _write(self) -> None:
+        with self._lock:
+            self._written = self._clock.monotonic()
+            self.status.updated_ms = self._clock.now_ms()
+            try:
+                write_status(self._folder.status_path, self.status)
+            except OSError as error:  # A full disk of the home is no reason to end the job.
+                log_event(
+                    _LOG,
+                    "status_not_written",
+                    level=logging.WARNING,
+                    job=self.status.job,
+                    reason=error.strerror or str(error),
+                )
+
+    def _log_epoch(self, stats: EpochStats) -> None:
+        now = self._clock.monotonic()
+        if now - self._logged < _LOG_INTERVAL_S:
+            return
+        self._logged = now
+        log_event(
+            _LOG,
+            "epoch_sealed",
+            job=self.status.job,
+            epoch=stats.epoch,
+            record_count=stats.record_count,
+            duration_ms=round(stats.duration_ms),
+            records_per_second=round(self._rate.per_second()),
+            lag_bytes=stats.lag.byte_count,
+            state_bytes=stats.state_bytes,
+            event_count=stats.event_count,
+        )
+
+
+def _shards_of(stats: EpochStats) -> dict[str, dict[str, ShardStatus]]:
+    """Return what is shown of shards: of each generator the slowest ones, when there are many."""
+    shown = {}
+    for uid, shards in stats.time.shards.items():
+        slowest = sorted((time.watermark_ms, shard) for shard, time in shards.items() if shard)
+        shown[uid] = {
+            shard: ShardStatus(
+                watermark_ms=_known(shards[shard].watermark_ms),
+                event_ms=_known(shards[shard].event_ms),
+                is_idle=shard in stats.idle_shards.get(uid, ()),
+            )
+            for _, shard in slowest[:_SHARDS_SHOWN_MAX]
+        }
+    return {uid: shards for uid, shards in shown.items() if shards}
+
+
+def _lags_of(stats: EpochStats) -> dict[str, dict[str, ShardLag]]:
+    """Return what is shown of lags: of each source the greatest, when there are many."""
+    shown = {}
+    for uid, lags in stats.shard_lags.items():
+        greatest = sorted(lags, key=lambda shard: -(lags[shard].record_count or 0))
+        shown[uid] = {
+            shard: ShardLag(
+                records=lags[shard].record_count,
+                bytes=lags[shard].byte_count,
+                waiting_ms=lags[shard].age_ms,
+            )
+            for shard in greatest[:_SHARDS_SHOWN_MAX]
+        }
+    return {uid: lags for uid, lags in shown.items() if lags}
+
+
+def _without_lag(lags: dict[str, ShardLag]) -> dict[str, ShardLag]:
+    return {
+        shard: ShardLag(
+            records=_nothing_of(lag.records),
+            bytes=_nothing_of(lag.bytes),
+            waiting_ms=_nothing_of(lag.waiting_ms),
+        )
+        for shard, lag in lags.items()
+    }
+
+
+def _nothing_of(amount: int | None) -> int | None:
+    """Return zero; what is unknown stays unknown."""
+    return None if amount is None else 0
+
+
+def _known(watermark_ms: int) -> int | None:
+    return None if watermark_ms == WATERMARK_MIN else watermark_ms

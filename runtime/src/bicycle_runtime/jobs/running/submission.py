@@ -1,0 +1,181 @@
+"""Jobs in processes of their own: start one, and be that process.
+
+The process is the leader of a session of its own, so it outlives the command and its terminal. It
+logs into the job's folder; all that the starter learns, it learns from the status file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.logging import configure
+from bicycle_runtime.jobs.control.looking import is_supervised
+from bicycle_runtime.jobs.errors import DriverEndedError, JobRunningError
+from bicycle_runtime.jobs.home import Home, JobFolder, place_job
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.running.driver import DriverServices, job_locks, run_job
+from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.supervision.stopping import StopRequest
+from bicycle_runtime.jobs.supervision.supervisor import SIGNAL_BASE
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["main", "submit"]
+
+_POLL_S = 0.05
+_WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
+_LOG_TAIL_LINES = 20
+_SUPERVISOR = "bicycle_runtime.jobs.supervision.supervisor"
+
+
+def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
+    """Start a job in a process of its own and wait until it runs.
+
+    That process has a supervisor, which starts it again when it dies without a last word.
+
+    Args:
+        request: The job.
+        home: Where its folder will be.
+        python: Interpreter of the process.
+
+    Returns:
+        The status: RUNNING, FINISHED when it is done already, or CREATED when it takes very long.
+
+    Raises:
+        JobRunningError: a process of this machine runs the job.
+        DriverEndedError: the process ended without a word.
+        BicycleError: whatever made the job fail while it started.
+    """
+    home.prepare()
+    place = place_job(request.options, home, clock=SystemClock(), source=system_random())
+    folder = place.folder
+    former = folder.status()
+    if former is not None and not former.state.is_final and is_supervised(former):
+        # Between two drivers nobody holds the locks.
+        place_text = str(folder.path)
+        raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
+    # Tried here already, as the error belongs to whoever asks; the process then holds them.
+    with job_locks(place):
+        folder.write_request(_with_name(request, place.job))
+        with contextlib.suppress(FileNotFoundError):
+            folder.status_path.unlink()
+    process = _start(folder, home, python)
+    return _wait_until_running(process, folder)
+
+
+def main(arguments: list[str]) -> int:
+    """Be the process of a job.
+
+    Args:
+        arguments: The home, the name of the job's folder; of the supervisor the process id and
+            start time with a colon between; the number of the start, 0 for the first.
+
+    Returns:
+        0 when the job ended well, 1 when it failed; the status file says why.
+    """
+    home = Home(Path(arguments[0]))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
+    configure(sys.stderr)
+    folder = home.folder(arguments[1])
+    request = folder.read_request()
+    is_again = int(arguments[3]) > 0
+    with StopRequest().on_signals() as stop:
+        services = DriverServices(
+            clock=SystemClock(),
+            source=system_random(),
+            console=_write_line,
+            announce=_write_line,
+            listener=_ignore_status,
+            stop=stop,
+            is_detached=True,
+            supervisor=_process(arguments[2]),
+            former=folder.status() if is_again else None,
+        )
+        try:
+            run_job(request, home, services, folder=folder)
+        except BicycleError as error:
+            sys.stderr.write(f"{error}\n")
+            return 1
+    return 0
+
+
+def _process(text: str) -> tuple[int, int]:
+    """Return process id and start time of a supervisor."""
+    pid, _, started = text.partition(":")
+    return int(pid), int(started)
+
+
+def _with_name(request: JobRequest, job: str) -> JobRequest:
+    """Return the request with the name settled, so that the process does not choose another one."""
+    data = request.to_json()
+    return JobRequest.from_json({**data, "options": {**data["options"], "name": job}})
+
+
+def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes]:
+    with folder.log_path.open("ab") as log:
+        return subprocess.Popen(
+            [python, "-m", _SUPERVISOR, str(home.path), folder.id],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,
+        )
+
+
+def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus:
+    status: JobStatus | None = None
+    for _ in range(_WAIT_POLL_COUNT_MAX):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_POLL_S)
+        status = _own_status(process, folder)
+        if status is not None and status.state is not JobState.CREATED:
+            break
+        if process.returncode is not None:
+            raise DriverEndedError(
+                job=folder.id, how=_how(process.returncode), log_tail=_log_tail(folder)
+            )
+    if status is None:
+        raise DriverEndedError(job=folder.id, how="no answer", log_tail=_log_tail(folder))
+    if status.error is not None:
+        process.wait()
+        raise error_from_json(status.error)
+    return status
+
+
+def _own_status(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus | None:
+    """Return the status of the driver of this process: another one may have been faster."""
+    status = folder.status()
+    return status if status is not None and status.supervisor_pid == process.pid else None
+
+
+def _how(return_code: int) -> str:
+    """Say how a driver ended, by the exit code of its supervisor."""
+    if return_code > SIGNAL_BASE:
+        return f"signal {return_code - SIGNAL_BASE}"
+    return f"signal {-return_code}" if return_code < 0 else f"exit code {return_code}"
+
+
+def _log_tail(folder: JobFolder) -> str:
+    lines = folder.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join(f"  {line}" for line in lines[-_LOG_TAIL_LINES:])
+
+
+def _write_line(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _ignore_status(_status: JobStatus) -> None:
+    """The status file is enough: nobody watches this process."""
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,268 @@
+"""Savepoints of jobs, from outside: take one, list them, look into one, put one somewhere else.
+
+A running job is asked and takes it between two epochs; of one that has ended it is taken here,
+while the job's locks keep it from starting. Either way it is of an epoch whose output is visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
+from bicycle_runtime.jobs.control.looking import job_status, list_jobs
+from bicycle_runtime.jobs.control.requests import ask_job
+from bicycle_runtime.jobs.errors import JobNotRunningError, JobRunningError, OriginRunningError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.savepoints.places import (
+    FOLDER,
+    new_savepoint_place,
+    require_savepoint_name,
+    savepoints_below,
+)
+from bicycle_runtime.jobs.savepoints.running import answer_of
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin
+from bicycle_runtime.recovery.errors import (
+    CheckpointMissingError,
+    EpochUnpublishedError,
+    SavepointFormatError,
+    SavepointUnfinishedError,
+)
+from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
+from bicycle_runtime.recovery.savepoints import (
+    Savepoint,
+    read_savepoint,
+    verify_savepoint,
+    write_savepoint,
+)
+
+__all__ = [
+    "SavepointEntry",
+    "begin_with",
+    "create_savepoint",
+    "inspect_savepoint",
+    "known_savepoints",
+    "list_savepoints",
+    "open_origin",
+    "plain_savepoint",
+    "restore_savepoint",
+]
+
+_BEAT_MS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavepointEntry:
+    """A savepoint in a list. ``problem`` says why it can not be used; then only ``url`` counts."""
+
+    url: str
+    name: str
+    job: str = ""
+    plugin: str = ""
+    plugin_version: str = ""
+    epoch: int = 0
+    created_ms: int = 0
+    event_count: int = 0
+    byte_count: int = 0
+    file_count: int = 0
+    problem: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+def create_savepoint(
+    home: Home, job: str, *, name: str | None, to: str | None, clock: Clock, timeout_ms: int
+) -> dict[str, Any]:
+    """Take a savepoint of a job, which goes on if it runs.
+
+    Args:
+        home: Where jobs are kept.
+        job: The job's id.
+        name: Name of the savepoint; None makes one of the time.
+        to: Directory or URL below which it is made; None is the job's own.
+        clock: Gives the time of day, and measures how long is waited.
+        timeout_ms: How long a running job may take.
+
+    Returns:
+        Its ``url``, ``name``, ``job``, ``epoch``, ``created_ms``, ``event_count``, sizes.
+
+    Raises:
+        JobNotFoundError: there is no such job.
+        RequestTimeoutError: it runs and does not answer.
+        EpochUnpublishedError: it was killed before the output of its last epoch was visible.
+        SavepointTakenError: something is at that place already.
+        OptionError: the name can not be a folder.
+        BicycleError: a file can not be read or written.
+    """
+    to = None if to is None else open_storage(to).url  # The job may have another working directory.
+    if name is not None:
+        require_savepoint_name(name)  # A running job would find out behind an epoch.
+    status = job_status(home, job)
+    if not status.state.is_final:
+        facts = {"name": name, "to": to}
+        try:
+            return ask_job(home, job, "savepoint", facts, clock=clock, timeout_ms=timeout_ms)
+        except JobNotRunningError:  # It ended before it met the request.
+            status = job_status(home, job)
+    storage = open_storage(status.checkpoint)
+    with _held(home, status, storage, clock):
+        epoch = _last_epoch(storage, job=status.job)
+        now_ms = clock.now_ms()
+        name, target = new_savepoint_place(storage, epoch=epoch, name=name, to=to, now_ms=now_ms)
+        savepoint = write_savepoint(storage, target, epoch=epoch, name=name, now_ms=now_ms)
+        return answer_of(savepoint, target)
+
+
+def list_savepoints(storage: Storage, *, is_job: bool = False) -> list[SavepointEntry]:
+    """Return the savepoints of a job, or all below a directory or URL, the newest first.
+
+    Args:
+        storage: Checkpoint storage of the job, or any place.
+        is_job: Look only where the job's own ones are.
+    """
+    found = [_entry(place) for place in savepoints_below(storage, FOLDER if is_job else "")]
+    return sorted(found, key=lambda entry: (-entry.created_ms, entry.url))
+
+
+def known_savepoints(home: Home, job: str | None) -> list[SavepointEntry]:
+    """Return the savepoints in the checkpoint directories of the jobs of this machine, by job.
+
+    Args:
+        home: Where jobs are kept.
+        job: Only of this one.
+
+    Raises:
+        JobNotFoundError: there is no such job.
+    """
+    statuses = list_jobs(home) if job is None else [job_status(home, job)]
+    urls = dict.fromkeys(status.checkpoint for status in statuses if status.checkpoint)
+    return [entry for url in urls for entry in list_savepoints(open_storage(url), is_job=True)]
+
+
+def plain_savepoint(savepoint: Savepoint) -> dict[str, Any]:
+    """Return what a savepoint says of itself as plain data."""
+    plain: dict[str, Any] = msgspec.to_builtins(savepoint)
+    return plain
+
+
+def inspect_savepoint(storage: Storage, *, is_thorough: bool = False) -> Savepoint:
+    """Return what a savepoint says of itself.
+
+    Args:
+        storage: The savepoint.
+        is_thorough: Read every file and compare checksums, too.
+
+    Raises:
+        SavepointMissingError: there is none.
+        CopyRefusedError: a file is missing or damaged.
+        BicycleError: see ``read_savepoint``.
+    """
+    return verify_savepoint(storage) if is_thorough else read_savepoint(storage)
+
+
+def open_origin(url: str) -> Origin:
+    """Return the epoch that a job may begin with: of a savepoint, or of a job that has ended.
+
+    Raises:
+        CheckpointMissingError: nothing of the kind is there.
+        BicycleError: it can not be used.
+    """
+    return find_origin(open_storage(url))
+
+
+def restore_savepoint(origin: Origin, target: Storage, *, job: str) -> int:
+    """Put a savepoint into the empty checkpoint directory of a job and return its epoch.
+
+    Where that is a local directory, its lock is held meanwhile. See ``begin_with``.
+    """
+    with ExitStack() as locks:
+        if isinstance(target, LocalStorage):
+            lock = FileLock(target.local_path("lock"), job=job, place=target.url)
+            locks.enter_context(lock)
+        return begin_with(origin, target, job=job)
+
+
+def begin_with(origin: Origin, target: Storage, *, job: str) -> int:
+    """Make an epoch the last one of a job that has none; whoever calls holds the job's locks.
+
+    Raises:
+        OriginRunningError: the epoch is of a job that runs, and is no savepoint.
+        CheckpointOccupiedError: the job has epochs already; nothing was changed.
+        CopyRefusedError: a file is missing or damaged; the job still has no epoch.
+    """
+    with ExitStack() as locks:
+        storage = origin.storage
+        is_other = not origin.is_savepoint and storage.url != target.url
+        # The source is only read: where no lock was ever taken, none is made.
+        if is_other and isinstance(storage, LocalStorage) and storage.exists("lock"):
+            lock = FileLock(storage.local_path("lock"), job=job, place=storage.url)
+            try:
+                locks.enter_context(lock)
+            except JobRunningError as error:
+                raise OriginRunningError(url=storage.url, pid=error.facts["pid"]) from None
+        return adopt(origin, target, job=job).epoch
+
+
+@contextmanager
+def _held(home: Home, status: JobStatus, storage: Storage, clock: Clock) -> Iterator[None]:
+    """Hold locks and lease of a job that has ended: it does not start meanwhile, here or elsewhere.
+
+    Raises:
+        JobRunningError: it runs on this machine.
+        LeaseHeldError: it runs on another one.
+    """
+    folder = home.folder(status.id)
+    with ExitStack() as locks:
+        locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
+        if isinstance(storage, LocalStorage):
+            path = storage.local_path("lock")
+            locks.enter_context(FileLock(path, job=status.job, place=storage.url))
+        lease = Lease(storage, job=status.job, clock=clock, source=system_random())
+        # Whoever takes it over removes nothing that the copy needs before it has sealed epochs.
+        locks.enter_context(LeaseKeeper(lease, beat_ms=_BEAT_MS, on_lost=_nothing))
+        yield
+
+
+def _nothing() -> None:
+    """Do nothing: a file that is gone then is an error of the copy."""
+
+
+def _last_epoch(storage: Storage, *, job: str) -> int:
+    """Return the last epoch of a job that has ended, which must be published."""
+    found = EpochHistory(storage).retained()
+    if not found:
+        hint = "let the job seal an epoch first"
+        raise CheckpointMissingError(url=storage.url, found="", hint=hint)
+    last = found[-1]
+    if not last.is_published:
+        raise EpochUnpublishedError(epoch=last.epoch, job=job, url=storage.url)
+    return last.epoch
+
+
+def _entry(place: Storage) -> SavepointEntry:
+    name = place.url.rstrip("/").rpartition("/")[2]
+    try:
+        savepoint = read_savepoint(place)
+    except SavepointUnfinishedError:
+        return SavepointEntry(url=place.url, name=name, problem="it was never finished")
+    except SavepointFormatError as error:
+        return SavepointEntry(url=place.url, name=name, problem=error.facts["problem"])
+    fields = {name: getattr(savepoint, name) for name in _SHOWN}
+    return SavepointEntry(url=place.url, **fields)
+
+
+_SHOWN = (
+    "name", "job", "plugin", "plugin_version", "epoch", "created_ms", "event_count", "byte_count",
+    "file_count",
+)  # fmt: skip

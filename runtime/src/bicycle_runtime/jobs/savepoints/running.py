@@ -1,0 +1,131 @@
+"""The driver's half of savepoints: taken between two epochs, copied while the job runs on.
+
+Somebody asks, and the driver meets it when nothing is in flight: an epoch without input lets sinks
+close what they hold open, so that the savepoint needs nothing of them. What changes is copied at
+once, the rest in a thread, while the ledger leaves the epoch alone. An error of that epoch is an
+error of the job; one of the copy belongs to whoever asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.engine.epochs import EpochLoop
+from bicycle_runtime.jobs.errors import SavepointFailedError
+from bicycle_runtime.jobs.savepoints.places import new_savepoint_place
+from bicycle_runtime.recovery.savepoints import Savepoint, SavepointWriter
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["RunningSavepoints"]
+
+_LOG = logging.getLogger(__name__)
+_Answer = Future[Mapping[str, Any]]
+
+
+class RunningSavepoints:
+    """What a job was asked to save and has not yet.
+
+    Args:
+        storage: Checkpoint storage of the job.
+        job: Its name.
+        clock: Gives the time of day.
+    """
+
+    def __init__(self, storage: Storage, *, job: str, clock: Clock) -> None:
+        self._storage = storage
+        self._job = job
+        self._clock = clock
+        self._asked: list[tuple[Mapping[str, Any], _Answer]] = []
+        self._copies: ThreadPoolExecutor | None = None
+
+    def ask(self, facts: Mapping[str, Any]) -> _Answer:
+        """Take note of a request: ``name`` and ``to``, both maybe None. The answer comes later."""
+        answer: _Answer = Future()
+        self._asked.append((facts, answer))
+        return answer
+
+    def meet(self, loop: EpochLoop) -> None:
+        """Take all savepoints that were asked for; returns while their files are still copied.
+
+        Raises:
+            Exception: the epoch that closes the outputs failed, as any epoch may.
+        """
+        asked, self._asked = self._asked, []
+        for facts, answer in asked:
+            try:
+                epoch = loop.close_outputs()
+            except BaseException as error:
+                answer.set_exception(error)
+                raise
+            self._begin(loop, epoch, facts, answer)
+
+    def wait(self) -> None:
+        """Wait for the copies: nobody may remove files of the job before they are done."""
+        if self._copies is not None:
+            self._copies.shutdown(wait=True)
+            self._copies = None
+
+    def _begin(
+        self, loop: EpochLoop, epoch: int, facts: Mapping[str, Any], answer: _Answer
+    ) -> None:
+        now_ms = self._clock.now_ms()
+        with ExitStack() as holding:
+            holding.enter_context(loop.holding(epoch))
+            try:
+                name, target = new_savepoint_place(
+                    self._storage, epoch=epoch, name=facts["name"], to=facts["to"], now_ms=now_ms
+                )
+                writer = SavepointWriter(
+                    self._storage, target, epoch=epoch, name=name, now_ms=now_ms
+                )
+                writer.begin()
+            except Exception as error:  # noqa: BLE001 - it is told to whoever asked; the job goes on.
+                answer.set_exception(self._told(error))
+                return
+            held = holding.pop_all()
+        if self._copies is None:
+            self._copies = ThreadPoolExecutor(1, thread_name_prefix="savepoint")
+        self._copies.submit(self._finish, writer, target, held, answer)
+
+    def _finish(
+        self, writer: SavepointWriter, target: Storage, held: ExitStack, answer: _Answer
+    ) -> None:
+        try:
+            with held:
+                savepoint = writer.finish()
+        except Exception as error:  # noqa: BLE001 - as above.
+            answer.set_exception(self._told(error))
+            return
+        log_event(
+            _LOG, "savepoint_taken", job=self._job, epoch=savepoint.epoch, url=target.url,
+            file_count=savepoint.file_count, byte_count=savepoint.byte_count,
+        )  # fmt: skip
+        answer.set_result(answer_of(savepoint, target))
+
+    def _told(self, error: Exception) -> BicycleError:
+        """Return an error as whoever asked can read it; it is logged here, where the job runs."""
+        log_event(_LOG, "savepoint_failed", level=logging.WARNING, job=self._job, error=error)
+        if isinstance(error, BicycleError):
+            return error
+        return SavepointFailedError(job=self._job, reason=f"{type(error).__name__}: {error}")
+
+
+def answer_of(savepoint: Savepoint, storage: Storage) -> dict[str, Any]:
+    """Return what is told of a savepoint that was just made."""
+    return {
+        "url": storage.url,
+        "name": savepoint.name,
+        "job": savepoint.job,
+        "epoch": savepoint.epoch,
+        "created_ms": savepoint.created_ms,
+        "event_count": savepoint.event_count,
+        "byte_count": savepoint.byte_count,
+        "file_count": savepoint.file_count,
+    }

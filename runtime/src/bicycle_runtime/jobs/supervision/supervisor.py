@@ -1,0 +1,214 @@
+"""The small process that watches over the driver of a submitted job and starts it again.
+
+A driver that fails says so and is left alone. One that dies without a last word (killed, out of
+memory, a crash in a library) is started again as the job's restart strategy says, and goes on after
+the last sealed epoch. When this process itself dies, the driver goes on; nobody starts it again
+then, which its status tells.
+
+Run as ``python -m bicycle_runtime.jobs.supervision.supervisor HOME JOB``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.logging import configure, log_event
+from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.jobs.errors import DriverDiedError, JobRunningError
+from bicycle_runtime.jobs.home import Home, JobFolder
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
+from bicycle_runtime.jobs.supervision.restarts import Restarts, noted
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["DriverProcess", "Supervisor", "main"]
+
+_LOG = logging.getLogger(__name__)
+_DRIVER_MODULE = "bicycle_runtime.jobs.running.submission"
+_STOPS = frozenset({signal.SIGTERM, signal.SIGINT})
+_WATCHED = _STOPS | {signal.SIGCHLD}
+SIGNAL_BASE = 128  # As shells tell a signal by an exit code.
+
+
+class DriverProcess(Protocol):
+    """A driver as its supervisor sees it."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    def poll(self) -> int | None:
+        """Return its exit code, negative for a signal; None while it runs."""
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal; nothing happens when it is gone."""
+
+
+class Supervisor:
+    """Watches over the driver of one job.
+
+    Args:
+        folder: The job's folder in the home.
+        start: Starts a driver; gets the number of the start, 0 for the first.
+        clock: For times in the history.
+        source: Spreads growing delays.
+        wait: Returns the next signal to this process, or None after so many seconds.
+    """
+
+    def __init__(
+        self,
+        folder: JobFolder,
+        *,
+        start: Callable[[int], DriverProcess],
+        clock: Clock,
+        source: random.Random,
+        wait: Callable[[float | None], int | None],
+    ) -> None:
+        self._folder = folder
+        self._start = start
+        self._clock = clock
+        self._source = source
+        self._wait = wait
+        self._is_stopping = False
+
+    def run(self) -> int:
+        """Start the driver, and again as often as the strategy says.
+
+        Returns:
+            The exit code of the last driver; of one that a signal ended, 128 and its number.
+        """
+        start_count = 0
+        while True:
+            driver = self._start(start_count)
+            code = self._watch(driver)
+            delay_ms = self._settle(driver, code)
+            if delay_ms is None or not self._pause(delay_ms):
+                return code if code >= 0 else SIGNAL_BASE - code
+            start_count += 1
+
+    def _watch(self, driver: DriverProcess) -> int:
+        """Wait for the end of the driver; what this process is told to do, the driver is told."""
+        while (code := driver.poll()) is None:
+            number = self._wait(None)
+            if number in _STOPS:
+                self._is_stopping = True
+                driver.send_signal(number)
+        return code
+
+    def _settle(self, driver: DriverProcess, code: int) -> int | None:
+        """Return how long to wait before the next start; None when there is none.
+
+        1. A driver with a last word, or one whose place another has taken, is left alone.
+        2. One that never ran has no strategy yet; whoever started it is told.
+        3. Otherwise the strategy decides, and the status says what it decided.
+        """
+        status = self._folder.status()
+        # 1. A driver with a last word, or one whose place another has taken, is left alone.
+        if status is None or status.pid != driver.pid or status.state.is_final:
+            return None
+        # 2. One that never ran has no strategy yet; whoever started it is told.
+        if status.running_ms is None:
+            return None
+        # 3. Otherwise the strategy decides, and the status says what it decided.
+        restarts = Restarts.planned(status.restart_plan, source=self._source)
+        restarts.resume(status.restarts)
+        error = _death(status, code)
+        delay_ms = None if self._is_stopping else restarts.delay_ms(epoch=status.epoch)
+        self._write(status, error, attempt=restarts.used_count, delay_ms=delay_ms)
+        return delay_ms
+
+    def _write(
+        self, status: JobStatus, error: BicycleError, *, attempt: int, delay_ms: int | None
+    ) -> None:
+        now_ms = self._clock.now_ms()
+        status.restarts = noted(
+            status.restarts, error,
+            now_ms=now_ms, epoch=status.epoch, attempt=attempt, delay_ms=delay_ms,
+        )  # fmt: skip
+        status.updated_ms = now_ms
+        if delay_ms is None:
+            status.state, status.ended_ms = JobState.FAILED, now_ms
+            status.error = json.loads(json.dumps(error.to_json(), default=str))
+        else:
+            status.state, status.error = JobState.RESTARTING, None
+            status.restart_count += 1
+        log_event(
+            _LOG, "driver_died", level=logging.WARNING, job=status.job, error=error,
+            delay_ms=delay_ms, attempt=attempt,
+        )  # fmt: skip
+        self._replace(status)
+
+    def _pause(self, delay_ms: int) -> bool:
+        """Wait before the next start; False when the job was stopped meanwhile."""
+        deadline = self._clock.monotonic() + delay_ms / 1_000
+        while (left_s := deadline - self._clock.monotonic()) > 0:
+            if self._wait(left_s) in _STOPS:
+                status = self._folder.status()
+                if status is not None and status.state is JobState.RESTARTING:
+                    status.state, status.ended_ms = JobState.STOPPED, self._clock.now_ms()
+                    self._replace(status)
+                return False
+        return True
+
+    def _replace(self, status: JobStatus) -> None:
+        """Write the status, unless another driver holds the job by now."""
+        lock = FileLock(self._folder.lock_path, job=status.job, place=str(self._folder.path))
+        with contextlib.suppress(JobRunningError), lock:
+            write_status(self._folder.status_path, status)
+
+
+def _death(status: JobStatus, code: int) -> BicycleError:
+    """Return why a driver is gone: its own word when it left one, else how it ended."""
+    if status.error is not None:
+        return error_from_json(status.error)
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return DriverDiedError(job=status.id, pid=status.pid, how=how, epoch=status.epoch)
+
+
+def main(arguments: list[str]) -> int:
+    """Be the supervisor of a job.
+
+    Args:
+        arguments: The home, the name of the job's folder.
+
+    Returns:
+        The exit code of the last driver.
+    """
+    # Blocked here and in what is started from here; a driver takes the block away.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    configure(sys.stderr)
+    folder = Home(Path(arguments[0])).folder(arguments[1])
+    own = f"{os.getpid()}:{start_ticks(os.getpid())}"
+
+    def start(number: int) -> DriverProcess:
+        words = [sys.executable, "-m", _DRIVER_MODULE, *arguments[:2], own, str(number)]
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL)
+
+    supervisor = Supervisor(
+        folder, start=start, clock=SystemClock(), source=system_random(), wait=_next_signal
+    )
+    return supervisor.run()
+
+
+def _next_signal(timeout_s: float | None) -> int | None:
+    if timeout_s is None:
+        return signal.sigwait(_WATCHED)
+    taken = signal.sigtimedwait(_WATCHED, timeout_s)
+    return None if taken is None else taken.si_signo
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,84 @@
+"""Draining, seen from outside: the job is asked, and its end is waited for."""
+
+import contextlib
+import subprocess
+import sys
+
+import pytest
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.jobs.control.draining import drain_job
+from bicycle_runtime.jobs.errors import JobNotFoundError, StopTimeoutError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.status import JobState, write_status
+from tests.unit.jobs.job_samples import request_of, status_of
+
+# A driver that meets requests until it was asked to drain, and then ends with a status, or not.
+DRIVER = """
+import signal, sys
+from pathlib import Path
+from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.control.requests import Inbox
+from bicycle_runtime.jobs.status import JobState, write_status
+
+folder, ends = JobFolder(Path(sys.argv[1])), sys.argv[2] == "ends"
+inbox = Inbox(folder.path)
+inbox.open()
+print("up", flush=True)
+asked = []
+while not asked:
+    inbox.serve({"drain": lambda facts: asked.append(facts) or {}})
+if not ends:
+    signal.pause()
+status = folder.status()
+status.state = JobState.FINISHED
+write_status(folder.status_path, status)
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path)
+    home.prepare()
+    return home
+
+
+@contextlib.contextmanager
+def driver(home, word):
+    folder = home.folder("job")
+    folder.write_request(request_of(stop_timeout_ms=1_000))
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(folder.path), word],
+        stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        process.stdout.readline()
+        facts = {"pid": process.pid, "pid_started": start_ticks(process.pid)}
+        write_status(folder.status_path, status_of("job", **facts))
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_job_that_drains_is_waited_for(home):
+    with driver(home, "ends") as process:
+        assert drain_job(home, "job", clock=SystemClock()).state is JobState.FINISHED
+        assert process.wait(10) == 0
+
+
+def test_a_job_that_drains_for_too_long_goes_on_with_it(home):
+    with driver(home, "hangs") as process, pytest.raises(StopTimeoutError) as caught:
+        drain_job(home, "job", clock=SystemClock(), reserve_ms=0)
+    assert caught.value.facts["pid"] == process.pid
+
+
+def test_a_job_that_has_ended_is_left_alone_and_an_unknown_one_is_an_error(home):
+    folder = home.folder("job")
+    folder.write_request(request_of())
+    write_status(folder.status_path, status_of("job", state=JobState.FAILED))
+
+    assert drain_job(home, "job", clock=SystemClock()).state is JobState.FAILED
+    with pytest.raises(JobNotFoundError):
+        drain_job(home, "nobody", clock=SystemClock())

@@ -1,0 +1,179 @@
+import json
+import os
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.errors import ConfigError
+from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.jobs.control.requests import Inbox, ask_job
+from bicycle_runtime.jobs.errors import (
+    JobNotFoundError,
+    JobNotRunningError,
+    RequestTimeoutError,
+    RequestUnknownError,
+)
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.status import JobState, write_status
+from tests.unit.jobs.job_samples import request_of, status_of
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path)
+    home.prepare()
+    return home
+
+
+@pytest.fixture
+def inbox(home):
+    put(home, pid=os.getpid(), pid_started=start_ticks(os.getpid()))
+    inbox = Inbox(home.folder("job").path)
+    inbox.open()
+    return inbox
+
+
+def put(home, **fields):
+    folder = home.folder("job")
+    folder.write_request(request_of())
+    write_status(folder.status_path, status_of("job", **fields))
+
+
+def ask(home, kind="double", timeout_ms=10_000, **facts):
+    return ask_job(home, "job", kind, facts, clock=SystemClock(), timeout_ms=timeout_ms)
+
+
+def files(home):
+    return sorted(path.name for path in (home.folder("job").path / "requests").iterdir())
+
+
+class Driver:
+    """Serves in a thread until the test is over."""
+
+    def __init__(self, inbox, **handlers):
+        self._inbox, self._handlers, self._ended = inbox, handlers, threading.Event()
+
+    def __enter__(self):
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def __exit__(self, *_):
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self):
+        while not self._ended.wait(0.005):
+            self._inbox.serve(self._handlers)
+
+
+def test_a_request_is_met_with_its_facts_and_leaves_no_file(home, inbox):
+    with Driver(inbox, double=lambda facts: {"value": 2 * facts["value"]}):
+        assert ask(home, value=21) == {"value": 42}
+    assert files(home) == []
+
+
+def test_an_error_of_the_job_is_raised_where_it_was_asked(home, inbox):
+    def refuse(_facts):
+        raise ConfigError(problem="no", hint="ask for less")
+
+    with Driver(inbox, double=refuse), pytest.raises(ConfigError) as caught:
+        ask(home)
+    assert caught.value.facts == {"problem": "no", "hint": "ask for less"}
+
+
+def test_what_the_job_can_not_do_is_told_with_what_it_can(home, inbox):
+    with Driver(inbox, halve=dict), pytest.raises(RequestUnknownError) as caught:
+        ask(home)
+    assert caught.value.facts == {"kind": "double", "known_text": "halve"}
+
+
+def test_requests_are_met_in_the_order_in_which_they_were_asked(home, inbox):
+    folder, met = home.folder("job").path / "requests", []
+    for number in (2, 1, 3):
+        asked = {"kind": "note", "facts": {"number": number}}
+        (folder / f"{number}.request.json").write_text(json.dumps(asked))
+
+    inbox.serve({"note": lambda facts: met.append(facts["number"]) or {}})
+
+    assert met == [1, 2, 3]
+
+
+def test_a_file_that_is_no_request_is_answered_with_an_error(home, inbox):
+    folder = home.folder("job").path / "requests"
+    (folder / "1.request.json").write_text("{")
+
+    inbox.serve({})
+
+    assert json.loads((folder / "1.answer.json").read_text())["error"]["code"] == "BIC-1936"
+
+
+def test_a_request_that_is_not_met_in_time_is_withdrawn(home, inbox):
+    with pytest.raises(RequestTimeoutError) as caught:
+        ask(home, timeout_ms=120)
+    assert caught.value.facts["waited_ms"] == 120
+    assert files(home) == []
+
+
+def test_a_job_that_has_ended_can_not_be_asked(home):
+    put(home, state=JobState.STOPPED)
+    with pytest.raises(JobNotRunningError) as caught:
+        ask(home)
+    assert caught.value.facts["state"] == "STOPPED"
+
+
+def test_a_job_that_ends_before_it_answers_is_an_error(home, inbox):
+    put(home, pid=2**22 + 1)  # no such process: it was killed
+    with pytest.raises(JobNotRunningError):
+        ask(home)
+
+
+def test_an_unknown_job_can_not_be_asked(home):
+    with pytest.raises(JobNotFoundError):
+        ask(home)
+
+
+def test_what_was_asked_of_an_earlier_run_is_not_met(home, inbox):
+    (home.folder("job").path / "requests" / "1.request.json").write_text("{}")
+
+    inbox.open()
+
+    assert files(home) == []
+
+
+def test_a_request_that_is_still_being_written_is_left_alone(home, inbox):
+    half = home.folder("job").path / "requests" / ".1.request.json"
+    half.write_text('{"kind": "dou')
+
+    inbox.serve({"double": dict})
+
+    assert files(home) == [half.name]
+
+
+def test_what_takes_longer_is_answered_when_it_is_done_while_the_job_goes_on(home, inbox):
+    later, asked_for = Future(), []
+
+    def start(facts):
+        asked_for.append(facts)
+        return later
+
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, home, value=21)
+        while not asked_for:
+            inbox.serve({"double": start})
+        inbox.serve({})
+        assert files(home) == []
+        assert not answer.done()
+        later.set_result({"value": 42})
+        assert answer.result() == {"value": 42}
+    assert asked_for == [{"value": 21}]
+    assert files(home) == []
+
+
+def test_an_error_that_comes_later_is_raised_where_it_was_asked(home, inbox):
+    later = Future()
+    later.set_exception(ConfigError(problem="no", hint="ask for less"))
+
+    with Driver(inbox, double=lambda _facts: later), pytest.raises(ConfigError):
+        ask(home)

@@ -1,0 +1,137 @@
+"""Asking a running job for other widths: requests, answers, and what is kept of them."""
+
+import os
+import threading
+
+import pytest
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.errors import WidthRefusedError
+from bicycle_runtime.engine.rescaling import Rescaled, WidthWish
+from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.stages import widths_of
+from bicycle_runtime.jobs.control.requests import Inbox
+from bicycle_runtime.jobs.control.rescaling import (
+    RESCALE,
+    RescaleOptions,
+    ask_for_rescale,
+    request_with_widths,
+    wish_of,
+)
+from bicycle_runtime.jobs.errors import JobNotRunningError, RescaleRequestError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.status import JobState, write_status
+from tests.unit.jobs.job_samples import bundle_of, request_of, status_of
+
+DONE = Rescaled(epoch=7, old={"count": 2}, new={"count": 5}, pause_ms=31, state_bytes=1_000)
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path)
+    home.prepare()
+    folder = home.folder("job")
+    folder.write_request(request_of())
+    running = status_of("job", pid=os.getpid(), pid_started=start_ticks(os.getpid()))
+    write_status(folder.status_path, running)
+    return home
+
+
+def ask(home, handler, **operators):
+    """Ask with a driver in another thread."""
+    inbox, ended = Inbox(home.folder("job").path), threading.Event()
+    inbox.open()
+
+    def serve():
+        while not ended.wait(0.005):
+            inbox.serve({RESCALE: handler})
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        options = RescaleOptions(parallelism=3)
+        return ask_for_rescale(home, "job", options, operators, clock=SystemClock())
+    finally:
+        ended.set()
+        thread.join()
+
+
+def test_the_wish_reaches_the_job_and_its_answer_whoever_asked(home):
+    wishes = []
+
+    def meet(facts):
+        wishes.append(wish_of(facts))
+        return DONE.to_json()
+
+    assert ask(home, meet, count=5) == DONE
+    assert wishes == [WidthWish(parallelism=3, operators={"count": 5})]
+
+
+def test_a_refusal_is_raised_where_it_was_asked(home):
+    def refuse(_facts):
+        raise WidthRefusedError(job="job", operator="count", found=9, limit=4, now=2)
+
+    with pytest.raises(WidthRefusedError) as caught:
+        ask(home, refuse)
+    assert caught.value.facts["limit"] == 4
+
+
+def test_a_job_that_has_ended_has_no_widths_to_change(home):
+    folder = home.folder("job")
+    write_status(folder.status_path, status_of("job", state=JobState.FINISHED))
+    with pytest.raises(JobNotRunningError):
+        ask_for_rescale(home, "job", RescaleOptions(), {}, clock=SystemClock())
+
+
+@pytest.mark.parametrize(
+    "facts", [{"parallelism": "three"}, {"operators": ["count"]}, {"operators": {"count": "2"}}]
+)
+def test_a_request_of_another_form_is_refused(facts):
+    with pytest.raises(RescaleRequestError):
+        wish_of(facts)
+
+
+@pytest.mark.parametrize("parallelism", [0, 40_000])
+def test_a_parallelism_out_of_bounds_is_not_even_asked_for(parallelism):
+    with pytest.raises(OptionError):
+        RescaleOptions(parallelism=parallelism)
+
+
+def test_the_same_request_started_again_has_the_widths_of_the_rescale(home):
+    folder = home.folder("job")
+    request = request_with_widths(request_of(parallelism=2), DONE, folder)
+
+    assert folder.read_request() == request
+    assert request.widths == {"count": 5}
+    assert request.options.parallelism == 2
+
+
+def test_a_home_that_can_not_be_written_does_not_end_the_job(home, tmp_path):
+    folder = home.folder("job")
+    folder.request_path.unlink()
+    folder.request_path.mkdir()
+
+    assert request_with_widths(request_of(), DONE, folder).widths == {"count": 5}
+
+
+def test_a_request_of_before_there_were_widths_is_read():
+    data = request_of().to_json()
+    del data["widths"]
+
+    assert JobRequest.from_json(data) == request_of()
+
+
+def test_widths_win_over_the_parallelism_and_know_the_operators_that_are_there(tmp_path):
+    def build(env):
+        env.from_collection(["a"]).uid("in").key_by(str).uid("key").count().uid("count").print()
+
+    setup = prepare_job(
+        bundle_of(build), job_id="job", storage=LocalStorage(str(tmp_path)), parallelism=3,
+        widths={"count": 5, "gone": 7},
+    )  # fmt: skip
+    widths = widths_of(setup.graph)
+    assert (widths["in"], widths["key"], widths["count"]) == (3, 3, 5)

@@ -1,0 +1,352 @@
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.jobs.errors import GuaranteeError
+from bicycle_runtime.jobs.inspection.child import describe_job
+from bicycle_runtime.jobs.inspection.reports import inspect_job, report_of, require_guarantee
+from bicycle_sdk import (
+    AggregateFunction,
+    KeyedProcessFunction,
+    ListStateDescriptor,
+    RichAsyncFunction,
+    SinkDescriptor,
+    StateTtl,
+    ValueStateDescriptor,
+    file_sink,
+)
+from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
+from bicycle_sdk.windows import (
+    CountEvictor,
+    CountTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    Trigger,
+    TriggerResult,
+    WindowFunction,
+)
+from tests.unit.jobs.job_samples import bundle_of
+
+
+@dataclass
+class Typed(RichAsyncFunction[str, str]):
+    counts: dict[str, int] = field(default_factory=dict)
+
+    async def process(self, value, ctx) -> list[str]:
+        return [value]
+
+
+@dataclass
+class Untyped(RichAsyncFunction[str, str]):
+    seen: Any = None
+
+    async def process(self, value, ctx):
+        return [value]
+
+
+class Merging(Untyped):
+    def merge_state(self, states):
+        return states[0]
+
+
+class Lengths(AggregateFunction[str, tuple[int, int], float]):
+    def create_accumulator(self):
+        return (0, 0)
+
+    def add(self, accumulator, value):
+        return (accumulator[0] + len(value), accumulator[1] + 1)
+
+    def get_result(self, accumulator):
+        return accumulator[0] / accumulator[1]
+
+    def merge(self, a, b):
+        return (a[0] + b[0], a[1] + b[1])
+
+
+@dataclass(frozen=True)
+class Key:
+    number: int
+
+
+def itself(key: Key) -> Key:
+    return key
+
+
+def keyed(function, *, uid="f"):
+    def build(env):
+        stream = env.read_text("in").uid("lines").key_by(str).process_rich(function)
+        (stream.uid(uid) if uid else stream).sink_to(file_sink("out")).uid("out")
+
+    return build
+
+
+def report(build, **bundle):
+    made = bundle_of(build, **bundle)
+    return report_of(made, describe_job(made, parallelism=None))
+
+
+def kinds(found):
+    return {(warned.kind, warned.operator) for warned in found.warnings}
+
+
+def test_files_to_files_are_exactly_once_and_nothing_is_weak():
+    found = report(keyed(Typed()))
+
+    assert (found.guarantee, found.weakest) == ("exactly-once", None)
+    require_guarantee(found, "exactly-once")
+
+
+def test_the_weakest_sink_is_named_and_asking_for_more_is_an_error():
+    def build(env):
+        lines = env.read_text("in").uid("lines")
+        lines.sink_to(file_sink("out")).uid("files")
+        lines.print().uid("screen")
+
+    found = report(build)
+
+    assert found.guarantee == "at-least-once"
+    assert found.weakest.operator == "screen"
+    require_guarantee(found, "at-least-once")
+    with pytest.raises(GuaranteeError) as caught:
+        require_guarantee(found, "exactly-once")
+    assert caught.value.facts["operator"] == "screen"
+
+
+def test_a_promise_that_depends_on_options_is_that_of_each_vertex():
+    def build(env):
+        lines = env.read_text("in").uid("lines")
+        once = KafkaSinkBuilder("127.0.0.1:1", "once")
+        lines.sink_to(once.delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)).uid("once")
+        lines.sink_to(KafkaSinkBuilder("127.0.0.1:1", "often")).uid("often")
+
+    found = report(build)
+
+    assert {item.operator: item.guarantee for item in found.connectors} == {
+        "lines": "exactly-once", "once": "exactly-once", "often": "at-least-once",
+    }  # fmt: skip
+    assert found.weakest.operator == "often"
+
+
+def test_typed_state_is_described_and_warns_of_its_growth_only():
+    [state] = report(keyed(Typed())).states
+
+    assert (state.operator, state.scope, state.group_count) == ("f", "key_groups", 128)
+    [part] = state.attributes
+    assert (part.name, part.type, part.codec) == ("counts", "dict[str, int]", "typed")
+    assert kinds(report(keyed(Typed()))) >= {("unbounded-state", "f")}
+    assert ("untyped-state", "f") not in kinds(report(keyed(Typed())))
+
+
+def test_untyped_state_and_a_missing_uid_are_warned_of():
+    found = report(keyed(Untyped(), uid=None))
+    [state] = found.states
+
+    assert kinds(found) >= {("untyped-state", state.operator), ("no-uid", state.operator)}
+
+
+def test_state_without_keys_is_warned_of_unless_it_can_be_merged():
+    def build(function):
+        return lambda env: env.from_collection(["a"]).process_rich(function).uid("f").print()
+
+    assert ("no-merge", "f") in kinds(report(build(Untyped())))
+    assert ("no-merge", "f") not in kinds(report(build(Merging())))
+
+
+def test_exchanges_tell_type_and_codec():
+    [exchange] = report(keyed(Typed())).exchanges
+
+    assert (exchange.codec, exchange.type, exchange.partitioning) == ("typed", "str", "Hash")
+    assert "pickle-exchange" not in {kind for kind, _ in kinds(report(keyed(Typed())))}
+
+
+def test_records_of_unknown_type_travel_as_pickle_which_is_warned_of():
+    def build(env):
+        env.from_collection(["a"]).map(lambda line: object()).key_by(id).count().print()
+
+    found = report(build)
+    [exchange] = found.exchanges
+
+    assert (exchange.codec, exchange.type) == ("pickle", "unknown")
+    assert ("pickle-exchange", exchange.source) in kinds(found)
+
+
+def test_what_is_shipped_by_value_needs_the_python_version():
+    assert ("by-value", "f") in kinds(report(keyed(Typed()), by_value=True))
+    assert ("by-value", "f") not in kinds(report(keyed(Typed())))
+
+
+def test_the_state_of_a_reduce_is_one_value_per_key():
+    def build(env):
+        env.from_collection([1, 2]).key_by(str).reduce(max).uid("largest").print()
+
+    [state] = report(build).states
+
+    assert [(part.name, part.is_per_entry) for part in state.attributes] == [("accumulator", True)]
+
+
+def test_what_annotations_say_of_accumulators_is_their_schema():
+    def build(env):
+        words = env.from_collection(["a"]).key_by(str)
+        words.count().uid("counted").print()
+        words.tumbling_window(10).aggregate(Lengths()).uid("lengths").print()
+
+    counted, lengths = report(build).states
+
+    assert [state["schema"] for state in counted.declared["states"]] == ["int"]
+    [windows] = [state["schema"] for state in lengths.declared["states"]]
+    assert windows["items"] == [{"type": "tuple", "items": ["int", "int"]}]
+
+
+def test_keys_of_a_class_are_warned_of():
+    def build(env):
+        env.from_collection([Key(1)]).key_by(itself).count().uid("counted").print()
+
+    assert ("class-keys", "counted") in kinds(report(build))
+    assert "class-keys" not in {kind for kind, _ in kinds(report(keyed(Typed())))}
+
+
+def test_the_child_process_answers_as_the_function_does():
+    bundle = bundle_of(lambda env: env.from_collection(["a"]).key_by(str).count().print())
+
+    assert inspect_job(bundle) == report_of(bundle, describe_job(bundle, parallelism=None))
+
+
+def test_an_error_in_the_child_process_is_the_error_here():
+    def build(env):
+        env.read_text("in").sink_to(
+            SinkDescriptor(connector_type="jsonl_file", properties={"pth": "out"})
+        )
+
+    with pytest.raises(ConnectorOptionError):
+        inspect_job(bundle_of(build))
+
+
+class Declared(KeyedProcessFunction[str, str, str]):
+    seen = ValueStateDescriptor("seen", bool, ttl=StateTtl(60_000))
+    log = ListStateDescriptor("log")
+
+    def process_element(self, value, ctx):
+        ctx.get_value_state(self.seen).update(True)
+        return [value]
+
+
+class Undeclared(KeyedProcessFunction[str, str, str]):
+    def process_element(self, value, ctx):
+        ctx.get_value_state("seen", bool).update(True)
+        ctx.save_state("named", 1)
+        return [value]
+
+
+def processed(function):
+    def build(env):
+        stream = env.read_text("in").uid("lines").key_by(str).process_fn(function).uid("f")
+        stream.sink_to(file_sink("out")).uid("out")
+
+    return build
+
+
+def test_declared_states_are_described_with_codec_and_ttl():
+    found = report(processed(Declared()))
+    [state] = found.states
+
+    assert [(s.name, s.kind, s.type, s.codec, s.ttl_ms) for s in state.keyed] == [
+        ("log", "list", "unknown", "untyped", None),
+        ("seen", "value", "bool", "typed", 60_000),
+    ]
+    texts = [warned.text for warned in found.warnings if warned.operator == "f"]
+    assert kinds(found) >= {("untyped-state", "f"), ("unbounded-state", "f")}
+    assert not any("'seen'" in text for text in texts)
+    assert ("undeclared-state", "f") not in kinds(found)
+
+
+def test_states_that_only_the_code_names_are_warned_of():
+    found = report(processed(Undeclared()))
+
+    assert found.states[0].keyed == ()
+    assert kinds(found) >= {("undeclared-state", "f"), ("unbounded-state", "f")}
+
+
+class Purging(Trigger):
+    """Lets records go at each third."""
+
+    def on_element(self, value, timestamp, window, ctx):
+        return TriggerResult.FIRE_AND_PURGE if value % 3 == 0 else TriggerResult.CONTINUE
+
+
+class Keeping(Trigger):
+    """Lets no record go."""
+
+    def on_element(self, value, timestamp, window, ctx):
+        return TriggerResult.FIRE
+
+
+def listed(elements, ctx):
+    return elements
+
+
+def windowed(cut):
+    def build(env):
+        cut(env.from_collection([1, 2]).key_by(str)).process(listed).uid("w").print()
+
+    return build
+
+
+def growth(cut):
+    return [w.text for w in report(windowed(cut)).warnings if w.kind == "unbounded-state"]
+
+
+@pytest.mark.parametrize("trigger", [CountTrigger(2), Keeping(), ProcessingTimeTrigger(10), None])
+def test_a_global_window_that_nothing_purges_is_warned_of(trigger):
+    def cut(keyed):
+        window = keyed.global_window()
+        return window if trigger is None else window.trigger(trigger)
+
+    [text] = growth(cut)
+
+    assert ("never fires" in text) is (trigger is None)
+    assert "global window" in text
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda keyed: keyed.global_window().trigger(PurgingTrigger(CountTrigger(2))),
+        lambda keyed: keyed.global_window().trigger(Purging()),
+        lambda keyed: keyed.global_window().trigger(CountTrigger(2)).evictor(CountEvictor(5)),
+        lambda keyed: keyed.count_window(3),
+    ],
+    ids=["purging", "own", "evictor", "count"],
+)
+def test_windows_without_time_that_are_purged_grow_with_the_keys_only(cut):
+    assert growth(cut) == ["state grows with the number of different keys"]
+
+
+@pytest.mark.parametrize(
+    "cut", [lambda keyed: keyed.tumbling_window(5), lambda keyed: keyed.session_window(5)]
+)
+def test_windows_of_event_time_do_not_grow(cut):
+    assert growth(cut) == []
+
+
+class Remembering(WindowFunction):
+    """Keeps a state of the key and a value of the window."""
+
+    seen = ValueStateDescriptor("seen", int)
+
+    def process(self, elements, ctx):
+        ctx.save_state("count", len(elements))
+        return [ctx.get_value_state(self.seen).value()]
+
+
+def test_states_of_keys_in_window_functions_are_described():
+    def build(env):
+        keyed = env.from_collection([1, 2]).key_by(str)
+        keyed.tumbling_window(5).process(Remembering()).uid("w").print()
+
+    found = report(build)
+
+    assert [state.name for state in found.states[0].keyed] == ["seen"]
+    assert not found.states[0].has_named
+    assert ("unbounded-state", "w") in kinds(found)

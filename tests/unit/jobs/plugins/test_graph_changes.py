@@ -1,0 +1,170 @@
+import json
+
+import pytest
+
+from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.checkpoints.job_file import note_run
+from bicycle_runtime.jobs.errors import (
+    CheckpointVersionError,
+    NoRetentionError,
+    NothingToFollowError,
+)
+from bicycle_runtime.jobs.plugins.graph_changes import (
+    require_parallelism,
+    with_data_loss_policy,
+    with_follow,
+)
+from bicycle_runtime.jobs.plugins.graph_view import graph_view
+from bicycle_sdk import KafkaSourceBuilder
+from tests.unit.jobs.job_samples import bundle_of
+
+
+def two_sources(env):
+    lines = env.read_text("in.txt").uid("lines")
+    lines.union(env.from_collection(["a"])).key_by(str).count().uid("counts").print()
+
+
+def collected(env):
+    env.from_collection([1]).print()
+
+
+def properties(bundle, vertex):
+    return bundle.graph.vertex(vertex).details["connector"]["properties"]
+
+
+def test_following_changes_file_sources_and_the_digest_only():
+    bundle = bundle_of(two_sources)
+    followed = with_follow(bundle)
+
+    assert properties(followed, "lines") == {**properties(bundle, "lines"), "follow": True}
+    assert followed.digest != bundle.digest
+    assert JobBundle.from_bytes(followed.to_bytes()) == followed
+    changed = [
+        new.id
+        for old, new in zip(bundle.graph.vertices, followed.graph.vertices, strict=True)
+        if old != new
+    ]
+    assert changed == ["lines"]
+
+
+def test_a_job_without_files_can_not_be_followed():
+    with pytest.raises(NothingToFollowError) as caught:
+        with_follow(bundle_of(collected))
+    assert caught.value.facts["sources"] == "collection"
+
+
+def test_a_policy_for_lost_messages_replaces_that_of_the_plugin_in_every_topic():
+    def build(env):
+        for number in range(2):
+            source = KafkaSourceBuilder[str]("b:1", f"t{number}").on_data_loss("fail")
+            env.add_source(source).uid(f"in{number}").print()
+
+    changed = with_data_loss_policy(bundle_of(build), "latest")
+
+    assert [properties(changed, f"in{n}")["on_data_loss"] for n in range(2)] == ["latest"] * 2
+
+
+def test_a_policy_for_lost_messages_is_refused_where_nothing_can_be_lost():
+    with pytest.raises(NoRetentionError) as caught:
+        with_data_loss_policy(bundle_of(collected), "latest")
+    assert caught.value.facts["sources"] == "collection"
+
+
+def test_a_parallelism_over_the_smallest_maximum_is_refused():
+    def narrow(env):
+        env.set_max_parallelism(16)
+        env.from_collection([1]).map(str).set_max_parallelism(8).print()
+
+    graph = bundle_of(narrow).graph
+    require_parallelism(graph, None)
+    require_parallelism(graph, 8)
+    with pytest.raises(OptionError) as caught:
+        require_parallelism(graph, 9)
+    assert caught.value.facts["found"] == 9
+
+
+def test_the_view_has_chains_by_stage_and_exchanges_between_them():
+    view = graph_view(bundle_of(two_sources).graph)
+
+    assert view.operator_count == 6
+    assert view.stages == (1,) * len(view.stages)
+    ids = [op.id for chain in view.chains for op in chain.operators]
+    assert sorted(ids) == sorted(v.id for v in bundle_of(two_sources).graph.vertices)
+    assert [e.partitioning for e in view.exchanges if e.link == "parcel"] == ["Hash"]
+    assert json.loads(json.dumps(view.to_json()))["job"] == "sample"
+
+
+def test_the_view_takes_another_parallelism_where_the_source_can():
+    view = graph_view(bundle_of(two_sources).graph, parallelism=3)
+
+    assert max(view.stages) == 3
+    assert {op.parallelism for chain in view.chains for op in chain.operators} <= {1, 3}
+
+
+def test_every_chain_and_exchange_is_drawn():
+    view = graph_view(bundle_of(two_sources).graph)
+    text, drawing = view.to_text(), view.to_mermaid()
+
+    for chain in view.chains:
+        assert f"[{chain.index}]" in text
+        assert f"c{chain.index}[" in drawing
+    for exchange in view.exchanges:
+        assert f"--> [{exchange.target_chain}]" in text
+        assert f"| c{exchange.target_chain}" in drawing
+    assert drawing.startswith("flowchart LR\n")
+
+
+@pytest.fixture
+def storage(tmp_path):
+    return LocalStorage(str(tmp_path), is_synced=False)
+
+
+def job_file(storage):
+    return json.loads(storage.read("job.json"))
+
+
+def note(storage, build=two_sources, now_ms=5):
+    setup = prepare_job(bundle_of(build), job_id="j", storage=storage)
+    note_run(setup, now_ms=now_ms)
+    return setup
+
+
+def test_the_job_file_names_plugin_digest_and_operators_with_state(storage):
+    setup = note(storage)
+
+    data = job_file(storage)
+    assert data["bundle_digest"] == setup.bundle.digest
+    assert (data["plugin"], data["plugin_version"]) == ("sample", "1.2.3")
+    assert data["key_groups"] == {"counts": 128}
+    assert data["operators"] == {"counts": "Reduce"}
+
+
+def test_another_bundle_is_logged_and_allowed(storage, caplog):
+    caplog.set_level("INFO", logger="bicycle_runtime")
+    note(storage, now_ms=5)
+    assert caplog.records == []
+
+    note(storage, collected, now_ms=6)
+
+    assert [record.getMessage() for record in caplog.records] == ["job_changed"]
+    assert (job_file(storage)["created_ms"], job_file(storage)["started_ms"]) == (5, 6)
+
+
+def test_a_damaged_job_file_is_told_and_written_anew(storage, caplog):
+    storage.write("job.json", b"{")
+    note(storage)
+
+    assert [record.getMessage() for record in caplog.records] == ["job_file_damaged"]
+    assert job_file(storage)["job"] == "j"
+
+
+def test_a_checkpoint_of_a_newer_version_is_refused_unchanged(storage):
+    newer = b'{"format_version": 2}'
+    storage.write("job.json", newer)
+
+    with pytest.raises(CheckpointVersionError):
+        note(storage)
+    assert storage.read("job.json") == newer

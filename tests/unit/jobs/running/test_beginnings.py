@@ -1,0 +1,119 @@
+"""A job begins with its own epochs, or with one that it is given, once."""
+
+import pytest
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.running.beginnings import begun
+from bicycle_runtime.recovery.adoption import find_origin
+from bicycle_runtime.recovery.errors import (
+    CheckpointOccupiedError,
+    RestoreUnfinishedError,
+    SavepointUnfinishedError,
+    StateLostError,
+)
+from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
+from tests.unit.jobs.job_samples import bundle_of, request_of
+
+
+def counts(env):
+    env.add_source(script_source(str)).uid("words").key_by(str).count().uid("counts").collect("out")
+
+
+def other(env):
+    env.add_source(script_source(str)).uid("words").key_by(str).count().uid("sums").collect("out")
+
+
+@pytest.fixture
+def origin():
+    with Harness(counts) as harness:
+        harness.push(["ada", "bob"])
+        harness.run_epoch()
+        yield harness.storage
+
+
+@pytest.fixture
+def place(tmp_path):
+    home = Home(tmp_path / "home")
+    home.prepare()
+    options = request_of(checkpoint_dir=str(tmp_path / "checkpoints"), name="job").options
+    return place_job(options, home, clock=SystemClock(), source=system_random())
+
+
+def named(env):
+    words = env.add_source(script_source(str)).uid("words").key_by(str)
+    words.process_fn(Named()).uid("counts").collect("out")
+
+
+class Named(KeyedProcessFunction):
+    count = ValueStateDescriptor("count", str)
+
+    def process_element(self, word, ctx):
+        return [word]
+
+
+def begin(place, build=counts, **options):
+    return begun(request_of(**options), place, bundle_of(build))
+
+
+def test_a_job_that_begins_with_an_epoch_does_so_once_however_often_it_is_started(place, origin):
+    request = begin(place, from_=origin.url, parallelism=3)
+
+    assert find_origin(place.storage).manifest == find_origin(origin).manifest
+    assert (request.options.from_, request.options.parallelism) == (None, 3)
+    assert place.folder.read_request() == request
+    assert begun(request, place, bundle_of(counts)) == request
+    with pytest.raises(CheckpointOccupiedError):
+        begin(place, from_=origin.url)
+
+
+def test_state_that_the_job_does_not_declare_is_given_up_only_where_that_is_allowed(place, origin):
+    with pytest.raises(StateLostError):
+        begin(place, named, from_=origin.url)
+    assert place.storage.list("") == []
+
+    begin(place, named, from_=origin.url, allow_dropped_state=True)
+
+    assert find_origin(place.storage).manifest == find_origin(origin).manifest
+
+
+def test_a_job_without_such_an_epoch_is_left_as_it_is(place):
+    request = request_of()
+
+    assert begun(request, place, bundle_of(counts)) is request
+    assert place.storage.list("") == []
+
+
+def test_a_graph_that_lacks_operators_is_refused_before_anything_is_copied(place, origin):
+    with pytest.raises(StateLostError) as caught:
+        begin(place, other, from_=origin.url)
+
+    assert "counts" in caught.value.facts["lost"]
+    assert place.storage.list("") == []
+
+
+def test_half_of_an_epoch_is_neither_a_checkpoint_nor_an_empty_place(place, origin):
+    place.storage.write("restore.unfinished", b"")
+    place.storage.write("state/counts/half", b"x")
+    with pytest.raises(RestoreUnfinishedError):
+        begin(place)
+
+    begin(place, from_=origin.url)
+
+    assert not place.storage.exists("state/counts/half")
+    begin(place)
+
+
+def test_a_savepoint_that_was_never_finished_is_no_beginning(place, origin):
+    origin.write("savepoint.unfinished", b"")
+    with pytest.raises(SavepointUnfinishedError):
+        begin(place, from_=origin.url)
+
+
+def test_the_option_is_spelled_as_it_is_said(place):
+    request = request_of(from_="/data/one")
+
+    assert request.command_words("run")[-2:] == ["--from", "/data/one"]
+    assert "--from" not in request.command_words("run", from_=None)

@@ -1,0 +1,192 @@
+import json
+import logging
+
+import pytest
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.connectors.contract import Lag, total_lag
+from bicycle_runtime.jobs.errors import StatusFormatError
+from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.running.progress import Progress, Rate
+from bicycle_runtime.jobs.status import (
+    JobState,
+    JobStatus,
+    OperatorStatus,
+    ShardLag,
+    read_status,
+    write_status,
+)
+from bicycle_runtime.operators.reports import OperatorCounts
+from tests.unit.jobs.job_samples import stats_of, status_of
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(1_000)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return JobFolder(tmp_path)
+
+
+@pytest.fixture
+def seen():
+    return []
+
+
+@pytest.fixture
+def progress(clock, folder, seen):
+    status = status_of(state=JobState.CREATED)
+    return Progress(
+        status, folder=folder, clock=clock, listener=lambda status: seen.append(status.epoch)
+    )
+
+
+def test_a_status_is_read_back_as_it_was_written(tmp_path):
+    status = status_of(
+        operators={"a": OperatorStatus(records_in=3)}, error={"code": "x"}, lag_bytes=4
+    )
+    write_status(tmp_path / "status.json", status)
+
+    assert read_status(tmp_path / "status.json") == status
+    assert list(tmp_path.iterdir()) == [tmp_path / "status.json"]
+    assert json.loads((tmp_path / "status.json").read_text()) == status.to_json()
+
+
+def test_there_may_be_no_status_but_a_damaged_one_is_an_error(tmp_path):
+    assert read_status(tmp_path / "none") is None
+    (tmp_path / "cut").write_text('{"id": "a"')
+
+    with pytest.raises(StatusFormatError):
+        read_status(tmp_path / "cut")
+
+
+def test_states_that_end_a_run():
+    assert {state.value for state in JobState if state.is_final} == {
+        *("FINISHED", "STOPPED", "FAILED", "CANCELED")
+    }
+
+
+def test_a_change_of_state_is_written_at_once_and_epochs_at_most_twice_a_second(
+    progress, folder, clock
+):
+    progress.enter(JobState.RUNNING)
+    progress.take_epoch(stats_of(1))
+    assert folder.status().epoch == 0
+
+    clock.advance(500)
+    progress.take_epoch(stats_of(2))
+    assert folder.status().epoch == 2
+
+    progress.take_epoch(stats_of(3))
+    progress.enter(JobState.FINISHED)
+    written = folder.status()
+    assert (written.epoch, written.state, written.ended_ms) == (3, JobState.FINISHED, 1_500)
+    assert written.running_ms == 1_000
+
+
+def test_the_listener_sees_every_epoch_and_change(progress, seen):
+    progress.enter(JobState.RUNNING)
+    progress.take_epoch(stats_of(1))
+    progress.take_epoch(stats_of(2))
+    progress.take_idle(is_caught_up=True)
+
+    assert seen == [0, 1, 2, 2]
+
+
+def test_counts_of_epochs_and_operators_add_up(progress):
+    counts = {"f": OperatorCounts(records_in=5, records_out=4, failed=1, retried=2)}
+    progress.take_epoch(stats_of(1, counts=counts))
+    progress.take_epoch(stats_of(2, counts=counts))
+
+    status = progress.status
+    assert (status.record_count, status.event_count, status.epoch_count) == (20, 20, 2)
+    assert status.operators["f"] == OperatorStatus(
+        records_in=10, records_out=8, failed=2, retried=4
+    )
+
+
+def test_a_blocked_event_loop_is_logged_once_for_an_operator(progress, caplog):
+    for place, blocked_ms in (("a.py:3 in get", 900), ("a.py:9 in put", 700)):
+        counts = OperatorCounts(blocked=2, blocked_ms=blocked_ms, blocked_at=place)
+        progress.take_epoch(stats_of(epoch=1, counts={"lookup": counts}))
+
+    logged = [record for record in caplog.records if record.message == "event_loop_blocked"]
+    assert [record.bicycle_fields["place"] for record in logged] == ["a.py:3 in get"]
+    found = progress.status.operators["lookup"]
+    assert (found.blocked, found.blocked_ms, found.blocked_at) == (4, 900, "a.py:9 in put")
+
+
+def test_lag_is_nothing_once_all_is_read_and_unknown_stays_unknown(progress):
+    progress.take_epoch(stats_of(1, lag=Lag(byte_count=70)))
+    assert (progress.status.lag_records, progress.status.lag_bytes) == (None, 70)
+
+    progress.take_epoch(stats_of(2, record_count=0, lag=Lag()))
+    assert progress.status.lag_bytes == 70
+
+    progress.take_idle(is_caught_up=False)
+    assert progress.status.lag_bytes == 70
+
+    progress.take_idle(is_caught_up=True)
+    assert (progress.status.lag_records, progress.status.lag_bytes) == (None, 0)
+
+
+def test_the_lag_of_each_shard_is_shown_and_is_nothing_once_all_is_read(progress):
+    lags = {"t/0": Lag(record_count=2, age_ms=50), "t/1": Lag(record_count=7, age_ms=900)}
+    progress.take_epoch(stats_of(1, lag=total_lag(lags.values()), shard_lags={"in": lags}))
+
+    status = progress.status
+    assert (status.lag_records, status.lag_ms) == (9, 900)
+    assert list(status.lags["in"].items()) == [
+        ("t/1", ShardLag(records=7, waiting_ms=900)),
+        ("t/0", ShardLag(records=2, waiting_ms=50)),
+    ]
+
+    progress.take_idle(is_caught_up=True)
+    assert (status.lag_records, status.lag_ms) == (0, 0)
+    assert set(map(repr, status.lags["in"].values())) == {repr(ShardLag(records=0, waiting_ms=0))}
+
+
+def test_a_stop_request_does_not_bring_an_ended_job_back(progress):
+    progress.enter(JobState.FINISHED)
+    progress.enter_stopping()
+
+    assert progress.status.state is JobState.FINISHED
+
+
+def test_a_status_that_can_not_be_written_is_told_and_does_not_end_the_job(clock, tmp_path, caplog):
+    folder = JobFolder(tmp_path / "gone")
+    progress = Progress(status_of(), folder=folder, clock=clock, listener=lambda status: None)
+    progress.enter(JobState.RUNNING)
+
+    assert [record.getMessage() for record in caplog.records] == ["status_not_written"]
+    assert progress.status.state is JobState.RUNNING
+
+
+def test_epochs_are_logged_at_most_every_five_seconds(progress, clock, caplog):
+    with caplog.at_level(logging.INFO, logger="bicycle_runtime"):
+        for epoch in range(1, 12):
+            progress.take_epoch(stats_of(epoch))
+            clock.advance(1_000)
+
+    epochs = [record.bicycle_fields["epoch"] for record in caplog.records]
+    assert epochs == [1, 6, 11]
+
+
+def test_the_rate_is_that_of_the_last_seconds(clock):
+    rate = Rate(clock, window_s=5.0)
+    assert rate.per_second() == 0
+    for _ in range(4):
+        clock.advance(1_000)
+        rate.add(100)
+    assert rate.per_second() == 100
+
+    clock.advance(4_000)
+    assert rate.per_second() == 40
+    clock.advance(6_000)
+    assert rate.per_second() == 0
+
+
+def test_a_status_says_what_its_fields_are():
+    assert JobStatus(id="a", job="a", plugin="p").state is JobState.CREATED

@@ -1,0 +1,74 @@
+import os
+import signal
+import threading
+
+import pytest
+
+from bicycle_runtime.jobs.supervision.stopping import StopRequest
+
+PATIENCE_S = 10
+
+
+class Ends:
+    """Takes the place of ending the process."""
+
+    def __init__(self):
+        self.codes = []
+        self.event = threading.Event()
+
+    def __call__(self, code):
+        self.codes.append(code)
+        self.event.set()
+
+
+@pytest.fixture
+def ends():
+    return Ends()
+
+
+def arm(stop, *, timeout_s=PATIENCE_S, on_request=lambda: None, abort=lambda: None):
+    stop.arm(timeout_s=timeout_s, on_request=on_request, abort=abort)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_asks_to_stop_and_the_second_ends_at_once(number, ends):
+    requested = threading.Event()
+    with StopRequest(end=ends).on_signals() as stop:
+        arm(stop, on_request=requested.set)
+        assert not stop.wait(0)
+
+        os.kill(os.getpid(), number)
+        assert stop.wait(PATIENCE_S * 1_000)
+        assert requested.wait(PATIENCE_S)
+        assert ends.codes == []
+
+        os.kill(os.getpid(), number)
+        assert ends.event.wait(PATIENCE_S)
+    assert ends.codes == [128 + number]
+
+
+def test_an_epoch_that_takes_too_long_is_aborted_and_then_the_process_is_ended(ends):
+    aborted = threading.Event()
+    with StopRequest(end=ends).on_signals() as stop:
+        arm(stop, timeout_s=0.1, abort=aborted.set)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert aborted.wait(PATIENCE_S)
+        assert stop.was_aborted
+        assert ends.event.wait(PATIENCE_S)
+    assert ends.codes == [1]
+
+
+def test_a_job_that_ends_in_time_is_neither_aborted_nor_ended(ends):
+    with StopRequest(end=ends).on_signals() as stop:
+        arm(stop)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(PATIENCE_S * 1_000)
+    assert not stop.was_aborted
+    assert ends.codes == []
+
+
+def test_afterwards_signals_are_what_they_were():
+    before = signal.getsignal(signal.SIGTERM)
+    with StopRequest().on_signals():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before

@@ -1,0 +1,222 @@
+"""The supervisor of a driver: when it starts it again, when not, and what the status says."""
+
+import math
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
+from bicycle_runtime.jobs.control.looking import job_status
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.status import JobState, RestartPlan, write_status
+from bicycle_runtime.jobs.supervision.restarts import HISTORY_MAX
+from bicycle_runtime.jobs.supervision.supervisor import Supervisor
+from tests.unit.jobs.job_samples import request_of, status_of
+
+PID_OF_NOBODY = 2**22 + 1  # The kernel gives none above 2**22.
+KILLED, DONE, FAILED = -9, 0, 1
+FIXED = RestartPlan(kind="FixedDelay", max_attempts=2, delay_ms=50, delay_max_ms=1_000)
+
+
+class Stub:
+    """A driver whose life is a list of what it does until it ends."""
+
+    def __init__(self, pid, acts):
+        self.pid, self.acts, self.told = pid, list(acts), []
+
+    def poll(self):
+        act = self.acts.pop(0)
+        return act() if callable(act) else act
+
+    def send_signal(self, number):
+        self.told.append(number)
+
+
+class Site:
+    """A supervisor in this process, with drivers, signals and a clock of the test."""
+
+    def __init__(self, folder):
+        self.home = Home(folder)
+        self.home.prepare()
+        self.folder = self.home.folder("job")
+        self.folder.path.mkdir(parents=True)
+        self.clock = ManualClock(1_000)
+        self.lives, self.drivers, self.signals, self.waits = [], [], [], []
+
+    def life(self, *, ends, plan=FIXED, **fields):
+        """Plan a driver that writes a status and then ends with a code."""
+
+        def begin(pid):
+            before = self.folder.status()
+            history = before.restarts if before is not None else []
+            status = status_of("job", pid=pid, running_ms=1, restart_plan=plan, **fields)
+            status.restarts = history
+            write_status(self.folder.status_path, status)
+
+        self.lives.append((begin, ends))
+
+    def start(self, number):
+        begin, ends = self.lives[number]
+        begin(number + 1)
+        acts = ends if isinstance(ends, list) else [ends]
+        self.drivers.append(Stub(number + 1, acts))
+        return self.drivers[-1]
+
+    def wait(self, timeout_s):
+        self.waits.append(timeout_s)
+        if self.signals:
+            return self.signals.pop(0)
+        self.clock.advance(math.ceil((timeout_s or 0) * 1_000))
+        return None
+
+    def run(self):
+        supervisor = Supervisor(
+            self.folder, start=self.start, clock=self.clock, source=random.Random(1), wait=self.wait
+        )
+        return supervisor.run()
+
+    @property
+    def status(self):
+        return self.folder.status()
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+def test_a_killed_driver_is_started_again_until_it_ends_well(site):
+    site.life(ends=KILLED, epoch=3)
+    site.life(ends=DONE, epoch=4, state=JobState.FINISHED)
+
+    assert site.run() == 0
+    assert site.status.state is JobState.FINISHED
+    (note,) = site.status.restarts
+    assert (note.code, note.epoch, note.attempt, note.delay_ms) == ("BIC-1973", 3, 1, 50)
+
+
+def test_while_it_waits_the_job_is_restarting(site):
+    seen = []
+    site.life(ends=KILLED, epoch=3)
+    site.life(ends=DONE, state=JobState.FINISHED)
+    start = site.start
+    site.start = lambda number: (number and seen.append(site.status.state), start(number))[1]
+
+    site.run()
+    assert seen == [JobState.RESTARTING]
+    assert sum(wait for wait in site.waits if wait) == pytest.approx(0.05)
+
+
+def test_without_progress_the_attempts_are_used_up_and_the_history_tells(site):
+    for _ in range(3):
+        site.life(ends=KILLED, epoch=3)
+
+    assert site.run() == 137
+    status = site.status
+    assert status.state is JobState.FAILED
+    assert status.error["facts"]["how"] == "signal 9"
+    assert [(note.attempt, note.delay_ms) for note in status.restarts] == [
+        (1, 50),
+        (2, 50),
+        (2, None),
+    ]
+
+
+def test_progress_refills_the_attempts(site):
+    for epoch in (3, 3, 4, 4):
+        site.life(ends=KILLED, epoch=epoch)
+    site.life(ends=DONE, epoch=4, state=JobState.FINISHED)
+
+    assert site.run() == 0
+    assert [note.attempt for note in site.status.restarts] == [1, 2, 1, 2]
+
+
+def test_a_driver_with_a_last_word_is_left_alone(site):
+    site.life(ends=FAILED, state=JobState.FAILED)
+
+    assert site.run() == 1
+    assert len(site.drivers) == 1
+    assert site.status.restarts == []
+
+
+def test_a_driver_that_never_ran_is_not_started_again(site):
+    site.life(ends=KILLED, state=JobState.CREATED)
+    begin, ends = site.lives[0]
+
+    def begin_without_running(pid):
+        begin(pid)
+        status = site.status
+        status.running_ms = None
+        write_status(site.folder.status_path, status)
+
+    site.lives[0] = (begin_without_running, ends)
+
+    assert site.run() == 137
+    assert len(site.drivers) == 1
+
+
+def test_a_job_that_somebody_else_runs_by_now_is_left_to_them(site):
+    site.life(ends=KILLED)
+    begin, ends = site.lives[0]
+    site.lives[0] = (lambda _: begin(77), ends)
+
+    site.run()
+    assert (site.status.pid, site.status.state) == (77, JobState.RUNNING)
+
+
+def test_strategy_none_fails_at_the_first_death(site):
+    plan = RestartPlan(kind="None", max_attempts=0, delay_ms=0, delay_max_ms=0)
+    site.life(ends=KILLED, plan=plan)
+
+    site.run()
+    assert site.status.state is JobState.FAILED
+
+
+def test_a_stop_is_handed_to_the_driver_which_is_not_started_again(site):
+    site.signals = [signal.SIGTERM]
+    site.life(ends=[None, KILLED])
+
+    site.run()
+    assert site.drivers[0].told == [signal.SIGTERM]
+    assert len(site.drivers) == 1
+
+
+def test_a_stop_between_two_drivers_ends_the_job(site):
+    site.life(ends=KILLED, epoch=3)
+    site.signals = [signal.SIGTERM]
+
+    site.run()
+    assert site.status.state is JobState.STOPPED
+
+
+def test_the_history_is_bounded(site):
+    for epoch in range(HISTORY_MAX + 5):
+        site.life(ends=KILLED, epoch=epoch)
+    site.life(ends=DONE, state=JobState.FINISHED)
+
+    site.run()
+    assert len(site.status.restarts) == HISTORY_MAX
+
+
+def test_a_dead_driver_under_a_living_supervisor_is_restarting_and_can_be_stopped(site):
+    code = "import signal; print('up', flush=True); signal.pause()"
+    supervisor = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    try:
+        supervisor.stdout.readline()
+        site.folder.write_request(request_of(stop_timeout_ms=1_000))
+        write_status(
+            site.folder.status_path,
+            status_of("job", pid=PID_OF_NOBODY, supervisor_pid=supervisor.pid),
+        )
+        assert job_status(site.home, "job").state is JobState.RESTARTING
+        canceled = cancel_job(site.home, "job", clock=site.clock)
+        assert supervisor.wait(10) == -signal.SIGKILL
+    finally:
+        supervisor.kill()
+        supervisor.communicate()
+    assert canceled.state is JobState.CANCELED
+    assert stop_job(site.home, "job").state is JobState.CANCELED
