@@ -211,12 +211,23 @@ def test_a_memory_base_lies_in_files_of_bounded_size(start, monkeypatch):
     assert counts_of(start("memory"), sealed) == EXPECTED | {"joe": 5}
 
 
-def test_what_a_function_emptied_stays_empty_behind_a_base(start):
-    worker = start("memory")
+@pytest.mark.parametrize("reader", BACKENDS)
+@pytest.mark.parametrize("writer", BACKENDS)
+@pytest.mark.parametrize("is_based", [False, True], ids=["deltas", "base"])
+def test_what_a_function_emptied_stays_empty(start, tmp_path, writer, reader, is_based):
+    worker = start(writer)
     sealed = worker.epoch(BLANK, 1, lambda function: function(0).seeded.clear())
-    sealed = with_base(worker, sealed, joe=5)
+    sealed = worker.epoch(sealed, 2, lambda function: function(1).seeded.update(second=2))
+    if is_based:
+        sealed = with_base(worker, sealed, joe=5)
+    elsewhere = start(reader, job_url="moved")
 
-    assert start("memory").store.at(sealed).group(0).instance.seeded == {}
+    def seeded(group):
+        return dict(elsewhere.store.at(sealed).group(group).instance.seeded)
+
+    assert [seeded(0), seeded(1), seeded(2)] == [{}, {"first": 1, "second": 2}, {"first": 1}]
+    sealed = elsewhere.epoch(sealed, sealed.epoch + 1, lambda function: function(2).seeded.clear())
+    assert seeded(2) == {}
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

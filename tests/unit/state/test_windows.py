@@ -68,7 +68,7 @@ def test_the_changes_of_all_epochs_give_the_table_again(epochs, cut, is_merged):
         changes = table.changes()
         files.append(changes)
         if is_base:
-            files = [full_sections(merge_sections(files), keeps_empty=table.keeps_empty)]
+            files = [full_sections(merge_sections(files))]
     if is_merged and files:
         cut = min(cut, len(files) - 1)
         files = [*files[:cut], merge_sections(files[cut:])]
@@ -121,5 +121,5 @@ def test_all_is_gone_when_the_last_place_is():
     carry_out(table, [("drop", 3, 0, "a", 1), ("clear", 3, 0, "a", 1)])
     changes = table.changes()
 
-    assert full_sections(merge_sections([changes]), keeps_empty=table.keeps_empty) == []
+    assert full_sections(merge_sections([changes])) == []
     assert (table.cells.places, table.records.places) == ({}, {})

@@ -9,7 +9,7 @@ or one that repeats older entries, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -109,19 +109,12 @@ def merge_sections(files: Iterable[Sequence[Section]]) -> list[Section]:
     return [merged[place].section(*place) for place in sorted(merged)]
 
 
-def full_sections(
-    sections: Iterable[Section], *, keeps_empty: Callable[[str], bool]
-) -> list[Section]:
-    """Return merged sections as what is left of each state, for a base.
-
-    Args:
-        sections: What ``merge_sections`` returned for all files.
-        keeps_empty: Tells by its name whether a section of which nothing is left stays.
-    """
+def full_sections(sections: Iterable[Section]) -> list[Section]:
+    """Return what ``merge_sections`` made of all files as what is left of each, for a base."""
     return [
         make_section(s.group, s.name, bytes(s.keys), bytes(s.values), is_full=True)
         for s in sections
-        if s.keys != EMPTY_ARRAY or keeps_empty(s.name)
+        if s.keys != EMPTY_ARRAY
     ]
 
 

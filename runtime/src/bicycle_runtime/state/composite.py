@@ -39,11 +39,6 @@ class CompositeTable(Generic[Main]):
             sections += table.changes()
         return sections
 
-    def keeps_empty(self, section_name: str) -> bool:
-        """Tell whether a section of which nothing is left must stay in a base."""
-        claimed = any(table.claims(section_name) for table in self._others)
-        return not claimed and self.main.keeps_empty(section_name)
-
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""
         shares: list[list[Section]] = [[] for _ in range(len(self._others) + 1)]

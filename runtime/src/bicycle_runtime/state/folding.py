@@ -7,7 +7,7 @@ key group at a time and rests in between: an epoch beside it takes a little long
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from bicycle_runtime.state.bases import BaseFolder, BaseIndex, Make
@@ -20,17 +20,12 @@ _FILE_BYTES = 32 << 20  # A base lies in files of about this size.
 _REST = 3.0  # It rests so many times as long as it works.
 
 
-def fold_files(state: RangeState, keeps_empty: Callable[[str], bool]) -> Make:
-    """Return what writes the base of a sealed state. Its files stay while the state names them.
-
-    Args:
-        state: The sealed state.
-        keeps_empty: Tells by its name whether a section of which nothing is left stays.
-    """
-    return partial(_fold, state.files, keeps_empty)
+def fold_files(state: RangeState) -> Make:
+    """Return what writes the base of a sealed state. Its files stay while the state names them."""
+    return partial(_fold, state.files)
 
 
-def _fold(refs: Sequence[StateRef], keeps_empty: Callable[[str], bool], folder: BaseFolder) -> None:
+def _fold(refs: Sequence[StateRef], folder: BaseFolder) -> None:
     by_group: dict[int, list[Section]] = {}
     for ref in refs:
         for part in folder.files.parts(ref, folder.groups):
@@ -38,7 +33,7 @@ def _fold(refs: Sequence[StateRef], keeps_empty: Callable[[str], bool], folder: 
                 by_group.setdefault(section.group, []).append(section)
             folder.pause()
     written: list[StateRef] = []
-    for sections in _gathered(by_group, keeps_empty, folder):
+    for sections in _gathered(by_group, folder):
         path = f"{folder.path}/{len(written):04}.base"
         written.append(folder.files.write_base(path, sections, epoch=folder.epoch))
         folder.note_file()
@@ -46,15 +41,13 @@ def _fold(refs: Sequence[StateRef], keeps_empty: Callable[[str], bool], folder: 
     folder.finish(BaseIndex(epoch=folder.epoch, groups=groups, refs=tuple(written)))
 
 
-def _gathered(
-    by_group: dict[int, list[Section]], keeps_empty: Callable[[str], bool], folder: BaseFolder
-) -> Iterator[list[Section]]:
+def _gathered(by_group: dict[int, list[Section]], folder: BaseFolder) -> Iterator[list[Section]]:
     """Yield what is left of all groups, as much at a time as one file has."""
     gathered: list[Section] = []
     size = 0
     for group in sorted(by_group):
         began = time.perf_counter()
-        sections = full_sections(merge_sections([by_group.pop(group)]), keeps_empty=keeps_empty)
+        sections = full_sections(merge_sections([by_group.pop(group)]))
         gathered += sections
         size += sum(len(bytes(s.keys)) + len(bytes(s.values)) for s in sections)
         folder.pause(_REST * (time.perf_counter() - began))

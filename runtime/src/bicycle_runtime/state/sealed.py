@@ -211,9 +211,14 @@ def _entries(group: int, name: str, cells: Cells, *, is_window: bool) -> Iterato
 
 
 def _meaning(name: str, *, is_window: bool) -> tuple[str, StateKind | None, Any]:
-    """Return state, kind and part that the name of a section stands for; no kind for times."""
+    """Return state, kind and part that the name of a section stands for.
+
+    There is no kind for times, nor for what tells that a dict was written.
+    """
     if name in _FIXED:
         return (*_FIXED[name], None)
+    if name == "$begun":
+        return name, None, None
     if found := _STATE.fullmatch(name):
         return found["name"], _KINDS[found["kind"]], None
     if _TIMES.fullmatch(name):

@@ -51,7 +51,7 @@ class StateStore(Generic[Table]):
             StateFileError: a file is missing or damaged.
         """
         label, self._label = self._label, None
-        self.bases.begin(state, lambda _: fold_files(state, self._table.keeps_empty))
+        self.bases.begin(state, lambda _: fold_files(state))
         if label == state.label and label != "":
             return self._table
         since = state.epoch_of(label) if label else None

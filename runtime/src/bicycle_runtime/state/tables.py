@@ -23,9 +23,14 @@ __all__ = ["AccumulatorTable", "FunctionTable", "GroupState", "StateTable"]
 
 SNAPSHOT = "$snapshot"
 NAMED = "$named"
+# Names the dicts that were written, of those that a function begins with entries in: once it has
+# deleted them all, nothing else tells such a dict from one that was never used.
+BEGUN = "$begun"
 _KEYS = AnyCodec()
 _NO_KEY = _KEYS.encode_list([None])
+_NOTHING = _KEYS.encode_list([])
 _NAMED_ATTRIBUTE = Attribute(NAMED, ValueCodec(), TrackedDict, None)
+_BEGUN_ATTRIBUTE = Attribute(BEGUN, ValueCodec(), TrackedDict, None)
 
 
 class StateTable(Protocol):
@@ -34,24 +39,23 @@ class StateTable(Protocol):
     def changes(self) -> list[Section]:
         """Return what changed since the last call, and regard it as written."""
 
-    def keeps_empty(self, section_name: str) -> bool:
-        """Tell whether a section of which nothing is left must stay in a base.
-
-        It must where a function may have begun with something there.
-        """
-
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""
 
 
 @dataclass(slots=True)
 class GroupState:
-    """One key group of a rich function: its instance, its dicts and its named values."""
+    """One key group of a rich function: its instance, its dicts and its named values.
+
+    ``begun`` names the dicts that were written; ``known`` those of which this process knows it.
+    """
 
     instance: Any
     dicts: dict[str, DictState]
     named: DictState
+    begun: DictState | None
     written: dict[str, int] = field(default_factory=dict)
+    known: set[str] = field(default_factory=set)
 
 
 class FunctionTable:
@@ -71,6 +75,9 @@ class FunctionTable:
         self._value_attributes = [item for item in attributes if item.tracked is None]
         self._values_by_section = {item.section: item for item in self._value_attributes}
         self._dicts_by_section = {item.section: item.name for item in self._dict_attributes}
+        self._seeded = [
+            item.section for item in self._dict_attributes if getattr(prototype, item.name)
+        ]
         self._call_hook = call_hook
         self._initial_hashes = {
             attribute.name: hash(attribute.codec.encode_list([getattr(prototype, attribute.name)]))
@@ -112,9 +119,6 @@ class FunctionTable:
         self.touched.clear()
         return sections
 
-    def keeps_empty(self, section_name: str) -> bool:
-        return section_name in self._dicts_by_section
-
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
             self._apply_one(section, self._known(section.group))
@@ -136,7 +140,9 @@ class FunctionTable:
             setattr(
                 instance, attribute.name, copy.deepcopy(getattr(self._prototype, attribute.name))
             )
-        return GroupState(instance, dicts, self._dict_state(group, _NAMED_ATTRIBUTE, {}))
+        named = self._dict_state(group, _NAMED_ATTRIBUTE, {})
+        begun = self._dict_state(group, _BEGUN_ATTRIBUTE, {}) if self._seeded else None
+        return GroupState(instance, dicts, named, begun)
 
     def _dict_state(
         self,
@@ -158,8 +164,18 @@ class FunctionTable:
                 current = getattr(state.instance, name)
                 sections.append(kept.section(group, current))
                 setattr(state.instance, name, kept.entries)
+            if state.begun is not None:
+                sections.insert(0, self._begun_section(group, state, state.begun))
             sections += [self._value_section(group, state, item) for item in self._value_attributes]
         return [section for section in sections if section is not None]
+
+    def _begun_section(self, group: int, state: GroupState, begun: DictState) -> Section | None:
+        """Return which dicts count as written; the first changes of a group have all of them."""
+        for section in self._seeded:
+            if section not in begun.entries:
+                begun.entries[section] = True
+        state.known.update(self._seeded)
+        return begun.section(group, begun.entries)
 
     def _value_section(self, group: int, state: GroupState, attribute: Attribute) -> Section | None:
         data = attribute.codec.encode_list([getattr(state.instance, attribute.name)])
@@ -177,11 +193,19 @@ class FunctionTable:
             self._call_hook(state.instance.restore_state, snapshot)
         elif name == NAMED:
             state.named.apply(section)
+        elif name == BEGUN:
+            if state.begun is not None:
+                state.begun.apply(section)
+            for written in _KEYS.decode_list(bytes(section.keys)):
+                if written in self._seeded and written not in state.known:
+                    nothing = make_section(section.group, written, _NOTHING, _NOTHING, is_full=True)
+                    self._apply_one(nothing, state)
         elif name in self._dicts_by_section:
             attribute_name = self._dicts_by_section[name]
             kept = state.dicts[attribute_name]
             kept.apply(section)
             setattr(state.instance, attribute_name, kept.entries)
+            state.known.add(name)
         elif name in self._values_by_section:
             attribute = self._values_by_section[name]
             setattr(state.instance, attribute.name, attribute.codec.decode_list(section.values)[0])
@@ -208,9 +232,6 @@ class AccumulatorTable:
             by_group.setdefault(group, []).append(key)
         self.touched.clear()
         return [self._section(group, keys) for group, keys in sorted(by_group.items())]
-
-    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # all of it may go
-        return False
 
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:

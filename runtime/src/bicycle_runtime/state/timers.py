@@ -56,10 +56,6 @@ class TimerTable:
             sections += self._sections(queue, touched)
         return sections
 
-    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # all of it may go
-        """Tell whether a section of which nothing is left must stay in a base."""
-        return False
-
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""
         for section in sections:

@@ -302,9 +302,6 @@ class WindowTable:
     def changes(self) -> list[Section]:
         return [*self.cells.sections(), *self.values.sections(), *self.records.sections()]
 
-    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # else each place stays for ever
-        return False
-
     def apply(self, sections: Iterable[Section]) -> None:
         self.generation += 1
         parts: dict[str, Cells | Records] = {

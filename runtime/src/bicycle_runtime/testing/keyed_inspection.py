@@ -90,9 +90,6 @@ class _NoTable:
     def changes(self) -> list[Section]:
         return []
 
-    def keeps_empty(self, section_name: str) -> bool:  # noqa: ARG002  # there is none
-        return False
-
     def apply(self, sections: Any) -> None:
         """Read nothing."""
 

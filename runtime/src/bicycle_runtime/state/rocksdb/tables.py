@@ -20,12 +20,17 @@ from bicycle_runtime.state.rocksdb.dicts import PagedDict, Shelf, TouchPagedDict
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.places import (
     behind,
-    group_start,
     key_bytes,
     section_start,
     value_in,
 )
-from bicycle_runtime.state.tables import SNAPSHOT, AccumulatorTable, FunctionTable, GroupState
+from bicycle_runtime.state.tables import (
+    BEGUN,
+    SNAPSHOT,
+    AccumulatorTable,
+    FunctionTable,
+    GroupState,
+)
 from bicycle_runtime.state.tracked import TrackedDict
 from bicycle_runtime.state.values import ValueCodec
 from bicycle_sdk.functions import RichAsyncFunction
@@ -200,12 +205,15 @@ class PagedFunctionTable(FunctionTable):
     def _dict_state(self, group: int, attribute: Attribute, initial: dict[Any, Any]) -> DictState:
         if self._is_by_snapshot and attribute.name in {a.name for a in self._dict_attributes}:
             return super()._dict_state(group, attribute, initial)
-        if initial and self._is_written(group):
+        if initial and self._is_written(group, attribute.section):
             initial = {}
         return PagedDictState(attribute, initial, pages=self._pages, group=group)
 
-    def _is_written(self, group: int) -> bool:
-        start = group_start(group)
+    def _is_written(self, group: int, section: str) -> bool:
+        """Tell whether a dict that a function begins with entries in was written before."""
+        if self._pages.read(section_start(group, BEGUN) + key_bytes(section)) is not None:
+            return True
+        start = section_start(group, section)
         return next(self._pages.scan(start, behind(start)), None) is not None
 
     def _read_values(self, group: int, state: GroupState) -> None:
