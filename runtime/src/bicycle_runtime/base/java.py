@@ -1,4 +1,4 @@
-"""Finding Java: where it is, and how new it is."""
+"""Java: where it is, how new it is, and how a Java program is told to log to a file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,36 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-__all__ = ["JAVA_MAJOR_MIN", "JavaInfo", "find_java", "java_major", "java_version"]
+__all__ = [
+    "JAVA_MAJOR_MIN",
+    "JavaInfo",
+    "escaped_property",
+    "find_java",
+    "java_major",
+    "java_version",
+    "log4j_settings",
+]
 
 JAVA_MAJOR_MIN = 17
 _VERSION = re.compile(r'version "([^"]+)"')
+_LOG4J = """\
+status = error
+rootLogger.level = {level}
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = {path}
+appender.file.filePattern = {path}.%i
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 2
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,3 +77,31 @@ def java_major(version: str) -> int:
     """
     numbers = [int(number) for number in re.findall(r"\d+", version)]
     return numbers[1] if numbers[0] == 1 and len(numbers) > 1 else numbers[0]
+
+
+def log4j_settings(log: Path, *, level: Literal["info", "warn"]) -> str:
+    """Return a ``log4j2.properties``: all from ``level`` up goes to a file.
+
+    The file is rolled at 10 MB, and two old ones are kept.
+    """
+    return _LOG4J.format(path=escaped_property(str(log)), level=level)
+
+
+def escaped_property(value: str) -> str:
+    r"""Return a value as it stands in a Java properties file, which is read as Latin-1.
+
+    Example:
+        >>> print(escaped_property("C:\\jobs añ日"))
+        C:\\jobs a\u00f1\u65e5
+    """
+    rest = value.lstrip(" ")  # Java skips blanks before a value.
+    return r"\u0020" * (len(value) - len(rest)) + "".join(map(_escaped, rest))
+
+
+def _escaped(character: str) -> str:
+    if character == "\\":
+        return r"\\"
+    if character.isascii() and character.isprintable():
+        return character
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(rf"\u{units[i : i + 2].hex()}" for i in range(0, len(units), 2))

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bicycle_runtime.base.errors import ConfigError
+from bicycle_runtime.base.java import escaped_property
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.dev.keystore import Keystore
 
-__all__ = ["HOST", "BrokerOptions", "BrokerSecurity", "log_settings", "server_properties"]
+__all__ = ["HOST", "BrokerOptions", "BrokerSecurity", "server_properties"]
 
 HOST = "127.0.0.1"
 _SCRAM = "SCRAM-SHA-512"
@@ -54,22 +55,6 @@ _SMALL = {
     "share.coordinator.state.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
-_LOG = """\
-status = error
-rootLogger.level = info
-rootLogger.appenderRef.file.ref = file
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = {path}
-appender.file.filePattern = {path}.%i
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 10MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 2
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,14 +176,4 @@ def server_properties(options: BrokerOptions, *, port: int, controller_port: int
         **({} if options.security is None else options.security.server_properties()),
         **options.extra,
     }
-    return "".join(f"{name}={_escaped(value)}\n" for name, value in settings.items())
-
-
-def log_settings(path: Path) -> str:
-    """Return the settings of the log: a file that is rolled at 10 MB, two old ones are kept."""
-    return _LOG.format(path=_escaped(str(path)))
-
-
-def _escaped(value: str) -> str:
-    """Return a value as it stands in a Java properties file."""
-    return value.replace("\\", "\\\\").replace("\n", "\\n")
+    return "".join(f"{name}={escaped_property(value)}\n" for name, value in settings.items())

@@ -20,12 +20,12 @@ from pathlib import Path
 
 from bicycle_runtime.base.environment import environment_for_child
 from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.java import log4j_settings
 from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
 from bicycle_runtime.dev.broker_options import (
     HOST,
     BrokerOptions,
     BrokerSecurity,
-    log_settings,
     server_properties,
 )
 from bicycle_runtime.dev.errors import (
@@ -288,7 +288,7 @@ class KafkaBroker:
         path.touch(mode=0o600)
         path.write_text(text, encoding="utf-8")
         (self._folder / "log4j2.properties").write_text(
-            log_settings(self.log_path), encoding="utf-8"
+            log4j_settings(self.log_path, level="info"), encoding="utf-8"
         )
 
     def _format(self, java: Path, jars: list[Path], record: BrokerRecord | None) -> None:

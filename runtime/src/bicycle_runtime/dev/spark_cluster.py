@@ -24,7 +24,13 @@ from types import TracebackType
 
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
+from bicycle_runtime.base.java import (
+    JAVA_MAJOR_MIN,
+    find_java,
+    java_major,
+    java_version,
+    log4j_settings,
+)
 from bicycle_runtime.base.processes import is_alive, kill_all, start_ticks, wait_for_end
 from bicycle_runtime.dev.cluster_options import MASTER_HOST, ClusterOptions, host_address
 from bicycle_runtime.dev.cluster_state import ClusterState, read_state
@@ -49,15 +55,6 @@ _PASSED = ("PATH", "HOME", "JAVA_HOME", "JDK_JAVA_OPTIONS", "TMPDIR", "LANG", "L
 _KILL_TIMEOUT_S = 30
 _KILL_PASSES_MAX = 20
 _TAIL_LINES = 10
-_LOG4J = """\
-rootLogger.level = info
-rootLogger.appenderRef.file.ref = file
-appender.file.type = File
-appender.file.name = file
-appender.file.fileName = {path}
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,7 +387,7 @@ class SparkCluster:
         folder = self._folder / name
         (folder / "local").mkdir(parents=True, exist_ok=True)
         log4j = folder / "log4j2.properties"
-        log4j.write_text(_LOG4J.format(path=folder / "log"), encoding="utf-8")
+        log4j.write_text(log4j_settings(folder / "log", level="info"), encoding="utf-8")
         spark = spark_environment()
         command = [
             *(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),

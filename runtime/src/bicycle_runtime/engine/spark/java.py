@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from bicycle_runtime.base.environment import environment_for_child
-from bicycle_runtime.base.java import find_java
+from bicycle_runtime.base.java import find_java, log4j_settings
 from bicycle_runtime.engine.errors import SparkStartError
 
 __all__ = ["JavaProcess", "StartingJava", "spark_environment", "start_java"]
@@ -31,15 +31,6 @@ _POLL_SECONDS = 0.01
 _ARCHIVE_SECONDS = 3.0
 _NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
-_LOG4J = """\
-rootLogger.level = warn
-rootLogger.appenderRef.file.ref = file
-appender.file.type = File
-appender.file.name = file
-appender.file.fileName = {path}
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{{yyyy-MM-dd'T'HH:mm:ss.SSS}} %p %c{{1}}: %m%n%ex
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +108,7 @@ def start_java(
     work_dir.mkdir(parents=True, exist_ok=True)
     log_path, info_path = work_dir / "spark.log", work_dir / "gateway"
     log4j = work_dir / "log4j2.properties"
-    log4j.write_text(_LOG4J.format(path=log_path))
+    log4j.write_text(log4j_settings(log_path, level="warn"), encoding="utf-8")
     now_s = log4j.stat().st_mtime
     archive_options = _archive_options(cache_dir, java.path, now_s=now_s)
     base = _java_command(cache_dir, java.path, master)
