@@ -231,7 +231,7 @@ class RuntimeContext(StateAccess, Context):
         self.local_cells = LocalCells(self.state_time)
         self.watermark = WATERMARK_MIN
         self._key: Any = None
-        self._state_values: dict[tuple[Hashable, str], Any] = {}
+        self.named_values: dict[tuple[Hashable, str], Any] = {}
 
     def current_watermark(self) -> int:
         """Return the watermark in ms; ``WATERMARK_MIN`` while none is known."""
@@ -259,15 +259,15 @@ class RuntimeContext(StateAccess, Context):
 
     def get_state(self, name: str, default: Any = None) -> Any:
         """Return the saved value, or ``default`` when there is none."""
-        return self._state_values.get((self._key, name), default)
+        return self.named_values.get((self._key, name), default)
 
     def save_state(self, name: str, value: Any) -> None:
         """Save a value under a name; it replaces the one before."""
-        self._state_values[self._key, name] = value
+        self.named_values[self._key, name] = value
 
     def delete_state(self, name: str) -> None:
         """Forget the value of a name; harmless when there is none."""
-        self._state_values.pop((self._key, name), None)
+        self.named_values.pop((self._key, name), None)
 
 
 class ProcessContext(RuntimeContext):

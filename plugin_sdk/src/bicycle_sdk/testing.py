@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -29,11 +30,31 @@ from bicycle_sdk.functions import (
     full_name,
 )
 from bicycle_sdk.state import Timer
+from bicycle_sdk.state.access import SavedState
 
-__all__ = ["FunctionHarness"]
+__all__ = ["FunctionHarness", "FunctionSnapshot"]
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSnapshot:
+    """All state of a function, as the end of an epoch saves it; nothing is shared with it.
+
+    Args:
+        attributes: What ``snapshot_state()`` returned, else the state attributes by name.
+        named: What ``ctx.save_state`` keeps, by key and name.
+        states: The typed states of all keys, by name.
+        timers: Those that wait.
+        reduced: The accumulators of a ``ReduceFunction``, by key.
+    """
+
+    attributes: Any
+    named: Mapping[tuple[Hashable, str], Any]
+    states: Mapping[str, SavedState]
+    timers: tuple[Timer, ...]
+    reduced: Mapping[Hashable, Any]
 
 
 class FunctionHarness(Generic[In, Out]):
@@ -154,18 +175,38 @@ class FunctionHarness(Generic[In, Out]):
         """Return what a key has in the state of this name: a value, a list or a dict; else None."""
         return self.context.local_cells.view(name, key)
 
-    def snapshot(self) -> Any:
-        """Return a copy of the state, as the end of an epoch would save it."""
-        function: Any = self.function
-        saved = function.snapshot_state() if isinstance(function, RichAsyncFunction) else None
-        if saved is None:
-            saved = {name: vars(function)[name] for name in self._state_names}
-        return copy.deepcopy(saved)
+    def snapshot(self) -> FunctionSnapshot:
+        """Return a copy of all state and timers, as the end of an epoch would save them."""
+        context, attributes = self.context, None
+        if isinstance(self.function, RichAsyncFunction):
+            attributes = self.function.snapshot_state()
+            if attributes is None:
+                attributes = {name: vars(self.function)[name] for name in self._state_names}
+        return FunctionSnapshot(
+            attributes=copy.deepcopy(attributes),
+            named=copy.deepcopy(context.named_values),
+            states=context.local_cells.saved(),
+            timers=tuple(
+                Timer(queue.domain, time_ms, key)
+                for queue in context.timer_queues()
+                for key, time_ms in queue.waiting
+            ),
+            reduced=copy.deepcopy(self._reduced),
+        )
 
-    def restore(self, state: Any) -> None:
-        """Take back what ``snapshot`` returned, as a restart would."""
-        function: Any = self.function
-        function.restore_state(copy.deepcopy(state))
+    def restore(self, snapshot: FunctionSnapshot) -> None:
+        """Take back what ``snapshot`` returned, as a restart would: nothing else is left."""
+        context = self.context
+        if isinstance(self.function, RichAsyncFunction):
+            self.function.restore_state(copy.deepcopy(snapshot.attributes))
+        context.named_values = copy.deepcopy(dict(snapshot.named))
+        context.local_cells.restore(snapshot.states)
+        self._reduced = copy.deepcopy(dict(snapshot.reduced))
+        for queue in context.timer_queues():
+            queue.reset()
+            for timer in snapshot.timers:
+                if timer.domain == queue.domain:
+                    queue.load(timer.key, timer.time_ms)
 
     def _processed(self, value: In) -> list[Any]:
         match self.function:

@@ -1,4 +1,5 @@
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 
 import pytest
 
@@ -9,10 +10,13 @@ from bicycle_sdk import (
     FilterFunction,
     FlatMapFunction,
     KeyedProcessFunction,
+    ListStateDescriptor,
     MapFunction,
+    MapStateDescriptor,
     ProcessFunction,
     ReduceFunction,
     RichAsyncFunction,
+    ValueStateDescriptor,
 )
 from bicycle_sdk.contexts import (
     WATERMARK_MIN,
@@ -230,12 +234,81 @@ def test_state_goes_from_one_harness_to_the_next():
 
         assert after.process("a") == [("a", 2)]
 
-    assert set(saved) == {"counts", "calls"}
+    assert set(saved.attributes) == {"counts", "calls"}
+
+
+class Basket(KeyedProcessFunction[str, str, str]):
+    """Keeps a bit of everything that a key may have."""
+
+    items = ListStateDescriptor("items", str)
+    seen = ValueStateDescriptor("seen", int, default=0, ttl=timedelta(milliseconds=100))
+    prices = MapStateDescriptor("prices", str, int)
+
+    def process_element(self, value, ctx):
+        seen = ctx.get_value_state(self.seen)
+        seen.update(seen.value() + 1)
+        ctx.get_list_state(self.items).add(value)
+        ctx.get_map_state(self.prices).put(value, len(value))
+        ctx.save_state("last", value)
+        ctx.timer_service.register_event_time_timer(50)
+        ctx.timer_service.register_processing_time_timer(70 + len(value))
+        return [f"{seen.value()} {ctx.get_state('last')}"]
+
+    def on_timer(self, timestamp_ms, ctx):
+        return [f"{ctx.time_domain} {timestamp_ms} {list(ctx.get_list_state(self.items).get())}"]
+
+
+def test_states_values_and_timers_of_keys_go_from_one_harness_to_the_next():
+    with FunctionHarness(Basket(), key=lambda word: word[0]) as before:
+        before.process("ada", "bob", "ann")
+        saved = before.snapshot()
+        before.process("amy", "bea")
+        before.advance_time(90)
+    with FunctionHarness(Basket(), key=lambda word: word[0], processing_time=60) as after:
+        after.process("zoe")
+        after.restore(saved)
+
+        assert (after.value("items", "a"), after.value("items", "z")) == (["ada", "ann"], None)
+        assert after.value("prices", "b") == {"bob": 3}
+        assert [(timer.domain, timer.time_ms) for timer in after.timers("b")] == [
+            ("event", 50), ("processing", 73)
+        ]  # fmt: skip
+        assert after.advance_watermark(50) == ["event 50 ['ada', 'ann']", "event 50 ['bob']"]
+        assert after.process("abe") == ["3 abe"]
+        after.advance_time(60)
+        assert after.value("seen", "b") is None  # It has lived since before the snapshot.
+        assert after.process("abi") == ["4 abi"]
+
+
+def test_a_snapshot_shares_nothing_with_the_function():
+    with FunctionHarness(PerKey(), key=lambda pair: pair[0]) as harness:
+        harness.process(("a", 1))
+        saved = harness.snapshot()
+        harness.process(("a", 1))
+        harness.restore(saved)
+        harness.process(("a", 1))
+        harness.restore(saved)
+
+        assert harness.process(("a", 1)) == [("a", 2, None)]
+
+
+def test_what_a_reduce_function_has_reduced_is_restored():
+    class Add(ReduceFunction[int]):
+        def reduce(self, a, b):
+            return a + b
+
+    with FunctionHarness(Add()) as harness:
+        harness.process(1, 2)
+        saved = harness.snapshot()
+        harness.process(9)
+        harness.restore(saved)
+
+        assert harness.process(4) == [7]
 
 
 def test_what_open_adds_is_not_state():
     with FunctionHarness(Counter()) as harness:
-        assert "connection" not in harness.snapshot()
+        assert "connection" not in harness.snapshot().attributes
 
 
 def test_a_snapshot_of_its_own_is_used():
@@ -248,7 +321,8 @@ def test_a_snapshot_of_its_own_is_used():
 
     with FunctionHarness(Own()) as harness:
         harness.process("b", "a")
-        harness.restore([*harness.snapshot(), ("c", 5)])
+        saved = harness.snapshot()
+        harness.restore(replace(saved, attributes=[*saved.attributes, ("c", 5)]))
 
         assert harness.process("c") == [("c", 6)]
 

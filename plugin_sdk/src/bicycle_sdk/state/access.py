@@ -6,8 +6,10 @@ from it: ``LocalCells`` keeps them in memory, for functions that run without a r
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, cast, overload
 
@@ -35,7 +37,7 @@ from bicycle_sdk.state.handles import (
     make_handle,
 )
 
-__all__ = ["LocalCells", "StateAccess", "make_cells", "plain_view"]
+__all__ = ["LocalCells", "SavedState", "StateAccess", "make_cells", "plain_view"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -69,6 +71,15 @@ def make_cells(
     return CarefulValueCells(is_frozen=is_frozen, expiry=expiry)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedState:
+    """One state of all keys: its entries by cell, and when each was last used if they expire."""
+
+    descriptor: StateDescriptor
+    entries: dict[Any, Any]
+    stamps: dict[Any, int]
+
+
 class LocalCells:
     """The cells of all states of one function, in memory.
 
@@ -89,12 +100,33 @@ class LocalCells:
         require_same(known[0], descriptor)
         return known[1]
 
+    def saved(self) -> dict[str, SavedState]:
+        """Return a copy of all entries, by state."""
+        return {name: _saved(*known) for name, known in self._states.items()}
+
+    def restore(self, states: Mapping[str, SavedState]) -> None:
+        """Put a copy of saved entries in place of all that is there."""
+        for _, cells in self._states.values():
+            cells.reset()
+        for state in states.values():
+            cells = self.cells_of(state.descriptor)
+            cells.load(list(state.entries), copy.deepcopy(list(state.entries.values())))
+            if cells.expiry is not None:
+                for cell, stamp in state.stamps.items():
+                    cells.expiry.put(cell, stamp)
+
     def view(self, name: str, key: Hashable) -> Any:
         """Return what a key has in a state, as plain data; None when it has nothing."""
         if name not in self._states:
             return None
         descriptor, cells = self._states[name]
         return plain_view(descriptor.kind, cells, key)
+
+
+def _saved(descriptor: StateDescriptor, cells: ValueCells | MapCells) -> SavedState:
+    entries = copy.deepcopy({cell: cells.peek(cell) for cell in cells.cells()})
+    stamps = {} if cells.expiry is None else dict(cells.expiry.stamps)
+    return SavedState(descriptor=descriptor, entries=entries, stamps=stamps)
 
 
 def plain_view(kind: str, cells: ValueCells | MapCells, key: Hashable) -> Any:
