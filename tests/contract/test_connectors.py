@@ -344,7 +344,7 @@ class JsonlSinkCase(SinkCase, CanBeUnwritable, RunsInForks):
         return file_sink(path, format=self.format, roll_bytes=self.roll_bytes)
 
     def visible(self):
-        texts = [path.read_text() for path in sorted((self.folder / "out").iterdir())]
+        texts = [path.read_text() for path in sorted((self.folder / "out").glob("[!.]*"))]
         assert all(text.endswith("\n") for text in texts)
         return [[record for text in texts for record in self.parse(text)]]
 

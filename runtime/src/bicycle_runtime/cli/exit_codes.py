@@ -38,6 +38,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1700, 1710, CONFIG),
     (1720, 1720, CONFIG),
     (1721, 1722, STATE),
+    (1726, 1726, STATE),
     (1730, 1730, CONFIG),
     (1740, 1749, STATE),
     (1750, 1754, CONFIG),

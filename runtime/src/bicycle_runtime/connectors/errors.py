@@ -16,6 +16,7 @@ __all__ = [
     "InputUnreadableError",
     "JournalDamagedError",
     "OpenPartDamagedError",
+    "OutputHeldError",
     "OutputTakenOverError",
     "OutputUnwritableError",
     "PortUnavailableError",
@@ -127,14 +128,14 @@ class RecordUnencodableError(BicycleError):
 
 
 class OutputTakenOverError(BicycleError):
-    """Another run of the job has started, so this one may not publish any more."""
+    """Another run has taken over the output, so this one may not publish any more."""
 
     code = "BIC-1724"
     message = (
-        "vertex {vertex!r}: another run of this job has taken over the output {path!r}; "
-        "epoch {epoch} was not published by this one"
+        "vertex {vertex!r}: another run has taken over the output {path!r}, our mark {mark!r} is "
+        "not there any more; epoch {epoch} was not published by this one"
     )
-    fix = "let this process end: the other run publishes what was sealed"
+    fix = "let this process end: the other run goes on; if there is none, start the job again"
 
 
 class PublishInterruptedError(BicycleError):
@@ -146,6 +147,21 @@ class PublishInterruptedError(BicycleError):
         "{reason}; its output is kept"
     )
     fix = "start the job again when {target!r} answers: it publishes this epoch first"
+
+
+class OutputHeldError(BicycleError):
+    """A job that may still run goes on with the very same parts, as after one savepoint."""
+
+    code = "BIC-1726"
+    message = (
+        "vertex {vertex!r}: job {owner!r} (process {pid} on {host} since {since}, its files in "
+        "{place!r}) goes on with the parts of run {run} in the output {path!r}; "
+        "nothing was changed there"
+    )
+    fix = (
+        "end job {owner!r}, or give this one another output, and start it again without --from; "
+        "if that job is gone for good, remove {mark!r}"
+    )
 
 
 class PortUnavailableError(BicycleError):

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
-from bicycle_runtime.connectors.errors import OutputTakenOverError, OutputUnwritableError
+from bicycle_runtime.connectors.errors import OutputUnwritableError
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter
 from bicycle_runtime.connectors.files.options import FileSinkOptions
+from bicycle_runtime.connectors.files.ownership import OutputClaim
 from bicycle_runtime.connectors.files.parts import (
     OpenPart,
     PartPlan,
@@ -67,12 +67,14 @@ class FileSink(Sink):
         self._options = read_options(FileSinkOptions, spec)
         self._folder = Path(self._options.path).absolute()
         self._after = SinkState()
+        self._claim: OutputClaim | None = None
 
     def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
         """Make the output directory, prove that it can be written, and take it over.
 
         Raises:
             OutputUnwritableError: it is not a directory, or may not be written.
+            OutputHeldError: another job goes on with the same parts.
         """
         self._services = services
         part = _open_part(memo)
@@ -93,8 +95,11 @@ class FileSink(Sink):
                 reason=error.strerror or str(error),
             ) from error
         self._run = str(memo.get("run") or self._new_run())
-        self._owner = attempt_id(source=system_random()).encode()
-        services.storage.write(self._owner_path, self._owner)
+        claim = OutputClaim(
+            self._folder, run=self._run, vertex=self.spec.vertex_id, services=services
+        )
+        claim.take()
+        self._claim = claim
         self._withdraw_unsealed(memo)
 
     def writer(self) -> FileWriterFactory:
@@ -132,15 +137,15 @@ class FileSink(Sink):
         Raises:
             OutputTakenOverError: a later run has started; an old plan would cut its open part.
         """
-        if self._services.storage.read(self._owner_path) != self._owner:
-            raise OutputTakenOverError(
-                vertex=self.spec.vertex_id, path=str(self._folder), epoch=epoch
-            )
+        assert self._claim is not None
+        self._claim.require(epoch)
         for plan in memo.get("plans", []):
             carry_out(PartPlan.from_json(plan), self._services.storage, self._folder)
 
     def stop(self) -> None:
-        """Nothing is held open between calls."""
+        """Let go of the output."""
+        if self._claim is not None:
+            self._claim.release()
 
     def deadline_ms(self) -> int | None:
         """Return when the open part becomes too old."""
@@ -151,10 +156,6 @@ class FileSink(Sink):
         plans = [PartPlan.from_json(plan) for plan in memo.get("plans", [])]
         held = part.held if (part := _open_part(memo)) is not None else ()
         return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}
-
-    @property
-    def _owner_path(self) -> str:
-        return f"{self._services.prefix}/owner"
 
     def _due_ms(self, part: OpenPart) -> int:
         return part.since_ms + self._options.roll_ms

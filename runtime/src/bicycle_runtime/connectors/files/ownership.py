@@ -1,0 +1,150 @@
+"""Whose the parts of a run are: a mark in the output directory while a job goes on with them.
+
+Parts carry the token of a run, and jobs that began with one savepoint share that token: two of them
+at once would take back each other's parts. So whoever starts leaves ``.owner-<run>`` in the output
+directory, looks at it before each publication, and removes it at the end.
+
+A mark that was left is no obstacle to the job that left it, wherever it starts again, nor to
+anybody once its process is known to be gone. The newest mark counts: whose is not there any more
+publishes nothing. This does not replace the lease, which is about one checkpoint directory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bicycle_runtime.base.identity import ProcessIdentity, is_surely_gone, this_process
+from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, StorageError
+from bicycle_runtime.connectors.contract import DriverServices
+from bicycle_runtime.connectors.errors import OutputHeldError, OutputTakenOverError
+
+__all__ = ["OutputClaim", "OutputOwner"]
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOwner:
+    """What a mark says. ``place`` is where the sink keeps its own files; ``token`` is unique."""
+
+    job: str
+    place: str
+    process: ProcessIdentity
+    since_ms: int
+    token: str
+
+    def to_bytes(self) -> bytes:
+        """Return one line of JSON; ``from_bytes`` is the inverse."""
+        return json.dumps(asdict(self), sort_keys=True).encode() + b"\n"
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> OutputOwner | None:
+        """Read a mark; None when a power cut has damaged it, and with it ended its owner."""
+        try:
+            fields = json.loads(data)
+            return cls(**{**fields, "process": ProcessIdentity(**fields["process"])})
+        except (ValueError, TypeError, KeyError):
+            return None
+
+    def gives_way_to(self, other: OutputOwner) -> bool:
+        """Tell whether another one may go on with the parts.
+
+        1. It has the same place: the lease sees to it that only one of them lives.
+        2. Our process is known to be gone.
+        3. It has our name, and our process is not known to live: it is the job, moved elsewhere.
+        """
+        if self.place == other.place or is_surely_gone(self.process, seen_by=other.process):
+            return True
+        is_seen = bool(self.process.space) and self.process.space == other.process.space
+        return self.job == other.job and not is_seen
+
+
+class OutputClaim:
+    """The claim of one sink on the parts of its run.
+
+    Args:
+        folder: The output directory.
+        run: Token of the run.
+        vertex: The sink, for errors.
+        services: Of the sink.
+        process: Who we are; None for this process.
+    """
+
+    def __init__(
+        self, folder: Path, *, run: str, vertex: str, services: DriverServices,
+        process: ProcessIdentity | None = None,
+    ) -> None:  # fmt: skip
+        self._folder = folder
+        self._storage = LocalStorage(str(folder), is_synced=False)
+        self._name = f".owner-{run}"
+        self._run = run
+        self._vertex = vertex
+        self._owner = OutputOwner(
+            job=services.job,
+            place=f"{services.storage.url}/{services.prefix}",
+            process=process or this_process(),
+            since_ms=services.clock.now_ms(),
+            token=attempt_id(source=system_random()),
+        )
+
+    def take(self) -> None:
+        """Become the owner.
+
+        Raises:
+            OutputHeldError: a job that may live goes on with the parts; nothing was changed.
+            StorageError: the mark can not be written.
+        """
+        former = self._found()
+        if former is not None and not former.gives_way_to(self._owner):
+            raise self._held(former)
+        if former is not None:
+            log_event(_LOG, "output_taken_over", path=str(self._folder), job=former.job)
+        self._storage.write(self._name, self._owner.to_bytes())
+
+    def require(self, epoch: int) -> None:
+        """Make sure that nobody has taken the parts over; one look at a small file.
+
+        Raises:
+            OutputTakenOverError: another one has, or had before it ended.
+        """
+        found = self._found()
+        if found is None and not self._folder.exists():
+            self._storage.write(self._name, self._owner.to_bytes())  # All of it was removed.
+        elif found is None or found.token != self._owner.token:
+            raise OutputTakenOverError(
+                vertex=self._vertex, path=str(self._folder), epoch=epoch, mark=self._name
+            )
+
+    def release(self) -> None:
+        """Let others go on. Harmless when somebody has taken over."""
+        with contextlib.suppress(StorageError):  # Who comes next asks whether we are gone.
+            found = self._found()
+            if found is not None and found.token == self._owner.token:
+                self._storage.delete(self._name)
+
+    def _found(self) -> OutputOwner | None:
+        try:
+            return OutputOwner.from_bytes(self._storage.read(self._name))
+        except ObjectMissingError:
+            return None
+
+    def _held(self, owner: OutputOwner) -> OutputHeldError:
+        since = datetime.fromtimestamp(owner.since_ms / 1_000, UTC).isoformat(timespec="seconds")
+        return OutputHeldError(
+            vertex=self._vertex,
+            path=str(self._folder),
+            run=self._run,
+            owner=owner.job,
+            place=owner.place,
+            host=owner.process.host,
+            pid=owner.process.pid,
+            since=since,
+            mark=str(self._folder / self._name),
+        )
