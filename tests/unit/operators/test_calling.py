@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.calling import (
-    Calls,
-    CallSettings,
-    CallTimeout,
-    call_all,
+from bicycle_runtime.operators.calling import call_all
+from bicycle_runtime.operators.calls import Calls, CallSettings, CallTimeout
+from bicycle_runtime.operators.user_functions import (
     eager,
     is_async,
     resolve,

@@ -14,13 +14,15 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.calling import Calls, CallTimeout, Outcome, call_all, eager, resolve
+from bicycle_runtime.operators.calling import call_all
+from bicycle_runtime.operators.calls import Calls, CallTimeout, Outcome
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.errors import BatchResultError
 from bicycle_runtime.operators.operator import Operator, spread
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.process import ProcessOperator, call_settings
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_functions import eager, resolve
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import AsyncIOBatchFunction, AsyncIOFunction, full_name
 from bicycle_sdk.graph import ErrorAction

@@ -13,10 +13,12 @@ from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail, SpreadTrail
 from bicycle_runtime.operators.blocking import LOOP_WATCH
-from bicycle_runtime.operators.calling import Outcome, refuse_stop, resolve, run, run_watched
+from bicycle_runtime.operators.calling import refuse_stop
+from bicycle_runtime.operators.calls import Outcome
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_functions import resolve, run, run_watched
 from bicycle_runtime.state.refs import RangeState
 from bicycle_sdk.errors import FunctionResultError
 

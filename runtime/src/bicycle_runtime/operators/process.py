@@ -7,15 +7,8 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.calling import (
-    Calls,
-    CallSettings,
-    Methods,
-    call_all,
-    eager,
-    is_async,
-    resolve,
-)
+from bicycle_runtime.operators.calling import call_all
+from bicycle_runtime.operators.calls import Calls, CallSettings, Methods
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.declarations import texts_in
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
@@ -31,6 +24,7 @@ from bicycle_runtime.operators.operator import (
 from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.timers import TimerRound
+from bicycle_runtime.operators.user_functions import eager, is_async, resolve
 from bicycle_runtime.state.attributes import describe_attributes
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.errors import NamedMergeError, StateMergeError

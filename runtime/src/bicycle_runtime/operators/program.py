@@ -15,7 +15,6 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.operators.async_io import async_io_operator
-from bicycle_runtime.operators.calling import is_async, resolve
 from bicycle_runtime.operators.chain import Chain
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
@@ -48,6 +47,7 @@ from bicycle_runtime.operators.transform import (
     PassOperator,
 )
 from bicycle_runtime.operators.two_inputs import CoProcessOperator
+from bicycle_runtime.operators.user_functions import is_async, resolve
 from bicycle_runtime.operators.watermarks import AssignOperator, SourceOperator, TimeKeeper
 from bicycle_runtime.operators.windows.build import build_window
 from bicycle_runtime.operators.windows.combine import CombineOperator

@@ -10,11 +10,11 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.calling import is_async, resolve, run
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Operator, Stateful, kept
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_functions import is_async, resolve, run
 from bicycle_runtime.state.refs import RangeState
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.record_types import function_types

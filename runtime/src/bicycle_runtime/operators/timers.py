@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
-from bicycle_runtime.operators.calling import run, run_watched
 from bicycle_runtime.operators.errors import EndlessTimersError
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Advance, as_sequences
 from bicycle_runtime.operators.policy import RecordPolicy
+from bicycle_runtime.operators.user_functions import run, run_watched
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import Timer
 

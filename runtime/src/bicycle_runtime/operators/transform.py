@@ -9,11 +9,13 @@ from types import FunctionType
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail
-from bicycle_runtime.operators.calling import Outcome, eager, is_async, refuse_stop
+from bicycle_runtime.operators.calling import refuse_stop
+from bicycle_runtime.operators.calls import Outcome
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.operator import Operator, as_sequences, each, kept, spread
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_functions import eager, is_async
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.functions import as_callable, full_name

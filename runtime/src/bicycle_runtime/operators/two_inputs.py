@@ -12,13 +12,13 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, StampedTrail
-from bicycle_runtime.operators.calling import eager, is_async
 from bicycle_runtime.operators.errors import NoEventTimeError
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Advance, EpochTime
 from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.process import StatefulOperator
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_functions import eager, is_async
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.keyed import BroadcastTable
 from bicycle_runtime.state.tables import FunctionTable

@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.operators.batch import Batch, PickTrail, StampedTrail
-from bicycle_runtime.operators.calling import eager, is_async
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.operator import EpochTime, Operator, each
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy, user_hook
 from bicycle_runtime.operators.spec import OperatorSpec, WatermarkSpec
+from bicycle_runtime.operators.user_functions import eager, is_async
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.time import TIME_MS_MAX, as_ms
 

@@ -1,0 +1,120 @@
+"""What is called for a batch, how, and what came out of it; and the awaiting of one after another.
+
+Who decides about a call that failed is a contract here, ``Settle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+__all__ = ["CallSettings", "CallTimeout", "Calls", "Methods", "Outcome", "Settle", "drive"]
+
+
+class CallTimeout(Exception):
+    """A call took longer than the operator's timeout."""
+
+
+class Settle(Protocol):
+    """Decides what a failed call gives: retries it, skips it, or raises to end the task."""
+
+    async def __call__(
+        self, error: Exception, index: int, call: Callable[[], Any]
+    ) -> Sequence[Any]:
+        """Return the outputs that stand for the call ``index``; raise to fail the epoch."""
+
+
+class CallContext(Protocol):
+    """What a context must allow: to know its record, and to be copied for calls in flight.
+
+    Calls one after another write nothing for each record: the one in hand is that behind the last
+    result.
+    """
+
+    def follow(self, results: Sequence[Any]) -> None:
+        """Take record number ``len(results)`` of the batch for the one in hand, from now on."""
+
+    def hold(self, index: int) -> None:
+        """Take record number ``index`` for the one in hand, until ``follow`` is called."""
+
+    def clone(self) -> CallContext:
+        """Return a context for another call in flight."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallSettings:
+    """How calls run. ``capacity`` 1 is one after another; ``timeout_ms`` None is no limit.
+
+    The limit holds for each attempt of a call, or for all of them and the pauses between.
+    """
+
+    is_ordered: bool = True
+    timeout_ms: int | None = None
+    capacity: int = 1
+    limits_all_attempts: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Outputs of each call; ``order`` is the order of completion when that differs."""
+
+    results: list[Sequence[Any]] = field(default_factory=list)
+    order: list[int] | None = None
+
+
+# The function of each key group, by indexing; a missing one is made by the mapping itself.
+Methods = Mapping[int, Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """What is called for a batch.
+
+    ``methods`` is the function, or with ``groups`` the functions by key group; ``context`` is the
+    second argument of each call, and knows the record in hand.
+    """
+
+    methods: Callable[..., Any] | Methods
+    values: Sequence[Any]
+    groups: Sequence[int] | None
+    context: Any
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether each record has a key group."""
+        return self.groups is not None
+
+    def records(self) -> Iterator[Any]:
+        """Return an iterator of values, or of values with the function of their key group."""
+        if self.groups is None:
+            return iter(self.values)
+        assert isinstance(self.methods, Mapping)
+        return zip(self.values, map(self.methods.__getitem__, self.groups), strict=True)
+
+    def single(self, index: int, context: Any) -> Callable[[], Any]:
+        """Return call number ``index`` by itself."""
+        method: Any = self.methods if self.groups is None else self._method_of(self.groups[index])
+
+        def call() -> Any:
+            context.hold(index)
+            return method(self.values[index], context)
+
+        return call
+
+    def _method_of(self, group: int) -> Callable[..., Any]:
+        assert isinstance(self.methods, Mapping)
+        return self.methods[group]
+
+
+async def drive(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
+    """Call and await one after another; a failure keeps the results of those before it."""
+    context = calls.context
+    # hot path: 150 ns a record when the function never suspends; stepping each call costs 270.
+    if calls.is_keyed:
+        for value, method in records:
+            results.append(await method(value, context))
+        return
+    call: Any = calls.methods
+    for value in records:
+        results.append(await call(value, context))  # noqa: PERF401  # a failure keeps what is done
