@@ -184,8 +184,8 @@ class Driver:
     def _only_what_a_replaced_driver_may(self, frozen_in):
         """Note whatever it does, but for what its tasks write, under names of their own.
 
-        A row of deletions follows one look at the lease, and may come to its end. A note about the
-        epoch that failed is for people.
+        A row of deletions follows one look at the lease, and may come to its end. The note about
+        the epoch that was begun is for people.
         """
         has_looked = False
 
@@ -194,7 +194,7 @@ class Driver:
             has_looked = has_looked or (method == "exists" and path.startswith("lease/"))
             is_of_tasks = path.startswith(("state/", "staged/")) and method in WRITES
             is_of_a_row = not has_looked and frozen_in in DELETIONS and method in DELETIONS
-            if method in ACTS and not (is_of_tasks or is_of_a_row) and not path.endswith(".failed"):
+            if method in ACTS and not (is_of_tasks or is_of_a_row) and path != "epochs/begun":
                 self.crimes.append((method, path))
 
         return before

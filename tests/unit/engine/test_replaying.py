@@ -1,6 +1,5 @@
 """Replaying an epoch: the same result, nothing touched, one key, failed epochs, lost input."""
 
-import contextlib
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -8,19 +7,21 @@ from functools import partial
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.faults import InjectedFault, arm_fault
+from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import ReplayGraphError, ReplayInputGoneError
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.one_key import narrow_to
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.replay_record import FailedEpochs, decode_record
+from bicycle_runtime.engine.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.replaying import ReplaySettings, replay_epoch
 from bicycle_runtime.engine.setup import prepare_job
 from bicycle_runtime.engine.stages import with_widths
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
 from bicycle_runtime.operators.errors import FunctionFailedError
+from bicycle_runtime.operators.task import TimeOrder
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest, encode_manifest
 from bicycle_runtime.state.settings import StateSettings
@@ -37,6 +38,10 @@ from bicycle_sdk.windows import CountTrigger, Sum, WindowFunction
 
 WORDS = [f"{name}{number % 3}" for number in range(8) for name in ("ada", "bob", "cid")]
 NOTHING = PlanRecord(bundle_digest="", parallelism={}, now_ms=0)
+RECORD = ReplayRecord(
+    epoch=7, now_ms=1, is_interval_over=False, bundle_digest="", parallelism={}, slices={},
+    time=TimeOrder(),
+)  # fmt: skip
 
 
 class Job:
@@ -75,7 +80,7 @@ class Job:
         record = (
             decode_record(sealed.replay)
             if sealed
-            else FailedEpochs(self.storage, job="job").read(epoch)
+            else BegunEpoch(self.storage, job="job").read(epoch)
         )
         before = history.manifest(epoch - 1) if epoch > 1 else Manifest(epoch=0, plan=NOTHING)
         if key is not None:
@@ -261,20 +266,55 @@ def test_an_epoch_that_failed_fails_again_with_the_same_record_until_the_plugin_
     assert again.error.facts["position"] == caught.value.facts["position"]
     assert mended.error is None
     assert mended.sinks[next(iter(mended.sinks))].record_count == 4
-    record = FailedEpochs(job.storage, job="job").read(epoch)
+    record = BegunEpoch(job.storage, job="job").read(epoch)
     assert record.error["facts"]["offset"] == caught.value.facts["offset"]
 
 
-def test_the_record_of_a_failed_epoch_goes_when_the_epoch_is_sealed(tmp_path):
-    job = Job(tmp_path, partial(poisoned, False))
-    with contextlib.suppress(FunctionFailedError):
-        job.run(max_records_per_epoch=4)
-    assert [path for path in job.files() if path.endswith(".failed")]
+def test_an_epoch_whose_driver_is_killed_is_replayed_with_the_records_that_it_had(tmp_path):
+    job = Job(tmp_path, moody)
+    arm_fault("before_seal", passage=3)
+    with pytest.raises(InjectedFault):
+        job.run(max_records_per_epoch=5)
+    before = job.files()
 
-    job.build = partial(poisoned, True)
-    job.run(max_records_per_epoch=4)
+    done, sealed = job.replay(3)
+    killed = BegunEpoch(job.storage, job="job").read(3)
 
-    assert not [path for path in job.files() if path.endswith(".failed")]
+    assert (sealed, killed.error, job.files()) == (None, None, before)
+    job.run(max_records_per_epoch=5)
+    sealed = EpochHistory(job.storage).manifest(3)
+    assert done.manifest.offsets == {uid: dict(ends) for uid, ends in sealed.offsets.items()}
+    assert decode_record(sealed.replay).slices == killed.slices
+
+
+def test_no_epoch_behind_the_last_sealed_one_is_replayed_unless_it_was_begun(tmp_path):
+    job = Job(tmp_path, moody)
+    job.run(max_records_per_epoch=5)
+
+    begun = BegunEpoch(job.storage, job="job")
+    assert begun.read(job.sealed_epochs()[-1]) is not None
+    assert begun.read(EpochHistory(job.storage).epochs()[-1] + 1) is None
+
+
+def test_behind_a_url_an_epoch_is_noted_while_it_runs():
+    begun = BegunEpoch(open_storage("memory://begun"), job="job")
+
+    with begun.noting(RECORD):
+        pass
+    begun.close()
+    assert begun.read(7) == RECORD
+    with pytest.raises(ReplayGraphError), begun.noting(RECORD):
+        raise ReplayGraphError(epoch=7, missing="a", known_text="b")
+    assert begun.read(7).error["facts"]["missing"] == "a"
+
+
+def test_an_epoch_runs_though_nobody_can_note_that_it_was_begun(tmp_path, caplog):
+    (tmp_path / "epochs").write_text("a file where a folder should be")
+    begun = BegunEpoch(LocalStorage(str(tmp_path)), job="job")
+
+    with begun.noting(RECORD):
+        pass
+    assert [each.getMessage() for each in caplog.records] == ["begun_epoch_not_noted"]
 
 
 def test_a_manifest_without_a_record_is_readable_and_one_with_it_keeps_it():

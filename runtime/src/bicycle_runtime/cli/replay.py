@@ -43,7 +43,8 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
     callback=_epoch,
     required=True,
     metavar="NUMBER",
-    help="A retained epoch, or the one that failed behind them, which `next` means, too.",
+    help="A retained epoch, or the one behind them that failed, hangs or killed the job; `next` "
+    "means that one, too.",
 )
 @click.option(
     "--key",
@@ -114,7 +115,7 @@ def _show(report: dict[str, Any]) -> None:
     if report.get("left"):
         click.echo("the debugger was left; the epoch was not replayed to its end")
         return
-    was = "sealed" if report["was_sealed"] else "failed"
+    was = "sealed" if report["was_sealed"] else _fate_of(report)
     click.echo(f"epoch {report['epoch']} of {report['url']} ({was})")
     if not report["is_same_plugin"]:
         click.echo("the plugin is not the same as when the epoch was run")
@@ -144,9 +145,14 @@ def _show(report: dict[str, Any]) -> None:
         click.echo(_verdict(report))
 
 
+def _fate_of(report: dict[str, Any]) -> str:
+    """Return what became of an epoch that was not sealed."""
+    return "failed" if report["former_error"] else "never came to its end"
+
+
 def _verdict(report: dict[str, Any]) -> str:
     if not report["was_sealed"]:
-        return "the epoch, which failed, does not fail now"
+        return f"the epoch, which {_fate_of(report)}, does not fail now"
     if report["key"] is not None:
         return "the state of the key is what was sealed"
     return "the result is what was sealed"

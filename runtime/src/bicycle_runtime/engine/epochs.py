@@ -36,7 +36,7 @@ from bicycle_runtime.engine.pacing import Pacer
 from bicycle_runtime.engine.pinning import pins_of, renumbered_loops
 from bicycle_runtime.engine.publishing import Publisher, referenced_paths
 from bicycle_runtime.engine.replay_record import (
-    FailedEpochs,
+    BegunEpoch,
     encode_record,
     record_of,
     with_counts,
@@ -96,7 +96,7 @@ class EpochLoop:
             sink_paths=partial(referenced_paths, setup.sinks),
         )  # fmt: skip
         self._publisher = Publisher(setup.sinks, self._ledger)
-        self._failed = FailedEpochs(setup.storage, job=setup.job_id)
+        self._begun = BegunEpoch(setup.storage, job=setup.job_id)
         self._loads = LoadWatch(setup.storage, run_id, services.on_loaded)
         self._replay = b""
         self._pacer = Pacer(options)
@@ -123,6 +123,7 @@ class EpochLoop:
 
     def __exit__(self, *_: object) -> None:
         self._publisher.close()
+        self._begun.close()
         for source in self._setup.sources.values():
             source.stop()
         for sink in self._setup.sinks.values():
@@ -281,7 +282,6 @@ class EpochLoop:
             fault_point("before_seal")
             self._ledger.seal(manifest)
             fault_point("after_seal")
-        self._failed.forget(epoch)
         self.sealed_at = self._clock.monotonic()
         self._last = manifest
         self._timeline.take(manifest.time)
@@ -354,7 +354,7 @@ class EpochLoop:
             time=self._time,
         )
         record = record_of(self._setup, orders[0], slices)
-        with self._failed.noting(record), self._loads.watching(state_bytes(self._last.states)):
+        with self._begun.noting(record), self._loads.watching(state_bytes(self._last.states)):
             reports = run_unmixed(
                 self._executor, orders, self._setup.sources, job=self._setup.job_id
             )
@@ -459,7 +459,6 @@ class EpochLoop:
         if self._services.fence.is_contested:
             self._occupy_next_epoch()
         self._ledger.sweep()
-        self._failed.resume(self._last.epoch + 1)
 
     def _occupy_next_epoch(self) -> None:
         """Seal an epoch without work: a driver before us could, with files that we sweep away."""

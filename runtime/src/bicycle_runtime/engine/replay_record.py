@@ -1,8 +1,9 @@
 """What a replay of an epoch needs beside the manifest before it: its input, its time, its sizes.
 
 The record is small: slices name input, they do not hold it. That of a sealed epoch is an entry of
-its manifest. That of an epoch which failed lies beside the manifests, as ``epochs/<N>.failed``,
-until the epoch is sealed after all; so a replay shows what went wrong with the very same input.
+its manifest. That of the last epoch which was begun lies beside the manifests, as ``epochs/begun``,
+and gets the error when the epoch fails. So a replay shows with the very same input what went wrong,
+also when the epoch hangs, or has killed the job.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from threading import Thread
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.base.storage import FsspecStorage, LocalStorage, ObjectMissingError, Storage
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.stats import total_counts
 from bicycle_runtime.operators.io import Slice
@@ -24,7 +28,7 @@ from bicycle_runtime.operators.task import EpochOrder, TimeOrder
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
-    "FailedEpochs",
+    "BegunEpoch",
     "ReplayRecord",
     "decode_record",
     "encode_record",
@@ -33,6 +37,8 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger(__name__)
+_PATH = "epochs/begun"
+_CLOSE_S = 5.0
 
 
 class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +46,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``slices`` is what each source was asked for, ``now_ms`` the processing time that functions saw,
     ``time`` where event time stood when it began. ``counts`` are the records that went into and
-    came out of each operator; none are known of an epoch that failed, which has its ``error``.
+    came out of each operator; none are known before it is sealed. ``error`` is why it failed.
     """
 
     epoch: int
@@ -94,8 +100,11 @@ def with_counts(record: ReplayRecord, reports: Iterable[TaskReport]) -> ReplayRe
     return msgspec.structs.replace(record, counts=counts)
 
 
-class FailedEpochs:
-    """Keeps the record of an epoch that failed until the epoch is sealed.
+class BegunEpoch:
+    """Keeps the record of the last epoch that was begun, whatever becomes of it.
+
+    A local file is written at once and not flushed: it survives the end of the process, and costs
+    an epoch no wait for the disk. Behind a URL a thread writes while the epoch runs.
 
     Args:
         storage: Checkpoint storage of the job.
@@ -105,51 +114,55 @@ class FailedEpochs:
     def __init__(self, storage: Storage, *, job: str) -> None:
         self._storage = storage
         self._job = job
-        self._noted: int | None = None
-
-    def resume(self, epoch: int) -> None:
-        """Begin a run whose first epoch is this one: an earlier run may have failed in it."""
-        self._noted = epoch if self._storage.exists(_path_of(epoch)) else None
+        self._writing: Thread | None = None
 
     def read(self, epoch: int) -> ReplayRecord | None:
-        """Return the record of a failed epoch; None when it has not failed.
+        """Return the record of an epoch; None when it is not the last one that was begun.
 
         Raises:
             msgspec.MsgspecError: it is damaged.
         """
         try:
-            return decode_record(self._storage.read(_path_of(epoch)))
+            record = decode_record(self._storage.read(_PATH))
         except ObjectMissingError:
             return None
+        return record if record.epoch == epoch else None
 
     @contextlib.contextmanager
     def noting(self, record: ReplayRecord) -> Iterator[None]:
-        """Write the record down when what runs inside fails, and let the failure pass."""
+        """Write the record down; with the error when what runs inside fails, which passes."""
+        self._begin(record)
         try:
             yield
         except BicycleError as error:
-            self._note(msgspec.structs.replace(record, error=_plain(error)))
+            self.close()
+            self._note(self._storage, msgspec.structs.replace(record, error=_plain(error)))
             raise
 
-    def forget(self, epoch: int) -> None:
-        """Take note that an epoch was sealed; nearly always nothing has to be done."""
-        if self._noted is not None and self._noted <= epoch:
-            self._storage.delete(_path_of(self._noted))
-            self._noted = None
+    def close(self) -> None:
+        """Wait until the record is written, though not for a storage that does not answer."""
+        if self._writing is not None:
+            self._writing.join(_CLOSE_S)
+            self._writing = None
 
-    def _note(self, record: ReplayRecord) -> None:
+    def _begin(self, record: ReplayRecord) -> None:
+        if isinstance(self._storage, FsspecStorage):
+            if self._writing is None or not self._writing.is_alive():  # Else it is slow: no queue.
+                note = partial(self._note, self._storage, record)
+                self._writing = Thread(target=note, name="epoch-begun", daemon=True)
+                self._writing.start()
+            return
+        is_local = isinstance(self._storage, LocalStorage)
+        self._note(replace(self._storage, is_synced=False) if is_local else self._storage, record)
+
+    def _note(self, storage: Storage, record: ReplayRecord) -> None:
         try:
-            self._storage.write(_path_of(record.epoch), encode_record(record))
-            self._noted = record.epoch
-        except BicycleError as error:  # The failure itself is what has to be told.
+            storage.write(_PATH, encode_record(record))
+        except BicycleError as error:  # It is for people: no epoch fails for it.
             log_event(
-                _LOG, "failed_epoch_not_noted", level=logging.WARNING, job=self._job,
+                _LOG, "begun_epoch_not_noted", level=logging.WARNING, job=self._job,
                 epoch=record.epoch, error=error,
             )  # fmt: skip
-
-
-def _path_of(epoch: int) -> str:
-    return f"epochs/{epoch:012}.failed"
 
 
 def _plain(error: BicycleError) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from bicycle_runtime.engine.debugging import DebuggerLeft, EpochDebugger
 from bicycle_runtime.engine.one_key import narrow_to
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.pinning import pinned
-from bicycle_runtime.engine.replay_record import FailedEpochs, ReplayRecord, decode_record
+from bicycle_runtime.engine.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.replaying import Replayed, ReplaySettings, replay_epoch
 from bicycle_runtime.engine.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.stages import with_widths
@@ -95,7 +95,7 @@ def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
     """
     storage = open_storage(words["url"])
     # 1. Find the epoch, and plan the job as wide as it was then.
-    epoch = _find(EpochHistory(storage), FailedEpochs(storage, job=words["job_id"]), words)
+    epoch = _find(EpochHistory(storage), BegunEpoch(storage, job=words["job_id"]), words)
     record = epoch.record
     bundle = pinned(bundle, (epoch.sealed or epoch.before).pins)
     setup = prepare_job(
@@ -125,7 +125,7 @@ def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
     return _report(words, epoch, done, bundle=bundle, setup=setup)
 
 
-def _find(history: EpochHistory, failed: FailedEpochs, words: dict[str, Any]) -> _Epoch:
+def _find(history: EpochHistory, begun: BegunEpoch, words: dict[str, Any]) -> _Epoch:
     """Return the epoch that is meant.
 
     Raises:
@@ -136,11 +136,11 @@ def _find(history: EpochHistory, failed: FailedEpochs, words: dict[str, Any]) ->
     number = last + 1 if words["epoch"] == NEXT else int(words["epoch"])
     sealed = history.manifest(number) if number in known else None
     try:
-        record = _recorded(sealed) if sealed is not None else failed.read(number)
+        record = _recorded(sealed) if sealed is not None else begun.read(number)
     except msgspec.MsgspecError as error:
         raise _refusal(number, known, f"its record is damaged ({error})") from error
     if record is None:
-        problem = "it is neither retained nor has it failed"
+        problem = "it is neither retained nor the one behind them that was begun"
         if sealed is not None:
             problem = "no task ran in it, or it was sealed before replays were possible"
         raise _refusal(number, known, problem)
