@@ -14,7 +14,15 @@ import threading
 import time
 from pathlib import Path
 
-__all__ = ["descendants", "hang_up", "is_alive", "kill_all", "start_ticks", "wait_for_end"]
+__all__ = [
+    "descendants",
+    "hang_up",
+    "is_alive",
+    "is_frozen",
+    "kill_all",
+    "start_ticks",
+    "wait_for_end",
+]
 
 _POLL_S = 0.05
 _PASS_COUNT_MAX = 20
@@ -37,6 +45,12 @@ def is_alive(pid: int, started: int) -> bool:
     if not fields or fields[_FIELD_STATE] in "ZX":
         return False
     return started in (0, int(fields[_FIELD_START]))
+
+
+def is_frozen(pid: int) -> bool:
+    """Tell whether a process was stopped by a signal or a debugger; False where it is not known."""
+    fields = _stat(pid)
+    return bool(fields) and fields[_FIELD_STATE] in "Tt"
 
 
 def descendants(pid: int) -> list[int]:

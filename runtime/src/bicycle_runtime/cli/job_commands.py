@@ -127,7 +127,7 @@ def _row(status: JobStatus) -> tuple[str, ...]:
     is_running = not status.state.is_final
     return (
         status.id,
-        status.state.value,
+        f"{status.state.value}, frozen" if status.is_frozen else status.state.value,
         f"{status.plugin} {status.plugin_version}".strip(),
         str(status.epoch),
         count_text(status.record_count),
@@ -141,7 +141,7 @@ def _details(status: JobStatus) -> list[str]:
     rows = [
         ("state", status.state.value),
         ("plugin", f"{status.plugin} {status.plugin_version}".strip()),
-        ("process", f"{status.pid}{' (detached)' if status.is_detached else ''}"),
+        ("process", _process(status)),
         ("supervisor", _supervisor(status)),
         ("phase", "" if status.phase is None else phase_text(status.phase)),
         ("started", _time(status.started_ms)),
@@ -184,6 +184,13 @@ def _operator_text(operator: OperatorStatus) -> str:
         text += f", watermark {watermark_text(operator.watermark_ms)}"
     if operator.slowest_input is not None:
         text += f" (slowest input {operator.slowest_input})"
+    return text
+
+
+def _process(status: JobStatus) -> str:
+    text = f"{status.pid} (detached)" if status.is_detached else str(status.pid)
+    if status.is_frozen:
+        text += f", stopped by a signal: kill -CONT {status.pid} lets it go on"
     return text
 
 

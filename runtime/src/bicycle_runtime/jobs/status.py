@@ -140,7 +140,8 @@ class JobStatus(msgspec.Struct, kw_only=True):
     """One run of a job as last seen. Counts are of this run, ``event_count`` of all runs.
 
     A run goes on over restarts; ``restarts`` has the latest of them. ``supervisor_pid`` is the
-    process that starts the driver of a submitted job again, 0 for none.
+    process that starts the driver of a submitted job again, 0 for none. ``is_frozen`` is what
+    somebody who looks finds: the driver was stopped by a signal, and says nothing of itself.
 
     ``id`` names the run's folder and is what commands take; ``job`` is the name in the checkpoint
     directory, and is the same but when two checkpoint directories hold jobs of one name at once.
@@ -155,6 +156,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     pid_started: int = 0
     java_pid: int | None = None
     is_detached: bool = False
+    is_frozen: bool = False
     supervisor_pid: int = 0
     supervisor_started: int = 0
     checkpoint: str = ""

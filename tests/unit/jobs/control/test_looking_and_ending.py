@@ -1,4 +1,6 @@
 import contextlib
+import os
+import signal
 import subprocess
 import sys
 
@@ -70,6 +72,17 @@ def test_stopping_waits_for_the_end(home):
         status = stop_job(home, "job")
         assert process.wait(10) == -15
     assert status.state is JobState.FAILED  # This driver dies of the signal, without a word.
+
+
+def test_a_job_whose_process_was_stopped_is_told_and_woken_to_stop(home):
+    with driver(home, "job", OBEDIENT) as process:
+        os.kill(process.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        [frozen] = list_jobs(home)
+        stop_job(home, "job")
+        assert process.wait(10) == -15
+    assert (frozen.state, frozen.is_frozen) == (JobState.RUNNING, True)
+    assert not job_status(home, "job").is_frozen
 
 
 def test_a_job_that_does_not_stop_in_time_is_an_error(home):

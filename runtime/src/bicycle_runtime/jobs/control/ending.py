@@ -7,7 +7,7 @@ import os
 import signal
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.processes import is_alive, kill_all, wait_for_end
+from bicycle_runtime.base.processes import is_alive, is_frozen, kill_all, wait_for_end
 from bicycle_runtime.jobs.control.looking import is_supervised, job_status
 from bicycle_runtime.jobs.errors import StopTimeoutError
 from bicycle_runtime.jobs.home import Home
@@ -21,6 +21,8 @@ _END_RESERVE_MS = 10_000
 
 def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> JobStatus:
     """Ask a job to stop after its epoch and wait until it has. One that has ended is left alone.
+
+    Processes of it that were stopped by a signal are woken, or they would never hear of it.
 
     Args:
         home: Where jobs are kept.
@@ -42,6 +44,7 @@ def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> Job
     pid, started = _leader(status)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
+    _wake(status)
     if not wait_for_end(pid, started, timeout_s=timeout_ms / 1_000):
         raise StopTimeoutError(job=name, pid=pid, waited_ms=timeout_ms)
     return job_status(home, name)
@@ -74,6 +77,17 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
         last.error = None
         write_status(folder.status_path, last)
     return last
+
+
+def _wake(status: JobStatus) -> None:
+    """Let supervisor and driver go on if they were stopped."""
+    for pid, started in (
+        (status.supervisor_pid, status.supervisor_started),
+        (status.pid, status.pid_started),
+    ):
+        if is_alive(pid, started) and is_frozen(pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
 
 def _leader(status: JobStatus) -> tuple[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.base.processes import is_alive, is_frozen
 from bicycle_runtime.jobs.errors import JobLostError, JobNotFoundError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.status import JobState, JobStatus
@@ -45,7 +45,10 @@ def is_supervised(status: JobStatus) -> bool:
 def _current(folder: JobFolder) -> JobStatus | None:
     """Return the status as it is now: the file of a killed process still says that it runs."""
     status = folder.status()
-    if status is None or status.state.is_final or is_alive(status.pid, status.pid_started):
+    if status is None or status.state.is_final:
+        return status
+    if is_alive(status.pid, status.pid_started):
+        status.is_frozen = is_frozen(status.pid)
         return status
     status = folder.status()  # It may have written its last word since the first look.
     if status is None or status.state.is_final:
