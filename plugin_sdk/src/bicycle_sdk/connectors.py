@@ -189,6 +189,7 @@ def file_sink(
     format: FileFormat = "jsonl",
     roll_bytes: int | None = None,
     roll_ms: int | None = None,
+    timestamp_field: str | None = None,
 ) -> SinkDescriptor[Any]:
     """Files in a directory; only whole, sealed files are ever visible.
 
@@ -197,9 +198,13 @@ def file_sink(
         format: JSON lines, text lines or CSV rows.
         roll_bytes: A file ends when it has this size; None: as the connector decides.
         roll_ms: A file ends when it is this old; None: as the connector decides.
+        timestamp_field: Field of JSON lines or CSV that gets the event time, in ms since 1970.
     """
     _check(format in _FILE_SINKS, "file_sink", f"format {format!r} is none of jsonl, text, csv")
     properties: dict[str, Any] = {"path": os.fspath(path)}
+    if timestamp_field is not None:
+        _check(format != "text", "file_sink", "timestamp_field is given, and text has no fields")
+        properties["timestamp_field"] = timestamp_field
     for name, value in (("roll_bytes", roll_bytes), ("roll_ms", roll_ms)):
         if value is not None:
             _check(value >= 1, "file_sink", f"{name} is {value}, expected 1 or more")

@@ -206,11 +206,13 @@ class Source(ABC):
 class Sink(ABC):
     """One sink vertex, on the driver. The constructor checks options only.
 
-    ``guarantee`` is what this vertex promises. Where options decide it, the constructor sets it;
-    ask instances only.
+    ``guarantee`` is what this vertex promises; ``takes_times`` tells that its writers are
+    ``PreparingWriter``s which want the event times of records. Where options decide them, the
+    constructor sets them; ask instances only.
     """
 
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    takes_times: bool = False
 
     def __init__(self, spec: ConnectorSpec) -> None:
         self.spec = spec

@@ -7,7 +7,7 @@ somebody behind it reads them. Feedback edges carry times, but hold no watermark
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from bicycle_runtime.operators.spec import WatermarkSpec
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
@@ -35,11 +35,15 @@ class TimeReach:
     Args:
         graph: A valid graph.
         level_of: The level of each vertex, for telling who stands in the chain of a source.
+        timed_sinks: Sinks that take the event times of records.
     """
 
-    def __init__(self, graph: JobGraph, level_of: Mapping[str, int]) -> None:
+    def __init__(
+        self, graph: JobGraph, level_of: Mapping[str, int], *, timed_sinks: Collection[str] = ()
+    ) -> None:
         self._graph = graph
         self._level_of = level_of
+        self._timed_sinks = timed_sinks
         self._vertices = {vertex.id: vertex for vertex in graph.vertices}
         self._below: dict[str, frozenset[str]] = {}
         self._readers = self._find_readers()
@@ -107,6 +111,7 @@ class TimeReach:
     def _find_readers(self) -> set[str]:
         """Return the vertices that read event times, and those that lead to one."""
         waiting = [vertex.id for vertex in self._graph.vertices if _reads_times(vertex)]
+        waiting += self._timed_sinks
         found = set(waiting)
         while waiting:
             here = waiting.pop()

@@ -34,6 +34,7 @@ from bicycle_runtime.engine.state_forms import begun_forms
 from bicycle_runtime.engine.stats import total_counts
 from bicycle_runtime.engine.watermarks import Timeline
 from bicycle_runtime.operators.io import (
+    EventTimes,
     PreparingWriter,
     Slice,
     SourceBatch,
@@ -285,10 +286,10 @@ class _PreparingNotingWriter(_NotingWriter):
         super().__init__(noted, shown_count)
         self._real = real
 
-    def prepare(self, values: list[Any]) -> list[Any]:
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
         """Return what would be written."""
-        return self._real.prepare(values)
+        return self._real.prepare(values, times)
 
-    def prepare_one(self, value: Any) -> Any:
+    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
         """Return what would be written for one record."""
-        return self._real.prepare_one(value)
+        return self._real.prepare_one(value, time_ms)

@@ -87,7 +87,8 @@ class Division:
         widths = _wished(self.setup, self.widths, wish)
         setup = self.setup
         graph = with_widths(setup.bundle.graph, widths)
-        divided = dataclasses.replace(setup, graph=graph, plan=plan_stages(graph))
+        plan = plan_stages(graph, timed_sinks=setup.timed_sinks)
+        divided = dataclasses.replace(setup, graph=graph, plan=plan)
         states = restored_states(self.last, divided.plan, job=setup.job_id)
         return Division(
             setup=divided,

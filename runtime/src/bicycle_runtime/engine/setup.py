@@ -73,6 +73,11 @@ class JobSetup:
             forms=forms or {},
         )
 
+    @property
+    def timed_sinks(self) -> frozenset[str]:
+        """The sinks that take the event times of records."""
+        return _timed_sinks(self.sinks)
+
     def services(
         self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any,
         epoch_interval_ms: int,
@@ -133,9 +138,14 @@ def prepare_job(
             _dead_letter_spec(dead_letters_dir or f"{storage.url}/dead_letters")
         )
     return JobSetup(
-        job_id=job_id, bundle=bundle, graph=graph, plan=plan_stages(graph),
+        job_id=job_id, bundle=bundle, graph=graph,
+        plan=plan_stages(graph, timed_sinks=_timed_sinks(sinks)),
         sources=sources, sinks=sinks, storage=storage,
     )  # fmt: skip
+
+
+def _timed_sinks(sinks: Mapping[str, Sink]) -> frozenset[str]:
+    return frozenset(uid for uid, sink in sinks.items() if sink.takes_times)
 
 
 def _connector_spec(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> ConnectorSpec:

@@ -8,7 +8,7 @@ shape of the graph.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from bicycle_runtime.engine.errors import KeyGroupConflictError
 from bicycle_runtime.engine.reach import TimeReach
@@ -26,14 +26,18 @@ from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
 __all__ = ["group_count_of", "plan_stages", "widths_of", "with_parallelism", "with_widths"]
 
 
-def plan_stages(graph: JobGraph) -> StagePlan:
+def plan_stages(graph: JobGraph, *, timed_sinks: Collection[str] = ()) -> StagePlan:
     """Return the stage plan of a valid graph.
+
+    Args:
+        graph: The graph.
+        timed_sinks: Sinks that take the event times of records.
 
     Raises:
         KeyGroupConflictError: consumers of one keyed stream ask for different numbers of key
             groups.
     """
-    return _Planner(graph).plan()
+    return _Planner(graph, timed_sinks).plan()
 
 
 def group_count_of(graph: JobGraph, vertex: Vertex) -> int:
@@ -94,8 +98,9 @@ def with_widths(graph: JobGraph, widths: Mapping[str, int]) -> JobGraph:
 class _Planner:
     """Draws the plan of one graph."""
 
-    def __init__(self, graph: JobGraph) -> None:
+    def __init__(self, graph: JobGraph, timed_sinks: Collection[str]) -> None:
         self._graph = graph
+        self._timed_sinks = timed_sinks
         self._vertices = {vertex.id: vertex for vertex in graph.vertices}
         self._chains = {chain.id: chain for chain in optimize(graph).chains}
         self._chain_of = {
@@ -105,7 +110,7 @@ class _Planner:
         self._index = {chain_id: index for index, chain_id in enumerate(self._order)}
         self._level = self._levels()
         level_of = {uid: self._level[chain_id] for uid, chain_id in self._chain_of.items()}
-        self._time = TimeReach(graph, level_of)
+        self._time = TimeReach(graph, level_of, timed_sinks=timed_sinks)
 
     def plan(self) -> StagePlan:
         chains = tuple(self._chain_spec(chain_id) for chain_id in self._order)
@@ -210,6 +215,7 @@ class _Planner:
             input_type=source.payload_id("output_type") if source and typed else None,
             watermarks=self._time.strategy(operator),
             generators=self._time.generators(operator),
+            takes_times=operator in self._timed_sinks,
         )
 
     def _key_by(self, vertex: Vertex) -> Vertex | None:

@@ -14,6 +14,7 @@ from bicycle_runtime.base.storage import Storage
 
 __all__ = [
     "BadRecord",
+    "EventTimes",
     "Headers",
     "PreparingWriter",
     "SinkWriter",
@@ -26,6 +27,9 @@ __all__ = [
 ]
 
 Headers = tuple[tuple[str, bytes], ...]
+# The event time of each record in ms, None for one that has none; None alone: the sink does not
+# ask for times, or the stream has none.
+EventTimes = Sequence[int | None] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,16 +140,17 @@ class PreparingWriter(SinkWriter, Protocol):
     """A writer that first turns records into what it writes, which may fail for single ones.
 
     User code runs there (a key function, a schema), and formats and limits are checked. What fails
-    is settled by the vertex's ``on_error``; ``write`` then takes what was prepared.
+    is settled by the vertex's ``on_error``; ``write`` then takes what was prepared. Event times are
+    there when the sink ``takes_times``.
     """
 
-    def prepare(self, values: list[Any]) -> list[Any]:
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
         """Return what to write, one for each record; raise anything when one of them fails.
 
         Called once per batch, before ``write``.
         """
 
-    def prepare_one(self, value: Any) -> Any:
+    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
         """Return what to write for one record; raise a plain exception that says why it fails.
 
         Called for each record of a batch for which ``prepare`` raised, and again for a retry.

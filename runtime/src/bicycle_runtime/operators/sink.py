@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.io import (
+    EventTimes,
     PreparingWriter,
     SinkWriter,
     StagedFile,
@@ -16,6 +19,7 @@ from bicycle_runtime.operators.io import (
 from bicycle_runtime.operators.operator import Operator, each
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_sdk.time import TIME_MS_MAX
 
 __all__ = ["SinkOperator"]
 
@@ -43,16 +47,18 @@ class SinkOperator(Operator):
             self._preparing = writer if isinstance(writer, PreparingWriter) else None
         values = batch.values
         if self._preparing is not None:
-            values = self._prepared(self._preparing, values)
+            values = self._prepared(self._preparing, batch)
         self._writer.write(values)
         return Batch([], batch.trail)
 
-    def _prepared(self, writer: PreparingWriter, values: list[Any]) -> list[Any]:
+    def _prepared(self, writer: PreparingWriter, batch: Batch) -> list[Any]:
         """Return what to write: all at once, or record by record when one of them fails."""
+        values, times = batch.values, _event_times(batch) if self.spec.takes_times else None
         try:
-            return writer.prepare(values)
+            return writer.prepare(values, times)
         except Exception:  # noqa: BLE001  # the boundary to user code: the policy decides below
-            results = each(writer.prepare_one, values, policy=self.policy, awaits=False)
+            records = list(zip(values, times or repeat(None), strict=False))
+            results = each(partial(_prepare_one, writer), records, policy=self.policy, awaits=False)
             return [result for result in results if result is not DROPPED]
 
     def finish(self) -> list[StagedFile]:
@@ -65,3 +71,15 @@ class SinkOperator(Operator):
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
+
+
+def _event_times(batch: Batch) -> EventTimes:
+    """Return the event times of a batch; one at the end of all time is none."""
+    times = batch.times()
+    if times and not (min(times) > -TIME_MS_MAX and max(times) < TIME_MS_MAX):
+        return [time if -TIME_MS_MAX < time < TIME_MS_MAX else None for time in times]
+    return times
+
+
+def _prepare_one(writer: PreparingWriter, record: tuple[Any, int | None]) -> Any:
+    return writer.prepare_one(*record)

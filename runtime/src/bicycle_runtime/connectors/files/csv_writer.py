@@ -15,7 +15,7 @@ from bicycle_runtime.connectors.errors import RecordUnencodableError
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.operators.io import WriterTask
 
-__all__ = ["CsvWriter"]
+__all__ = ["CsvWriter", "named_cells"]
 
 
 class CsvWriter(StagedWriter):
@@ -81,6 +81,12 @@ def _names(value: Any) -> list[str]:
     if isinstance(value, (tuple, list)):
         return [f"field_{number}" for number in range(1, len(cells) + 1)]
     return ["value"]
+
+
+def named_cells(value: Any) -> dict[str, Any]:
+    """Return the cells of a record by column."""
+    cells = _cells(value)
+    return cells if isinstance(cells, dict) else dict(zip(_names(value), cells, strict=True))
 
 
 def _cells(value: Any) -> dict[str, Any] | list[Any]:

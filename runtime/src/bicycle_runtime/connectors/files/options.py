@@ -44,3 +44,8 @@ class FileSinkOptions:
     roll_ms: int = option(
         60_000, low=0, high=86_400_000, doc="A part is complete this long after its first record."
     )
+    timestamp_field: str = option(
+        "",
+        doc="Field in which the event time of each record is written, in ms since 1970 "
+        "(``jsonl_file``, ``csv_file``); a record without one fails.",
+    )

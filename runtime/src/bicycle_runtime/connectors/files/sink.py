@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
-from bicycle_runtime.connectors.errors import OutputUnwritableError
+from bicycle_runtime.connectors.errors import ConnectorOptionError, OutputUnwritableError
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter
 from bicycle_runtime.connectors.files.options import FileSinkOptions
 from bicycle_runtime.connectors.files.ownership import OutputClaim
@@ -32,6 +32,7 @@ from bicycle_runtime.connectors.files.parts import (
     withdraw,
 )
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
+from bicycle_runtime.connectors.files.timed_writers import TimedCsvWriter, TimedJsonWriter
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import StagedWriter, in_subtask_order
@@ -46,10 +47,15 @@ class FileWriterFactory:
 
     file_suffix: str
     record_type: Any = None
+    time_field: str = ""
 
     def open(self, task: WriterTask) -> StagedWriter:
         """Return a writer that stages ``records.<suffix>``."""
         name = f"records.{self.file_suffix}"
+        if self.time_field:
+            if self.file_suffix == "csv":
+                return TimedCsvWriter(task, name, self.record_type, self.time_field)
+            return TimedJsonWriter(task, name, self.time_field)
         if self.file_suffix == "csv":
             return CsvWriter(task, name, self.record_type)
         return StagedWriter(task, name, json_lines if self.file_suffix == "jsonl" else text_lines)
@@ -66,6 +72,15 @@ class FileSink(Sink):
         super().__init__(spec)
         self._options = read_options(FileSinkOptions, spec)
         self._folder = Path(self._options.path).absolute()
+        self.takes_times = bool(self._options.timestamp_field)
+        if self.takes_times and self.file_suffix == "txt":
+            raise ConnectorOptionError(
+                vertex=spec.vertex_id,
+                connector=spec.connector_type,
+                name="timestamp_field",
+                problem="lines of text have no fields",
+                hint="write jsonl_file or csv_file, or leave it out",
+            )
         self._after = SinkState()
         self._claim: OutputClaim | None = None
 
@@ -104,7 +119,8 @@ class FileSink(Sink):
 
     def writer(self) -> FileWriterFactory:
         """Return the factory of writers of this format."""
-        return FileWriterFactory(self.file_suffix, self.spec.record_type)
+        field = self._options.timestamp_field
+        return FileWriterFactory(self.file_suffix, self.spec.record_type, field)
 
     def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
         """Decide what becomes of the staged files and which parts are complete."""

@@ -9,13 +9,14 @@ This module sends nothing.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
 from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_runtime.operators.io import EventTimes
 
 __all__ = [
     "EncodingSchema",
@@ -35,6 +36,7 @@ _Column = list[bytes | None]
 # Varints, CRC and the like of a batch with one message: 61 + at most 40 bytes, and some to spare.
 _OVERHEAD_BYTES = 256
 _HEADER_OVERHEAD_BYTES = 10
+_TIME_MS_MIN = 1  # The client takes 0 for none, and writes the time of writing.
 
 
 class UnencodableError(Exception):
@@ -63,7 +65,8 @@ class TopicLimits:
 class MessagePlan:
     """How records become messages; picklable.
 
-    ``functions`` are the user's, by role: key, value, headers, timestamp, partition.
+    ``functions`` are the user's, by role: key, value, headers, timestamp, partition. With
+    ``has_event_times`` messages have the event times of their records.
     """
 
     value_format: MessageFormat
@@ -71,6 +74,7 @@ class MessagePlan:
     functions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     schemas: Mapping[str, EncodingSchema] = field(default_factory=dict)
     limits: TopicLimits = TopicLimits()
+    has_event_times: bool = False
 
 
 class MessageEncoder:
@@ -95,8 +99,12 @@ class MessageEncoder:
         self._encode_values = _column_encoder(plan.value_format, plan.schemas.get("value"))
         self._encode_keys = _column_encoder(plan.key_format, plan.schemas.get("key"))
 
-    def encode(self, records: list[Any]) -> list[Message]:
+    def encode(self, records: list[Any], times: EventTimes = None) -> list[Message]:
         """Return one message per record.
+
+        Args:
+            records: The records.
+            times: Their event times.
 
         Raises:
             Exception: a record can not be encoded, or user code raised; which one it was is found
@@ -119,13 +127,21 @@ class MessageEncoder:
         if len(messages) != len(records):
             raise UnencodableError("a function ended the batch early: it raised StopIteration")
         is_doubtful = sizes > self._limits.message_bytes_max - _OVERHEAD_BYTES
+        if self._plan.has_event_times and times is not None:
+            for message, time_ms in zip(messages, times, strict=True):
+                message["timestamp"] = time_ms
+            is_doubtful = is_doubtful or not self._are_taken(times)
         if self._more or is_doubtful or lacks_key:
             for record, message in zip(records, messages, strict=True):
                 self._complete(record, message)
         return messages
 
-    def encode_one(self, record: Any) -> Message:
+    def encode_one(self, record: Any, time_ms: int | None = None) -> Message:
         """Return the message of one record.
+
+        Args:
+            record: The record.
+            time_ms: Its event time.
 
         Raises:
             UnencodableError: it can not be written, and why.
@@ -138,6 +154,8 @@ class MessageEncoder:
                 self._encode_keys, self._key(record), "key", self._plan.key_format
             )
         message["value"] = _one(self._encode_values, given, "value", self._plan.value_format)
+        if self._plan.has_event_times:
+            message["timestamp"] = time_ms
         self._complete(record, message)
         return message
 
@@ -161,7 +179,23 @@ class MessageEncoder:
         if message.get("timestamp") is not None:
             self._check_time(message["timestamp"])
 
+    def _are_taken(self, times: Sequence[int | None]) -> bool:
+        """Tell whether all times are within the bounds of the topic."""
+        limits, now_ms = self._limits, self._clock.now_ms()
+        after, before = limits.timestamp_after_ms_max, limits.timestamp_before_ms_max
+        known = [time_ms for time_ms in times if time_ms is not None]
+        if not known:
+            return True
+        first, last = min(known), max(known)
+        is_new_enough = first >= _TIME_MS_MIN and (before is None or first >= now_ms - before)
+        return is_new_enough and (after is None or last <= now_ms + after)
+
     def _check_time(self, timestamp_ms: int) -> None:
+        if timestamp_ms < _TIME_MS_MIN:
+            raise UnencodableError(
+                f"the timestamp is {timestamp_ms}; messages have times from {_TIME_MS_MIN} on "
+                "(ms since 1970)"
+            )
         limits, now_ms = self._limits, self._clock.now_ms()
         after, before = limits.timestamp_after_ms_max, limits.timestamp_before_ms_max
         if after is not None and timestamp_ms > now_ms + after:

@@ -29,7 +29,7 @@ from bicycle_runtime.connectors.kafka.settings import (
 from bicycle_runtime.connectors.kafka.sink_errors import KafkaDeliveryError
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
 from bicycle_runtime.connectors.staging import StagedWriter
-from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.operators.io import EventTimes, StagedFile, WriterTask
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["DirectWriter", "KafkaWriterFactory", "StagingWriter", "WriterPlan", "delivery_hint"]
@@ -107,13 +107,13 @@ class StagingWriter(StagedWriter):
         super().__init__(task, "messages.bin", pack_messages)
         self._encoder = encoder
 
-    def prepare(self, values: list[Any]) -> list[Message]:
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Message]:
         """Return the messages of some records."""
-        return self._encoder.encode(values)
+        return self._encoder.encode(values, times)
 
-    def prepare_one(self, value: Any) -> Message:
+    def prepare_one(self, value: Any, time_ms: int | None) -> Message:
         """Return the message of one record."""
-        return self._encoder.encode_one(value)
+        return self._encoder.encode_one(value, time_ms)
 
 
 class DirectWriter:
@@ -135,13 +135,13 @@ class DirectWriter:
         self._failures = DeliveryFailures()
         self._count = 0
 
-    def prepare(self, values: list[Any]) -> list[Message]:
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Message]:
         """Return the messages of some records."""
-        return self._encoder.encode(values)
+        return self._encoder.encode(values, times)
 
-    def prepare_one(self, value: Any) -> Message:
+    def prepare_one(self, value: Any, time_ms: int | None) -> Message:
         """Return the message of one record."""
-        return self._encoder.encode_one(value)
+        return self._encoder.encode_one(value, time_ms)
 
     def write(self, values: list[Message]) -> None:
         """Hand messages to the producer.

@@ -294,7 +294,7 @@ class SinkRun:
         """Let a writer take one batch, as an operator does."""
         self.written += values
         if isinstance(writer, PreparingWriter):
-            values = writer.prepare(values)
+            values = writer.prepare(values, None)
         writer.write(values)
 
     def seal(self, records: list[list[Any]], *, is_last: bool = False) -> None:

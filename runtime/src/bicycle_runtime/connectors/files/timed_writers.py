@@ -1,0 +1,91 @@
+"""Staging records with their event times, as a field of JSON lines or a column of CSV.
+
+What is written so, a file source reads again with the same ``timestamp_field``. Only records with
+named fields can have one more.
+"""
+
+from __future__ import annotations
+
+from itertools import repeat
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.connectors.files.csv_writer import CsvWriter, named_cells
+from bicycle_runtime.connectors.staging import StagedWriter
+from bicycle_runtime.operators.io import EventTimes, WriterTask
+
+__all__ = ["TimedCsvWriter", "TimedJsonWriter"]
+
+
+class TimedJsonWriter(StagedWriter):
+    """Writes JSON objects with one field more.
+
+    Args:
+        task: Where to stage.
+        file_name: Name below the task's prefix.
+        time_field: Name of the field; one of that name that a record has is replaced.
+    """
+
+    def __init__(self, task: WriterTask, file_name: str, time_field: str) -> None:
+        super().__init__(task, file_name, b"".join)
+        self._field = time_field
+        self._to_json = msgspec.json.Encoder().encode
+
+    def prepare(self, values: list[Any], times: EventTimes) -> list[bytes]:
+        """Return one line per record."""
+        return list(map(self.prepare_one, values, times or repeat(None)))
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> bytes:
+        """Return the line of a record.
+
+        Raises:
+            ValueError: the record has no event time, or no fields.
+        """
+        record = msgspec.to_builtins(value, str_keys=True)
+        if not isinstance(record, dict):
+            raise ValueError(_no_fields(value, self._field))
+        return self._to_json({**record, self._field: _known(time_ms, self._field)}) + b"\n"
+
+
+class TimedCsvWriter(CsvWriter):
+    """Writes CSV rows with one column more.
+
+    Args:
+        task: Where to stage.
+        file_name: Name below the task's prefix.
+        record_type: Declared type of the records, or None.
+        time_field: Name of the column; one of that name that a record has is replaced.
+    """
+
+    def __init__(self, task: WriterTask, file_name: str, record_type: Any, time_field: str) -> None:
+        super().__init__(task, file_name, record_type)
+        self._field = time_field
+        if self._names and time_field not in self._names:
+            self._names = [*self._names, time_field]
+
+    def prepare(self, values: list[Any], times: EventTimes) -> list[dict[str, Any]]:
+        """Return the cells of each record, by column."""
+        return list(map(self.prepare_one, values, times or repeat(None)))
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> dict[str, Any]:
+        """Return the cells of a record, by column.
+
+        Raises:
+            ValueError: the record has no event time.
+        """
+        return {**named_cells(value), self._field: _known(time_ms, self._field)}
+
+
+def _known(time_ms: int | None, field: str) -> int:
+    if time_ms is None:
+        raise ValueError(
+            f"the record has no event time for the field {field!r}; call assign_timestamps(…) on "
+            "the stream"
+        )
+    return time_ms
+
+
+def _no_fields(value: Any, field: str) -> str:
+    kind = type(value).__qualname__
+    return f"a record of type {kind} is no JSON object, and can not have the field {field!r}"
