@@ -75,7 +75,7 @@ def test_a_job_whose_disk_is_full_at_any_call_goes_on_once_there_is_room():
     for room in range(CALLS_MAX):
         with Harness(count_words, parallelism=2) as harness:
             disk = SmallDisk(harness.storage.root, is_synced=False)
-            harness._storage = disk
+            harness.storage = disk
             harness.crash()
             harness.push(["ada", "bob", "ada"])
             harness.run_epoch()

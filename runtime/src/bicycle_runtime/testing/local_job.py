@@ -1,0 +1,173 @@
+"""The job of a harness: planned, started, crashed and started again, all in this process.
+
+A start makes connectors, executor and epoch loop anew, as a driver does. What belongs to the
+outside world stays: storage, clock, scripts, and what was collected. What a test may ask of a job
+is the subject of ``harness``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.faults import InjectedFault
+from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
+from bicycle_runtime.engine.executor import Executor
+from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.pinning import last_pins, pinned
+from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.stats import EpochStats
+from bicycle_runtime.operators.spec import DEAD_LETTERS
+from bicycle_runtime.recovery.adoption import adopt, find_origin
+from bicycle_runtime.testing.bundling import bundle_of_graph
+from bicycle_runtime.testing.errors import HarnessError
+from bicycle_runtime.testing.options import HarnessOptions
+from bicycle_runtime.testing.registries import registry_for
+from bicycle_runtime.testing.rewiring import (
+    captured,
+    scripted,
+    scripted_sources,
+    tapped,
+    used_payloads,
+)
+from bicycle_runtime.testing.script import Script, ScriptSource
+from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.drafts import GraphDraft
+from bicycle_sdk.graph import RuntimeMode
+
+__all__ = ["LocalJob"]
+
+_RESTARTS_MAX = 100
+
+
+class LocalJob:
+    """One job and its lives.
+
+    Args:
+        draft: Its streams.
+        options: What is changed about it.
+    """
+
+    storage: LocalStorage
+    setup: JobSetup
+    loop: EpochLoop
+    executor: Executor
+
+    def __init__(self, draft: GraphDraft, options: HarnessOptions) -> None:
+        self._options = options
+        graph = draft.build_graph(getattr(draft, "job_name", None) or "test")
+        graph = captured(scripted(graph, options.scripted), options.real_sinks)
+        self.graph = tapped(graph, options.taps)
+        self._bundle = bundle_of_graph(self.graph, used_payloads(self.graph, draft.payloads))
+        self._registry = registry_for(self.graph, options.extensions)
+        self.parallelism = options.parallelism
+        self.widths: Mapping[str, int] = {}
+        self.watermark_ms = WATERMARK_MIN
+        self.scripts = {uid: Script() for uid in scripted_sources(self.graph)}
+        self.collected: dict[str, list[Any]] = {}
+        self.clock = ManualClock(options.start_ms)
+        self.console: list[str] = []
+        self.epochs: list[EpochStats] = []
+        self.crash_count = 0
+
+    def begin(self, storage: LocalStorage) -> None:
+        """Start for the first time, with what the job is to begin with, on empty storage."""
+        self.storage = storage
+        if (url := self._options.start_from) is not None:
+            adopt(find_origin(open_storage(url)), storage, job="harness")
+        self.start()
+
+    def start(self) -> None:
+        """Start from the last sealed epoch; where a fault breaks the start, start again."""
+        for _ in range(_RESTARTS_MAX):
+            self.setup = self._prepare()
+            self.executor = self._options.new_executor()
+            self.loop = EpochLoop(
+                self.setup,
+                self.executor,
+                options=self._engine_options(),
+                run_id=attempt_id(source=system_random()),
+                services=LoopServices(
+                    clock=self.clock,
+                    console=self.console.append,
+                    on_epoch=self.epochs.append,
+                    collected=self.collected,
+                ),
+            )
+            try:
+                self.loop.__enter__()
+                self.loop.advance_watermark(self.watermark_ms)
+                return
+            except InjectedFault:
+                self.crash_count += 1
+                self._close_lost()
+            except BaseException:
+                self._close_lost()
+                raise
+        raise self.error("it dies at every start", "disarm the fault")
+
+    def stop(self) -> None:
+        """End cleanly."""
+        self.loop.__exit__(None, None, None)
+
+    def crash(self) -> None:
+        """Forget all that the process holds, and start again."""
+        self.crash_count += 1
+        self._close_lost()
+        self.start()
+
+    def lose_workers(self) -> None:
+        """Let every worker process die."""
+        if isinstance(self.executor, LocalExecutor):
+            self.executor.lose_workers()
+
+    def guarded(self, action: Callable[[], Any]) -> Any:
+        """Return what an action gives; None when a fault broke it, which is a crash."""
+        try:
+            return action()
+        except InjectedFault:
+            self.crash()
+            return None
+
+    def error(self, problem: str, hint: str) -> HarnessError:
+        """Return an error that names the job."""
+        return HarnessError(job=self.graph.name, problem=problem, hint=hint)
+
+    def _engine_options(self) -> EngineOptions:
+        options = self._options.engine
+        is_batch = self.graph.config.mode is RuntimeMode.BATCH
+        return replace(options, mode="batch") if is_batch else options
+
+    def _prepare(self) -> JobSetup:
+        bundle = pinned(self._bundle, last_pins(self.storage))
+        vertices = zip(self.graph.vertices, bundle.graph.vertices, strict=True)
+        ids = {numbered.id: vertex.id for numbered, vertex in vertices}
+        setup = prepare_job(
+            bundle, job_id="harness", storage=self.storage, parallelism=self.parallelism,
+            registry=self._registry, widths=self.widths,
+        )  # fmt: skip
+        setup = replace(setup, allows_dropped_state=self._options.allows_dropped_state)
+        for uid, script in self.scripts.items():
+            source = setup.sources[ids[uid]]
+            assert isinstance(source, ScriptSource)
+            source.attach(script)
+        if DEAD_LETTERS not in setup.sinks:
+            return setup
+        letters = self._registry.create_sink(
+            ConnectorSpec(
+                vertex_id=DEAD_LETTERS, connector_type="collect", properties={"name": DEAD_LETTERS}
+            )
+        )
+        return replace(setup, sinks={**setup.sinks, DEAD_LETTERS: letters})
+
+    def _close_lost(self) -> None:
+        self.lose_workers()
+        with suppress(InjectedFault):
+            self.loop.__exit__(None, None, None)
