@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.remote_storage import file_system
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_storage
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.errors import CopyRefusedError, SavepointTakenError
@@ -26,6 +29,20 @@ def job(storage, tmp_path):
     return job
 
 
+@pytest.fixture
+def asked(storage):
+    """The operations that the server is asked for, by name, from now on."""
+    names = []
+    events = file_system(storage.url).s3.meta.events
+
+    def note(model, **_):
+        names.append(model.name)
+
+    events.register("before-call.s3", note)
+    yield names
+    events.unregister("before-call.s3", note)
+
+
 def take(job, target):
     return write_savepoint(job.storage, target, epoch=2, name="one", now_ms=1)
 
@@ -42,6 +59,29 @@ def test_a_job_goes_from_s3_to_a_disk_and_back(job, bucket, tmp_path):
     assert (other.manifest, other.read()) == (job.manifest, job.models[2])
     assert back.read("connectors/in/journal/0") == b"lines\n"
     assert job.restart().manifest.epoch == 2
+
+
+def test_the_server_copies_what_stays_in_s3_and_each_byte_is_proved(job, bucket, asked, tmp_path):
+    there = folder_of(job.storage, "savepoints/one")
+    savepoint = take(job, there)
+    made = Counter(asked)
+    asked.clear()
+    back = open_storage(f"s3://{bucket}/jobs/back")
+    adopt(find_origin(there), back, job="back")
+
+    assert made["CopyObject"] == savepoint.file_count
+    assert made["PutObject"] == 2  # The claim, and what names the files.
+    assert made["GetObject"] >= savepoint.file_count
+    assert Counter(asked)["CopyObject"] == savepoint.file_count - 1  # All but ``job.json``.
+    assert Job(tmp_path, storage=back).read() == job.models[2]
+
+
+def test_what_the_server_can_not_copy_in_one_request_is_left_to_others(storage):
+    storage.write("a", b"x")
+
+    assert storage.copy_from(storage, "a", byte_count=(5 << 30) + 1) is False
+    with pytest.raises(ObjectMissingError):
+        storage.copy_from(storage, "b", byte_count=None)
 
 
 def test_a_place_is_taken_once_and_can_be_given_back(job):

@@ -14,7 +14,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, cast
 
-from bicycle_runtime.base.errors import ObjectMissingError, StorageError
+from bicycle_runtime.base.errors import (
+    ObjectMissingError,
+    StorageError,
+    StorageUnreachableError,
+)
 from bicycle_runtime.base.remote_storage import FsspecStorage
 
 __all__ = ["S3Storage"]
@@ -22,6 +26,7 @@ __all__ = ["S3Storage"]
 _PART_BYTES = 8 << 20  # 5 MiB is the least that S3 takes; 10 000 parts are the most.
 _BLOCK_BYTES = 8 << 20
 _KEYS_PER_REQUEST = 1_000
+_COPY_BYTES_MAX = 5 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,32 @@ class S3Storage(FsspecStorage):
     def delete_tree(self, prefix: str) -> None:
         self.delete_all(self.list(prefix))
 
+    def copy_from(self, source: S3Storage, path: str, *, byte_count: int | None) -> bool:
+        """Let the server copy an object of another prefix or bucket; nothing comes through here.
+
+        Args:
+            source: Where it lies.
+            path: The object, here and there.
+            byte_count: Its size, when that is known.
+
+        Returns:
+            Whether it did: it refuses objects of more than 5 GiB, and some of another bucket.
+
+        Raises:
+            ObjectMissingError: there is no such object.
+            StorageUnreachableError: it does not answer.
+        """
+        if (source.size(path) if byte_count is None else byte_count) > _COPY_BYTES_MAX:
+            return False
+        place = dict(zip(("Bucket", "Key"), source.bucket_and_key(path), strict=True))
+        try:
+            self.call("copy", path, "copy_object", CopySource=place)
+        except (ObjectMissingError, StorageUnreachableError):
+            raise
+        except StorageError:
+            return False
+        return True
+
     def discard_unfinished(self, prefix: str) -> int:
         count = 0
         markers: dict[str, str] = {}
@@ -99,7 +130,12 @@ class S3Storage(FsspecStorage):
 
     def key(self, path: str) -> str:
         """Return the key of an object in its bucket."""
-        return self._at(path).partition("/")[2]
+        return self.bucket_and_key(path)[1]
+
+    def bucket_and_key(self, path: str) -> tuple[str, str]:
+        """Return the bucket of an object, and its key there."""
+        bucket, _, key = self._at(path).partition("/")
+        return bucket, key
 
     def call(
         self, action: str, path: str, method: str, key_name: str | None = "Key", **arguments: Any
@@ -113,7 +149,7 @@ class S3Storage(FsspecStorage):
             key_name: Under which name the operation wants the key of ``path``.
             arguments: Its other arguments.
         """
-        bucket, _, key = self._at(path).partition("/")
+        bucket, key = self.bucket_and_key(path)
         named = {} if key_name is None else {key_name: key}
         return self.attempt(
             action, path, lambda: self._fs.call_s3(method, Bucket=bucket, **named, **arguments)

@@ -190,7 +190,7 @@ def restore_command(*, url: str, checkpoint_dir: str, name: str, as_json: bool) 
 
     target = checkpoint_of(checkpoint_dir, name)
     origin = open_origin(url)
-    epoch = restore_savepoint(origin, target, job=name)
+    epoch = restore_savepoint(origin, target, job=name, clock=SystemClock())
     if as_json:
         answer_json({"url": target.url, "job": name, "epoch": epoch, "origin": origin.storage.url})
     else:

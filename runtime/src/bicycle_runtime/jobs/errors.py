@@ -295,7 +295,7 @@ class OriginRunningError(BicycleError):
     """A job is to begin with the checkpoint of another one that runs."""
 
     code = "BIC-1940"
-    message = "{url} is the checkpoint directory of a job that runs, as process {pid}"
+    message = "{url} is the checkpoint directory of a job that runs, as process {pid} on {host}"
     fix = "stop it first, or begin with a savepoint of it (`bicycle savepoint create`)"
 
 

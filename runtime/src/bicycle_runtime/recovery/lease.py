@@ -200,6 +200,17 @@ class Lease:
         newest = self._newest_number()
         raise self._held(newest, self._holder(newest))
 
+    def refuse_holder(self) -> None:
+        """Make sure that no driver lives that holds the lease; nothing is taken or written.
+
+        Raises:
+            LeaseHeldError: one does.
+        """
+        newest = self._newest_number()
+        holder = self._holder(newest)
+        if self._fate_of(newest, holder) == "alive" and not self._has(newest, "released"):
+            raise self._held(newest, holder)
+
     def require(self) -> None:
         """Make sure that nobody has taken over; one look at the storage."""
         if self._is_lost or self._storage.exists(_path(self._number + 1)):

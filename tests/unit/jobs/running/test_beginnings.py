@@ -55,7 +55,7 @@ class Named(KeyedProcessFunction):
 
 
 def begin(place, build=counts, **options):
-    return begun(request_of(**options), place, bundle_of(build))
+    return begun(request_of(**options), place, bundle_of(build), clock=SystemClock())
 
 
 def test_a_job_that_begins_with_an_epoch_does_so_once_however_often_it_is_started(place, origin):
@@ -64,7 +64,7 @@ def test_a_job_that_begins_with_an_epoch_does_so_once_however_often_it_is_starte
     assert find_origin(place.storage).manifest == find_origin(origin).manifest
     assert (request.options.from_, request.options.parallelism) == (None, 3)
     assert place.folder.read_request() == request
-    assert begun(request, place, bundle_of(counts)) == request
+    assert begun(request, place, bundle_of(counts), clock=SystemClock()) == request
     with pytest.raises(CheckpointOccupiedError):
         begin(place, from_=origin.url)
 
@@ -82,7 +82,7 @@ def test_state_that_the_job_does_not_declare_is_given_up_only_where_that_is_allo
 def test_a_job_without_such_an_epoch_is_left_as_it_is(place):
     request = request_of()
 
-    assert begun(request, place, bundle_of(counts)) is request
+    assert begun(request, place, bundle_of(counts), clock=SystemClock()) is request
     assert place.storage.list("") == []
 
 

@@ -9,6 +9,8 @@ import pytest
 from bicycle_runtime.base.clock import ManualClock, SystemClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.faults import InjectedFault
+from bicycle_runtime.base.identity import ProcessIdentity
+from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.jobs.control.requests import Inbox
@@ -29,8 +31,11 @@ from bicycle_runtime.recovery.errors import (
     CheckpointOccupiedError,
     CopyRefusedError,
     EpochUnpublishedError,
+    LeaseHeldError,
     SavepointTakenError,
 )
+from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.recovery.savepoints import read_savepoint, verify_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from tests.unit.jobs.job_samples import request_of, status_of
@@ -178,7 +183,7 @@ def test_a_running_job_seals_and_collects_while_its_files_are_copied(running, ha
 
     storage = open_storage(answer["url"])
     assert verify_savepoint(storage).epoch == answer["epoch"]
-    assert len(harness.storage.list("epochs")) <= 6
+    assert len(EpochHistory(harness.storage).epochs()) <= 3
 
 
 def test_what_goes_wrong_with_a_savepoint_is_told_and_the_job_goes_on(running, harness):
@@ -243,11 +248,29 @@ def test_a_savepoint_becomes_the_last_epoch_of_another_job(ended, tmp_path):
     url = create(ended)["url"]
     target = LocalStorage(str(tmp_path / "jobs/other"))
 
-    assert restore_savepoint(open_origin(url), target, job="other") == 1
+    assert restore_savepoint(open_origin(url), target, job="other", clock=SystemClock()) == 1
     assert json.loads(target.read("job.json"))["job"] == "other"
     assert open_origin(target.url).manifest == open_origin(url).manifest
     with pytest.raises(CheckpointOccupiedError):
-        restore_savepoint(open_origin(url), target, job="other")
+        restore_savepoint(open_origin(url), target, job="other", clock=SystemClock())
+
+
+def lease_of(storage):
+    """Return the lease of a driver on another machine."""
+    process = ProcessIdentity(host="elsewhere", pid=7, started=1, space="other")
+    return Lease(
+        storage, job="job", clock=SystemClock(), source=system_random(), beat_ms=10, process=process
+    )
+
+
+def test_nothing_is_restored_where_another_machine_is_at_work(ended, tmp_path):
+    origin = open_origin(create(ended)["url"])
+    target = LocalStorage(str(tmp_path / "jobs/other"))
+
+    with LeaseKeeper(lease_of(target), beat_ms=10, on_lost=None), pytest.raises(LeaseHeldError):
+        restore_savepoint(origin, target, job="other", clock=SystemClock())
+    assert target.list("state") == []
+    assert restore_savepoint(origin, target, job="other", clock=SystemClock()) == 1
 
 
 def test_a_checkpoint_of_a_job_that_runs_is_no_beginning_for_another(harness, tmp_path):
@@ -255,8 +278,12 @@ def test_a_checkpoint_of_a_job_that_runs_is_no_beginning_for_another(harness, tm
     target = LocalStorage(str(tmp_path / "other"))
     lock = harness.storage.local_path("lock")
     with FileLock(lock, job="job", place="x"), pytest.raises(OriginRunningError):
-        restore_savepoint(origin, target, job="other")
+        restore_savepoint(origin, target, job="other", clock=SystemClock())
+    lease = lease_of(harness.storage)
+    with LeaseKeeper(lease, beat_ms=10, on_lost=None), pytest.raises(OriginRunningError) as caught:
+        restore_savepoint(origin, target, job="other", clock=SystemClock())
 
-    assert restore_savepoint(origin, target, job="other") == 1
+    assert caught.value.facts["host"] == "elsewhere"
+    assert restore_savepoint(origin, target, job="other", clock=SystemClock()) == 1
     with pytest.raises(CheckpointOccupiedError):
-        restore_savepoint(origin, harness.storage, job="other")
+        restore_savepoint(origin, harness.storage, job="other", clock=SystemClock())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 
+from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.pinning import pinned
 from bicycle_runtime.engine.restoring import refuse_lost_state
@@ -21,13 +22,14 @@ __all__ = ["begun"]
 _LOG = logging.getLogger(__name__)
 
 
-def begun(request: JobRequest, place: JobPlace, bundle: JobBundle) -> JobRequest:
+def begun(request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clock) -> JobRequest:
     """Put the epoch that a job is to begin with into its place, if it fits the job.
 
     Args:
         request: What was asked for.
-        place: The job, whose locks are held.
+        place: The job, whose locks and lease are held.
         bundle: What is about to run.
+        clock: Measures whether the job of the epoch still runs.
 
     Returns:
         The request from now on, which is kept: whoever starts it again goes on with the job's own
@@ -51,7 +53,7 @@ def begun(request: JobRequest, place: JobPlace, bundle: JobBundle) -> JobRequest
         origin.manifest, plan_stages(bundle.graph), bundle.payloads,
         job=place.job, allows_dropped=allows_dropped,
     )  # fmt: skip
-    epoch = begin_with(origin, place.storage, job=place.job)
+    epoch = begin_with(origin, place.storage, job=place.job, clock=clock)
     options = dataclasses.replace(request.options, from_=None)
     kept = dataclasses.replace(request, options=options)
     place.folder.write_request(kept)

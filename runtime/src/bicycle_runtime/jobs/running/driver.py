@@ -238,7 +238,9 @@ class _Driver:
                 bundle = extract(ref, self._request.params)
             booting.result()
             with self._copying():
-                self._request = begun(self._request, self._place, bundle)
+                self._request = begun(
+                    self._request, self._place, bundle, clock=self._services.clock
+                )
             bundle = pinned(bundle, last_pins(self._place.storage))
             # 3. Plan the job and create its connectors.
             setup = self._prepare(bundle)

@@ -33,6 +33,7 @@ from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin
 from bicycle_runtime.recovery.errors import (
     CheckpointMissingError,
     EpochUnpublishedError,
+    LeaseHeldError,
     SavepointFormatError,
     SavepointUnfinishedError,
 )
@@ -181,19 +182,20 @@ def open_origin(url: str) -> Origin:
     return find_origin(open_storage(url))
 
 
-def restore_savepoint(origin: Origin, target: Storage, *, job: str) -> int:
+def restore_savepoint(origin: Origin, target: Storage, *, job: str, clock: Clock) -> int:
     """Put a savepoint into the empty checkpoint directory of a job and return its epoch.
 
-    Where that is a local directory, its lock is held meanwhile. See ``begin_with``.
+    The job's lock and lease are held meanwhile. See ``begin_with``.
+
+    Raises:
+        JobRunningError: the job runs on this machine, or somebody restores it.
+        LeaseHeldError: so it is on another one.
     """
-    with ExitStack() as locks:
-        if isinstance(target, LocalStorage):
-            lock = FileLock(target.local_path("lock"), job=job, place=target.url)
-            locks.enter_context(lock)
-        return begin_with(origin, target, job=job)
+    with _locked(target, job=job, clock=clock):
+        return begin_with(origin, target, job=job, clock=clock)
 
 
-def begin_with(origin: Origin, target: Storage, *, job: str) -> int:
+def begin_with(origin: Origin, target: Storage, *, job: str, clock: Clock) -> int:
     """Make an epoch the last one of a job that has none; whoever calls holds the job's locks.
 
     Raises:
@@ -202,16 +204,29 @@ def begin_with(origin: Origin, target: Storage, *, job: str) -> int:
         CopyRefusedError: a file is missing or damaged; the job still has no epoch.
     """
     with ExitStack() as locks:
-        storage = origin.storage
-        is_other = not origin.is_savepoint and storage.url != target.url
-        # The source is only read: where no lock was ever taken, none is made.
-        if is_other and isinstance(storage, LocalStorage) and storage.exists("lock"):
-            lock = FileLock(storage.local_path("lock"), job=job, place=storage.url)
-            try:
-                locks.enter_context(lock)
-            except JobRunningError as error:
-                raise OriginRunningError(url=storage.url, pid=error.facts["pid"]) from None
+        if not origin.is_savepoint and origin.storage.url != target.url:
+            _hold_still(origin.storage, locks, job=job, clock=clock)
         return adopt(origin, target, job=job).epoch
+
+
+def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -> None:
+    """Make sure that nobody runs the job whose checkpoint is read. Nothing is written there.
+
+    Raises:
+        OriginRunningError: somebody does.
+    """
+    try:
+        # Where no lock was ever taken, none is made.
+        if isinstance(storage, LocalStorage) and storage.exists("lock"):
+            lock = FileLock(storage.local_path("lock"), job=job, place=storage.url)
+            locks.enter_context(lock)
+        Lease(storage, job=job, clock=clock, source=system_random()).refuse_holder()
+    except JobRunningError as error:
+        facts = {"pid": error.facts["pid"], "host": "this machine"}
+        raise OriginRunningError(url=storage.url, **facts) from None
+    except LeaseHeldError as error:
+        facts = {name: error.facts[name] for name in ("pid", "host")}
+        raise OriginRunningError(url=storage.url, **facts) from None
 
 
 @contextmanager
@@ -223,12 +238,21 @@ def _held(home: Home, status: JobStatus, storage: Storage, clock: Clock) -> Iter
         LeaseHeldError: it runs on another one.
     """
     folder = home.folder(status.id)
+    with (
+        FileLock(folder.lock_path, job=folder.id, place=str(folder.path)),
+        _locked(storage, job=status.job, clock=clock),
+    ):
+        yield
+
+
+@contextmanager
+def _locked(storage: Storage, *, job: str, clock: Clock) -> Iterator[None]:
+    """Hold lock and lease of a checkpoint directory."""
     with ExitStack() as locks:
-        locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
         if isinstance(storage, LocalStorage):
             path = storage.local_path("lock")
-            locks.enter_context(FileLock(path, job=status.job, place=storage.url))
-        lease = Lease(storage, job=status.job, clock=clock, source=system_random())
+            locks.enter_context(FileLock(path, job=job, place=storage.url))
+        lease = Lease(storage, job=job, clock=clock, source=system_random())
         # Whoever takes it over removes nothing that the copy needs before it has sealed epochs.
         locks.enter_context(LeaseKeeper(lease, beat_ms=_BEAT_MS, on_lost=_nothing))
         yield
