@@ -16,24 +16,18 @@ from typing import Any
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import Budget, SourceStatus
+from bicycle_runtime.connectors.contract import SourceStatus
 from bicycle_runtime.engine.bounded import require_bounded
+from bicycle_runtime.engine.epoch_work import EpochWork, next_manifest, plan_record
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.failures import run_unmixed
+from bicycle_runtime.engine.intake import Intake
 from bicycle_runtime.engine.loads import LoadWatch, tell_loads
 from bicycle_runtime.engine.loop_services import LoopServices, Step
-from bicycle_runtime.engine.merging import (
-    merge_ends,
-    merge_feedback,
-    merge_forms,
-    merge_offsets,
-    merge_staged,
-    merge_states,
-)
+from bicycle_runtime.engine.merging import merge_ends
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.orders import epoch_orders
-from bicycle_runtime.engine.pacing import Pacer
-from bicycle_runtime.engine.pinning import pins_of, renumbered_loops
+from bicycle_runtime.engine.pinning import renumbered_loops
 from bicycle_runtime.engine.publishing import Publisher, referenced_paths
 from bicycle_runtime.engine.replay_record import (
     BegunEpoch,
@@ -45,20 +39,18 @@ from bicycle_runtime.engine.rescaling import Division
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.state_forms import begun_forms
-from bicycle_runtime.engine.stats import Stopwatch, lowest_watermark, state_bytes
+from bicycle_runtime.engine.stats import Stopwatch, state_bytes
 from bicycle_runtime.engine.telling import stats_of
-from bicycle_runtime.engine.watermarks import SourceView, Timeline
-from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.engine.watermarks import Timeline
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.recovery.ledger import EpochLedger
-from bicycle_runtime.recovery.manifest import Manifest, PlanRecord
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MAX
 
 __all__ = ["EpochLoop", "LoopServices", "Step"]
 
 _LOG = logging.getLogger(__name__)
-_IDLE_MS_MAX = 1_000
 
 
 class EpochLoop:
@@ -98,15 +90,13 @@ class EpochLoop:
         self._publisher = Publisher(setup.sinks, self._ledger)
         self._begun = BegunEpoch(setup.storage, job=setup.job_id)
         self._loads = LoadWatch(setup.storage, run_id, services.on_loaded)
-        self._replay = b""
-        self._pacer = Pacer(options)
-        self._last = self._blank()
+        plan = plan_record(setup, now_ms=self._clock.now_ms(), is_finished=False)
+        self._last = Manifest(epoch=0, plan=plan)
         self._folded_ms = self._clock.now_ms()
         self._started_ms = 0
         self._has_read = False
-        self._timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
-        self._time = self._timeline.order({})
-        self._held: set[str] = set()
+        timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
+        self._intake = Intake(setup, timeline, options)
         self.sealed_at: float | None = None  # of the last epoch; None once there was nothing to do
         self._division_count = 0
 
@@ -142,12 +132,12 @@ class EpochLoop:
 
     def step(self) -> Step:
         """Look for work and run at most one epoch."""
-        statuses = self._polled()
+        statuses = self._intake.poll()
         has_input = any(status.has_input for status in statuses.values())
         has_work = has_input or bool(self._last.feedback)
         now_ms = self._clock.now_ms()
         is_finished = all(status.is_finished for status in statuses.values())
-        fires = self._timeline.is_due(self._time, now_ms=now_ms) or (
+        fires = self._timeline.is_due(self._intake.order, now_ms=now_ms) or (
             # What fires at the end of all input and goes round a loop must have its epochs.
             is_finished and self._setup.plan.has_timed_loops and not self._timeline.is_at_end
         )
@@ -165,7 +155,7 @@ class EpochLoop:
             return Step(has_run=True, is_finished=False, wait_ms=0)
         self._publisher.finish()
         self.sealed_at = None
-        wait_ms = self._timeline.wait_ms(now_ms=now_ms, longest_ms=self._idle_ms(statuses))
+        wait_ms = self._intake.wait_ms(statuses, now_ms=now_ms)
         return Step(has_run=False, is_finished=False, wait_ms=wait_ms)
 
     def finish(self, *, is_finished: bool) -> None:
@@ -179,7 +169,7 @@ class EpochLoop:
         is_settled = self._last.plan.is_finished and not self._has_read
         if not is_settled and (self._has_read or is_finished or self._last.epoch):
             fires = is_finished and self._setup.plan.is_timed
-            statuses = self._polled() if fires else {}
+            statuses = self._intake.poll() if fires else {}
             self._run_epoch(statuses, fires=fires, is_last=True, is_finished=is_finished)
         self._publisher.finish()
 
@@ -214,7 +204,7 @@ class EpochLoop:
     def divide(self, division: Division) -> None:
         """Go on with other widths from the next epoch on; ``rescale`` takes care that it is one."""
         self._setup, self._last = division.setup, division.last
-        self._timeline = division.timeline
+        self._intake.divide(division.setup, division.timeline)
         self._division_count += 1
         image = self._image()
         self._loads = LoadWatch(self._setup.storage, image.run_id, self._services.on_loaded)
@@ -222,10 +212,7 @@ class EpochLoop:
 
     def run_without_input(self, *, fires: bool = True, is_last: bool = False) -> None:
         """Run an epoch in which no source is read; one that fires has a task in every subtask."""
-        statuses = self._polled()
-        self._held |= {uid for uid, status in statuses.items() if status.has_input}
-        paused = {uid: replace(status, has_input=False) for uid, status in statuses.items()}
-        self._run_epoch(paused, fires=fires, is_last=is_last)
+        self._run_epoch(self._intake.pause(), fires=fires, is_last=is_last)
 
     def advance_watermark(self, watermark_ms: int) -> None:
         """Let no watermark stay below this one from the next epoch on, as if a source had said so.
@@ -266,19 +253,19 @@ class EpochLoop:
         epoch = self._last.epoch + 1
         # 1. Plan: each source with input gives a bounded slice.
         with watch.phase("plan"):
-            slices = self._plan(statuses)
-            self._replay = b""
+            slices = self._intake.plan(statuses)
         # 2. Run: tasks write deltas and staged output, and report.
         with watch.phase("run"):
             has_work = fires or any(slices.values()) or bool(self._last.feedback)
-            reports = self._run_tasks(epoch, slices, statuses) if has_work else []
+            work = EpochWork(epoch=epoch, slices=slices)
+            if has_work:
+                self._intake.begin(statuses, slices)
+                work = self._run_tasks(work)
         # 3. Seal: create the manifest, once the epoch before is published.
         with watch.phase("publish_wait"):
             self._publisher.finish()
         with watch.phase("seal"):
-            manifest = self._manifest(
-                epoch, slices, reports, is_last=is_last, is_finished=is_finished
-            )
+            manifest = self._manifest(work, is_last=is_last, is_finished=is_finished)
             fault_point("before_seal")
             self._ledger.seal(manifest)
             fault_point("after_seal")
@@ -286,10 +273,14 @@ class EpochLoop:
         self._last = manifest
         self._timeline.take(manifest.time)
         for uid, source in self._setup.sources.items():
-            source.sealed(merge_ends(reports, uid))
+            source.sealed(merge_ends(work.reports, uid))
         # 4. Publish: sinks make the epoch visible, while the next one may already run.
         self._publisher.start(manifest, lambda: self._commit(manifest))
-        self._tell(manifest, reports, statuses, watch)
+        self._tell(manifest, work.reports, statuses, watch)
+
+    @property
+    def _timeline(self) -> Timeline:
+        return self._intake.timeline
 
     def _image(self) -> JobImage:
         return self._setup.image(
@@ -299,102 +290,42 @@ class EpochLoop:
             forms=self._last.forms,
         )
 
-    def _plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
-        width = {vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices}
-        return {
-            uid: self._setup.sources[uid].plan(
-                Budget(
-                    record_count=self._pacer.record_count,
-                    byte_count=self._pacer.byte_count,
-                    parallelism=width[uid],
-                )
-            )
-            for uid, status in statuses.items()
-            if status.has_input
-        }
-
-    def _polled(self) -> dict[str, SourceStatus]:
-        """Poll the sources; one that is to wait for slower ones shows no input."""
-        statuses = {uid: source.poll() for uid, source in self._setup.sources.items()}
-        self._time = self._timeline.order(self._views(statuses, {}))
-        self._held = self._timeline.held_back(self._time)
-        return {
-            uid: replace(status, has_input=False) if uid in self._held else status
-            for uid, status in statuses.items()
-        }
-
-    def _views(
-        self, statuses: Mapping[str, SourceStatus], slices: Mapping[str, list[Slice]]
-    ) -> dict[str, SourceView]:
-        return {
-            uid: SourceView.of(status, slices.get(uid, ()), is_held=uid in self._held)
-            for uid, status in statuses.items()
-        }
-
-    def _run_tasks(
-        self,
-        epoch: int,
-        slices: Mapping[str, list[Slice]],
-        statuses: Mapping[str, SourceStatus],
-    ) -> list[TaskReport]:
+    def _run_tasks(self, planned: EpochWork) -> EpochWork:
         self._has_read = True
-        self._time = self._timeline.order(self._views(statuses, slices))
         now_ms = self._clock.now_ms()
         is_interval_over = now_ms - self._folded_ms >= self._options.checkpoint_interval_ms
         if is_interval_over:
             self._folded_ms = now_ms
         orders = epoch_orders(
             self._setup.plan,
-            epoch=epoch,
+            epoch=planned.epoch,
             now_ms=now_ms,
             is_interval_over=is_interval_over,
-            slices=slices,
+            slices=planned.slices,
             states=self._last.states,
             feedback=self._last.feedback,
-            time=self._time,
+            time=self._intake.order,
         )
-        record = record_of(self._setup, orders[0], slices)
+        record = record_of(self._setup, orders[0], planned.slices)
         with self._begun.noting(record), self._loads.watching(state_bytes(self._last.states)):
             reports = run_unmixed(
                 self._executor, orders, self._setup.sources, job=self._setup.job_id
             )
-        tell_loads(reports, job=self._setup.job_id, epoch=epoch)
-        self._replay = encode_record(with_counts(record, reports))
-        return reports
+        tell_loads(reports, job=self._setup.job_id, epoch=planned.epoch)
+        return replace(planned, reports=reports, replay=encode_record(with_counts(record, reports)))
 
-    def _manifest(
-        self, epoch: int, slices: Mapping[str, list[Slice]], reports: list[TaskReport],
-        *, is_last: bool, is_finished: bool,
-    ) -> Manifest:  # fmt: skip
-        setup = self._setup
-        ends = {uid: merge_ends(reports, uid) for uid in setup.sources}
-        read_count = sum(sum(report.source_counts.values()) for report in reports)
+    def _manifest(self, work: EpochWork, *, is_last: bool, is_finished: bool) -> Manifest:
         time = self._last.time
-        if reports:
-            time = self._timeline.sealed_after(self._time, reports)
-        return Manifest(
-            epoch=epoch,
+        if work.reports:
+            time = self._timeline.sealed_after(self._intake.order, work.reports)
+        now_ms = self._clock.now_ms()
+        return next_manifest(
+            self._setup,
+            self._last,
+            work,
             time=time,
-            watermark_ms=lowest_watermark(time) or 0,
-            plan=self._plan_record(is_finished=is_finished),
-            event_count=self._last.event_count + read_count,
-            offsets={
-                uid: merge_offsets(self._last.offsets.get(uid, {}), ends[uid])
-                for uid in setup.sources
-            },
-            states=merge_states(self._last.states, reports),
-            forms=merge_forms(self._last.forms, reports),
-            pins=pins_of(setup.graph),
-            sinks={
-                uid: sink.prepare(epoch, merge_staged(reports, uid), is_last=is_last)
-                for uid, sink in setup.sinks.items()
-            },
-            sources={
-                uid: source.memo(slices.get(uid, ()), ends[uid])
-                for uid, source in setup.sources.items()
-            },
-            feedback=merge_feedback(reports) if reports else self._last.feedback,
-            replay=self._replay,
+            plan=plan_record(self._setup, now_ms=now_ms, is_finished=is_finished),
+            is_last=is_last,
         )
 
     def _commit(self, manifest: Manifest) -> None:
@@ -412,11 +343,9 @@ class EpochLoop:
         watch: Stopwatch,
     ) -> None:
         duration_ms = watch.elapsed_ms
-        has_backlog = any(status.has_input for status in statuses.values()) and any(
-            source.poll().has_input for source in self._setup.sources.values()
-        )
+        has_backlog = self._intake.has_more(statuses)
         if reports:
-            self._pacer.learn(duration_ms=duration_ms, has_backlog=has_backlog)
+            self._intake.pacer.learn(duration_ms=duration_ms, has_backlog=has_backlog)
         self._services.on_epoch(
             stats_of(
                 manifest, reports, statuses, watch,
@@ -463,7 +392,7 @@ class EpochLoop:
     def _occupy_next_epoch(self) -> None:
         """Seal an epoch without work: a driver before us could, with files that we sweep away."""
         epoch, is_finished = self._last.epoch + 1, self._last.plan.is_finished
-        manifest = self._manifest(epoch, {}, [], is_last=False, is_finished=is_finished)
+        manifest = self._manifest(EpochWork(epoch=epoch), is_last=False, is_finished=is_finished)
         self._ledger.seal(manifest)
         self._services.fence.settle()
         self._last = manifest
@@ -483,17 +412,3 @@ class EpochLoop:
         self._publisher.finish()
         deadlines = [sink.deadline_ms() for sink in self._setup.sinks.values()]
         return any(deadline is not None and deadline <= now_ms for deadline in deadlines)
-
-    def _idle_ms(self, statuses: Mapping[str, SourceStatus]) -> int:
-        return min([_IDLE_MS_MAX, *(status.next_poll_ms for status in statuses.values())])
-
-    def _plan_record(self, *, is_finished: bool) -> PlanRecord:
-        return PlanRecord(
-            bundle_digest=self._setup.bundle.digest,
-            parallelism={vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices},
-            now_ms=self._clock.now_ms(),
-            is_finished=is_finished,
-        )
-
-    def _blank(self) -> Manifest:
-        return Manifest(epoch=0, plan=self._plan_record(is_finished=False))
