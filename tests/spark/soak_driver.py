@@ -16,7 +16,8 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.running.driver import DriverServices, run_job
+from bicycle_runtime.jobs.running.driver import run_job
+from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
@@ -35,7 +36,7 @@ def main(request_path: Path, times_path: Path) -> None:
                 times.write(f"{(now - last) * 1000:.2f}\n")
                 last, epoch = now, status.epoch
 
-        services = DriverServices(
+        services = DoorServices(
             clock=SystemClock(), source=system_random(), console=sys.stdout.write,
             announce=sys.stdout.write, listener=note, stop=stop,
         )  # fmt: skip

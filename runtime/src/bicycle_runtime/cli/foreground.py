@@ -12,7 +12,8 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.cli.live import LiveLine, status_line
 from bicycle_runtime.cli.rendering import answer_json, byte_text, count_text, duration_text
-from bicycle_runtime.jobs.running.driver import DriverServices, run_job
+from bicycle_runtime.jobs.running.driver import run_job
+from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
         live.show(status_line(status))
 
     with StopRequest().on_signals() as stop, live:
-        services = DriverServices(
+        services = DoorServices(
             clock=SystemClock(),
             source=system_random(),
             console=lambda line: live.above(records, line),

@@ -10,13 +10,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import hang_up, is_alive, kill_all
@@ -32,40 +29,37 @@ from bicycle_runtime.engine.errors import (
 )
 from bicycle_runtime.engine.pinning import last_pins, pinned
 from bicycle_runtime.engine.rescaling import rescale
-from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.control.requests import Handler, Inbox
 from bicycle_runtime.jobs.control.rescaling import RESCALE, request_with_widths, wish_of
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
-from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import JobEnvironment, find_plugin
-from bicycle_runtime.jobs.plugins.graph_changes import (
-    require_parallelism,
-    with_data_loss_policy,
-    with_follow,
-)
 from bicycle_runtime.jobs.running.announcements import socket_lines
 from bicycle_runtime.jobs.running.beginnings import begun
 from bicycle_runtime.jobs.running.first_status import first_status
+from bicycle_runtime.jobs.running.job_locks import job_locks
+from bicycle_runtime.jobs.running.phases import Phases
+from bicycle_runtime.jobs.running.preparing import prepared
 from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.summary import JobSummary, summarize
 from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
-from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.last_words import foreign_error, java_error, plain_error
 from bicycle_runtime.jobs.supervision.restarts import Restarts
-from bicycle_runtime.jobs.supervision.stopping import StopRequest, end_now
+from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
 from bicycle_runtime.recovery.errors import EpochTakenError
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["DriverServices", "job_locks", "run_job"]
+__all__ = ["run_job"]
 
 _LOG = logging.getLogger(__name__)
 _HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
@@ -74,31 +68,10 @@ _RESTARTABLE = (SparkLostError, EpochFailedError, EpochTakenError, StalledError)
 _AWAY = (MasterUnreachableError, NoExecutorError)  # passes, when a cluster was there before
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverServices:
-    """What a door lends the driver.
-
-    ``console`` writes a line of a console sink, ``announce`` one about the job, ``listener`` gets
-    the status after each epoch and while idle, ``stop`` is asked between epochs. ``supervisor`` is
-    process id and start time of who starts the driver again when it dies; a driver that was so
-    started goes on with the ``former`` status.
-    """
-
-    clock: Clock
-    source: random.Random
-    console: Callable[[str], None]
-    announce: Callable[[str], None]
-    listener: Callable[[JobStatus], None]
-    stop: StopRequest
-    is_detached: bool = False
-    supervisor: tuple[int, int] = (0, 0)
-    former: JobStatus | None = None
-
-
 def run_job(
     request: JobRequest,
     home: Home,
-    services: DriverServices,
+    services: DoorServices,
     *,
     folder: JobFolder | None = None,
 ) -> JobSummary:
@@ -124,27 +97,11 @@ def run_job(
         return _Driver(request, home, place, services, plugin=plugin).run(plugin.ref)
 
 
-@contextlib.contextmanager
-def job_locks(place: JobPlace) -> Iterator[None]:
-    """Hold a job's folder in the home and, where it is a local directory, its checkpoint.
-
-    Raises:
-        JobRunningError: another process holds one of them.
-        StorageError: a lock file can not be made.
-    """
-    with contextlib.ExitStack() as locks:
-        folder = place.folder
-        locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
-        if place.lock_path is not None:
-            locks.enter_context(FileLock(place.lock_path, job=place.job, place=place.storage.url))
-        yield
-
-
 class _Driver:
     """One run of one job; used once."""
 
     def __init__(
-        self, request: JobRequest, home: Home, place: JobPlace, services: DriverServices,
+        self, request: JobRequest, home: Home, place: JobPlace, services: DoorServices,
         *, plugin: JobEnvironment,
     ) -> None:  # fmt: skip
         self._request = request
@@ -162,11 +119,11 @@ class _Driver:
         self._inbox = Inbox(place.folder.path)
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None
-        self._loaded = (0, 0)
         self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
         self._is_draining = False
         steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
         self._watchdog = Watchdog(steps, clock=services.clock, job=place.job)
+        self._phases = Phases(self._watchdog, self._progress, request.options, place)
         self._lease = Lease(
             place.storage,
             job=place.job,
@@ -212,12 +169,7 @@ class _Driver:
         """
         with contextlib.ExitStack() as cleanup:
             cleanup.enter_context(self._watchdog)
-            cleanup.enter_context(
-                self._watchdog.phase(
-                    "starting or ending", self._place.job,
-                    timeout_ms=self._request.options.watchdog_timeout_ms,
-                )
-            )  # fmt: skip
+            cleanup.enter_context(self._phases.work("starting or ending"))
             # 1. Take the job's lease, so that no other driver runs it.
             require_atomic_create(self._place.storage, source=self._services.source)
             cleanup.enter_context(
@@ -231,13 +183,13 @@ class _Driver:
             cleanup.callback(self._stop_executor)
             # 2. Start Java and extract the plugin's graph at the same time.
             with (
-                self._phase("starting Spark and extracting the plugin", ref.name),
+                self._phases.step_of_start("starting Spark and extracting the plugin", ref.name),
                 ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool,
             ):
                 booting = pool.submit(self._executor.boot)
                 bundle = extract(ref, self._request.params)
             booting.result()
-            with self._copying():
+            with self._phases.copying():
                 self._request = begun(
                     self._request, self._place, bundle, clock=self._services.clock
                 )
@@ -275,7 +227,7 @@ class _Driver:
                 _LOG, "job_restarting", level=logging.WARNING, job=self._place.job, error=error,
                 delay_ms=delay_ms, attempt=restarts.used_count,
             )  # fmt: skip
-            with self._watchdog.phase("waiting", self._place.job, timeout_ms=0):
+            with self._phases.waiting():
                 is_stopped = self._services.stop.wait(delay_ms)
             if is_stopped:
                 raise
@@ -295,27 +247,12 @@ class _Driver:
         return restarts
 
     def _prepare(self, bundle: JobBundle) -> JobSetup:
-        options = self._request.options
         self._plugin.enter()
         self._executor.ship(self._plugin.shipment(bundle))
-        if options.follow:
-            bundle = with_follow(bundle)
-        if options.on_data_loss is not None:
-            bundle = with_data_loss_policy(bundle, options.on_data_loss)
-        require_parallelism(bundle.graph, options.parallelism)
-        setup = prepare_job(
-            bundle,
-            job_id=self._place.job,
-            storage=self._place.storage,
-            parallelism=options.parallelism,
-            widths=self._request.widths,
-            dead_letters_dir=self._place.dead_letters_dir,
-        )
-        setup = dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)
-        note_run(setup, now_ms=self._services.clock.now_ms())
+        setup = prepared(bundle, self._request, self._place, now_ms=self._services.clock.now_ms())
         status = self._progress.status
-        status.plugin_version = bundle.plugin_version
-        status.bundle_digest = bundle.digest
+        status.plugin_version = setup.bundle.plugin_version
+        status.bundle_digest = setup.bundle.digest
         status.java_pid = self._executor.java_pid
         return setup
 
@@ -345,23 +282,16 @@ class _Driver:
             self._log("epoch_aborted", epoch=progress.status.epoch + 1)
             return JobState.STOPPED
         finally:
-            with self._copying():
+            with self._phases.copying():
                 self._savepoints.wait()
-
-    def _copying(self) -> contextlib.AbstractContextManager[None]:
-        """Let a copy take as long as it is large."""
-        return self._watchdog.phase("copying", self._place.storage.url, timeout_ms=0)
 
     @contextlib.contextmanager
     def _recovered(self, setup: JobSetup) -> Iterator[EpochLoop]:
         """Give the epoch loop, which has recovered; entering, leaving and pauses are watched."""
-        timeout_ms = self._request.options.watchdog_timeout_ms
-        place, self._running = self._place, None
+        self._running = None
         with contextlib.ExitStack() as running:
-            running.enter_context(
-                self._watchdog.phase("working between epochs", place.job, timeout_ms=timeout_ms)
-            )
-            with self._phase("recovering", place.storage.url):
+            running.enter_context(self._phases.work("working between epochs"))
+            with self._phases.step_of_start("recovering", self._place.storage.url):
                 loop = running.enter_context(self._loop(setup))
             yield loop
 
@@ -377,7 +307,9 @@ class _Driver:
                 console=services.console,
                 on_epoch=self._progress.take_epoch,
                 fence=self._lease,
-                on_loaded=self._take_loaded,
+                on_loaded=lambda done, total: self._phases.take_loaded(
+                    done, total, is_running=self._running is not None
+                ),
             ),
         )
 
@@ -390,8 +322,7 @@ class _Driver:
             if self._lease.is_lost:
                 self._lease.require()
             self._inbox.serve(self._handlers())
-            stall_ms = self._request.options.epoch_stall_timeout_ms
-            with self._watchdog.phase("running", f"epoch {loop.epoch + 1}", timeout_ms=stall_ms):
+            with self._phases.epoch(loop.epoch + 1):
                 self._savepoints.meet(loop)
                 step = loop.drain() if self._is_draining else loop.step()
             if step.is_finished:
@@ -421,27 +352,6 @@ class _Driver:
         self._is_draining = True
         self._log("drain_requested")
         return {}
-
-    @contextlib.contextmanager
-    def _phase(self, name: str, target: str) -> Iterator[None]:
-        """Be in a phase of a start: it is shown, and ended when it makes no progress."""
-        timeout_ms = self._request.options.watchdog_timeout_ms
-        with (
-            self._watchdog.phase(name, target, timeout_ms=timeout_ms),
-            self._progress.phase(name, target),
-        ):
-            yield
-
-    def _take_loaded(self, done: int, total: int) -> None:
-        """Show how far state is loaded or verified; that it goes on is progress."""
-        options, loaded = self._request.options, (done, total)
-        if loaded != self._loaded:
-            self._loaded = loaded
-            is_done = self._running is not None and done >= total
-            # Once all is loaded functions run, which may be slow.
-            timeout_ms = options.epoch_stall_timeout_ms if is_done else options.watchdog_timeout_ms
-            self._watchdog.beat(timeout_ms=timeout_ms)
-        self._progress.advance(self._place.storage.url, done, total, unit="bytes")
 
     def _end_stalled(self, error: StalledError) -> None:
         """End this process, in which nothing moves any more; a supervisor starts another."""

@@ -21,7 +21,9 @@ from bicycle_runtime.jobs.control.looking import is_supervised
 from bicycle_runtime.jobs.errors import DriverEndedError, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.running.driver import DriverServices, job_locks, run_job
+from bicycle_runtime.jobs.running.driver import run_job
+from bicycle_runtime.jobs.running.job_locks import job_locks
+from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.jobs.supervision.supervisor import SIGNAL_BASE
@@ -87,7 +89,7 @@ def main(arguments: list[str]) -> int:
     request = folder.read_request()
     is_again = int(arguments[3]) > 0
     with StopRequest().on_signals() as stop:
-        services = DriverServices(
+        services = DoorServices(
             clock=SystemClock(),
             source=system_random(),
             console=_write_line,

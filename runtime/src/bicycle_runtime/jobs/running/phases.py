@@ -1,0 +1,79 @@
+"""The phases of a driver: how long each may be without progress, and which of them are shown."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+from bicycle_runtime.jobs.home import JobPlace
+from bicycle_runtime.jobs.options import JobOptions
+from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.supervision.watchdog import Watchdog
+
+__all__ = ["Phases"]
+
+
+class Phases:
+    """What the driver of a job is at, for its watchdog and for people.
+
+    Args:
+        watchdog: Ends what makes no progress.
+        progress: Shows it.
+        options: How long it is waited.
+        place: The job.
+    """
+
+    def __init__(
+        self, watchdog: Watchdog, progress: Progress, options: JobOptions, place: JobPlace
+    ) -> None:
+        self._watchdog = watchdog
+        self._progress = progress
+        self._options = options
+        self._place = place
+        self._loaded = (0, 0)
+
+    def work(self, name: str) -> AbstractContextManager[None]:
+        """Be at the job as a whole."""
+        timeout_ms = self._options.watchdog_timeout_ms
+        return self._watchdog.phase(name, self._place.job, timeout_ms=timeout_ms)
+
+    def epoch(self, number: int) -> AbstractContextManager[None]:
+        """Run an epoch: functions of the job may be slow."""
+        timeout_ms = self._options.epoch_stall_timeout_ms
+        return self._watchdog.phase("running", f"epoch {number}", timeout_ms=timeout_ms)
+
+    def copying(self) -> AbstractContextManager[None]:
+        """Let a copy take as long as it is large."""
+        return self._watchdog.phase("copying", self._place.storage.url, timeout_ms=0)
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Wait on purpose."""
+        return self._watchdog.phase("waiting", self._place.job, timeout_ms=0)
+
+    @contextlib.contextmanager
+    def step_of_start(self, name: str, target: str) -> Iterator[None]:
+        """Be in a step of a start: it is shown, and ended when it makes no progress."""
+        timeout_ms = self._options.watchdog_timeout_ms
+        with (
+            self._watchdog.phase(name, target, timeout_ms=timeout_ms),
+            self._progress.phase(name, target),
+        ):
+            yield
+
+    def take_loaded(self, done: int, total: int, *, is_running: bool) -> None:
+        """Show how far state is loaded or verified; that it goes on is progress.
+
+        Args:
+            done: Bytes so far.
+            total: Bytes in all.
+            is_running: Whether it is the first epoch that loads, in which functions run as well.
+        """
+        if (done, total) != self._loaded:
+            self._loaded = (done, total)
+            is_done = is_running and done >= total
+            options = self._options
+            # Once all is loaded functions run, which may be slow.
+            timeout_ms = options.epoch_stall_timeout_ms if is_done else options.watchdog_timeout_ms
+            self._watchdog.beat(timeout_ms=timeout_ms)
+        self._progress.advance(self._place.storage.url, done, total, unit="bytes")

@@ -1,0 +1,49 @@
+"""From a plugin's bundle and what was asked for to the job that runs."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.checkpoints.job_file import note_run
+from bicycle_runtime.jobs.home import JobPlace
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.plugins.graph_changes import (
+    require_parallelism,
+    with_data_loss_policy,
+    with_follow,
+)
+
+__all__ = ["prepared"]
+
+
+def prepared(bundle: JobBundle, request: JobRequest, place: JobPlace, *, now_ms: int) -> JobSetup:
+    """Plan the job, create its connectors, and note in its checkpoint what runs.
+
+    Args:
+        bundle: What the plugin gave.
+        request: What is to be changed about it.
+        place: Where the job is kept.
+        now_ms: When it runs.
+
+    Raises:
+        BicycleError: the graph can not run so, or a connector's settings are wrong.
+    """
+    options = request.options
+    if options.follow:
+        bundle = with_follow(bundle)
+    if options.on_data_loss is not None:
+        bundle = with_data_loss_policy(bundle, options.on_data_loss)
+    require_parallelism(bundle.graph, options.parallelism)
+    setup = prepare_job(
+        bundle,
+        job_id=place.job,
+        storage=place.storage,
+        parallelism=options.parallelism,
+        widths=request.widths,
+        dead_letters_dir=place.dead_letters_dir,
+    )
+    setup = dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)
+    note_run(setup, now_ms=now_ms)
+    return setup
