@@ -132,6 +132,21 @@ def test_a_status_shows_the_partitions_that_are_behind(shell):
     assert shell.answer("status", "job")["lags"]["in"]["t/1"]["records"] == 0
 
 
+def test_a_status_shows_what_functions_counted_themselves(shell):
+    metrics = {
+        "counters": {"orders": 1_200},
+        "gauges": {"depth": {"0": 1.0, "1": 2.5}},
+        "histograms": {"size": {"count": 4, "sum": 10.0, "min": 1.0, "max": 5.0}},
+    }
+    shell.put_job("job", operators={"parse": OperatorStatus(metrics=metrics)})
+
+    text = shell.run("status", "job").stdout
+    assert "metric     parse: orders 1,200" in text
+    assert "metric     parse: depth 1 to 2.5" in text
+    assert "metric     parse: size 4 values, mean 2.5, 1 to 5" in text
+    assert shell.answer("status", "job")["operators"]["parse"]["metrics"] == metrics
+
+
 def test_stop_and_cancel_tell_the_last_state_of_a_job_that_has_ended(shell):
     shell.put_job("job", epoch=3)
 

@@ -103,6 +103,7 @@ def test_a_reader_that_went_away_does_not_end_the_job():
         ({"dead_letter_count": 1, "dead_letters": "cp/j/dead"}, "1 dead letters in cp/j/dead"),
         ({"dropped_count": 5}, "dropped   5 records"),
         ({"was_aborted": True}, "aborted"),
+        ({"metrics": {"parse": {"counters": {"orders": 1_200}}}}, "metric    parse: orders 1,200"),
         ({"state_bytes": 2_048}, "epoch 4 in cp/j, 2.0 KiB of state"),
     ],
 )

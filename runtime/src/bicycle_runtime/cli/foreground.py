@@ -11,7 +11,13 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.cli.live import LiveLine, status_line
-from bicycle_runtime.cli.rendering import answer_json, byte_text, count_text, duration_text
+from bicycle_runtime.cli.rendering import (
+    answer_json,
+    byte_text,
+    count_text,
+    duration_text,
+    metric_texts,
+)
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
@@ -69,6 +75,8 @@ def summary_lines(summary: JobSummary) -> list[str]:
     else:
         lines.append("  read      nothing: the input is empty")
     lines += [_output_line(output) for output in summary.outputs]
+    for uid, metrics in summary.metrics.items():
+        lines += [f"  metric    {uid}: {text}" for text in metric_texts(metrics)]
     lines += _loss_lines(summary)
     lines += [f"  warning   {warning}" for warning in summary.warnings]
     if summary.was_aborted:

@@ -14,6 +14,7 @@ from bicycle_runtime.cli.rendering import (
     count_text,
     duration_text,
     lag_text,
+    metric_texts,
     phase_text,
     show_table,
     watermark_text,
@@ -157,6 +158,7 @@ def _details(status: JobStatus) -> list[str]:
     lines = [f"job {status.id}", *(f"  {name:<11}{text}" for name, text in rows if text)]
     for uid, operator in status.operators.items():
         lines.append(f"  operator   {uid}: {_operator_text(operator)}")
+        lines += [f"  metric     {uid}: {text}" for text in metric_texts(operator.metrics)]
     for lags in status.lags.values():
         behind = [(shard, lag) for shard, lag in lags.items() if lag.records or lag.bytes]
         for shard, lag in behind[:_LAGS_SHOWN_MAX]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +23,7 @@ __all__ = [
     "duration_text",
     "error_text",
     "lag_text",
+    "metric_texts",
     "phase_text",
     "show_overview",
     "show_table",
@@ -120,6 +121,27 @@ def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int |
     else:
         text = "" if byte_count is None else byte_text(byte_count)
     return f"{text}, {duration_text(waiting_ms)}" if text and waiting_ms else text
+
+
+def metric_texts(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the metrics of a function, one text each.
+
+    Example:
+        >>> metric_texts({"counters": {"orders": 1200}, "gauges": {"depth": {"0": 1.0, "1": 2.5}}})
+        ['orders 1,200', 'depth 1 to 2.5']
+    """
+    texts = [f"{name} {count_text(value)}" for name, value in metrics.get("counters", {}).items()]
+    for name, values in metrics.get("gauges", {}).items():
+        texts.append(f"{name} {_span_text(min(values.values()), max(values.values()))}")
+    for name, seen in metrics.get("histograms", {}).items():
+        if seen["count"]:
+            mean, span = seen["sum"] / seen["count"], _span_text(seen["min"], seen["max"])
+            texts.append(f"{name} {count_text(seen['count'])} values, mean {mean:.4g}, {span}")
+    return texts
+
+
+def _span_text(low: float, high: float) -> str:
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
 
 
 def watermark_text(watermark_ms: int | None) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from bicycle_runtime.connectors.contract import Lag
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
+from bicycle_runtime.operators.user_metrics import add_metrics
 from bicycle_runtime.recovery.manifest import OperatorState, TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MIN
 
@@ -84,7 +85,7 @@ def state_bytes(states: Mapping[str, OperatorState]) -> int:
 
 
 def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
-    """Add up the counts of all subtasks, per operator; the user's counters are added up too."""
+    """Add up the counts of all subtasks, per operator; the user's metrics are added up too."""
     totals: dict[str, OperatorCounts] = {}
     for report in reports:
         for uid, counts in report.counts.items():
@@ -98,6 +99,7 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
             total.blocked += counts.blocked
             total.blocked_ms = max(total.blocked_ms, counts.blocked_ms)
             total.blocked_at = counts.blocked_at or total.blocked_at
+            add_metrics(total.metrics, counts.metrics)
     return totals
 
 

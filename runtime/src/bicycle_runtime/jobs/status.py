@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.jobs.errors import StatusFormatError
+from bicycle_runtime.operators.user_metrics import MetricValues
 
 __all__ = [
     "JobState",
@@ -80,6 +81,8 @@ class OperatorStatus(msgspec.Struct, kw_only=True):
     ``parallelism`` is that of now: a rescale may have changed it in the run.
     ``slowest_input`` names the shard that holds the watermark back. ``blocked`` calls of an async
     function kept the event loop, for ``blocked_ms`` at most, last at the line ``blocked_at``.
+    ``metrics`` are the function's own, those of sealed epochs: counters and histograms added up, of
+    a gauge the last value of each subtask.
     """
 
     parallelism: int | None = None
@@ -94,6 +97,7 @@ class OperatorStatus(msgspec.Struct, kw_only=True):
     blocked: int = 0
     blocked_ms: int = 0
     blocked_at: str = ""
+    metrics: MetricValues = {}
 
 
 class PhaseStatus(msgspec.Struct, kw_only=True):

@@ -19,6 +19,7 @@ from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_functions import resolve, run, run_watched
+from bicycle_runtime.operators.user_metrics import MetricValues, grown_metrics
 from bicycle_runtime.state.refs import RangeState
 from bicycle_sdk.errors import FunctionResultError
 
@@ -72,6 +73,7 @@ class Operator(ABC):
         self.records_in = 0
         self.records_out = 0
         self.late = self.timed_out = 0
+        self._metrics_before = context.metrics.snapshot()
         self.select: Callable[[Batch], Batch] | None = None  # what a replay shows it of a batch
 
     def begin_epoch(self, time: EpochTime) -> None:
@@ -82,6 +84,7 @@ class Operator(ABC):
         """
         self.records_in = self.records_out = self.late = self.timed_out = 0
         self.policy.reset()
+        self._metrics_before = self.context.metrics.snapshot()
         self.context.processing_time = time.now_ms
         self.context.random.seed(
             f"{time.seed}/{self.spec.uid}/{self.context.task_info.subtask_index}/{time.epoch}"
@@ -100,6 +103,12 @@ class Operator(ABC):
         output = self.apply(batch)
         self.records_out += len(output.values)
         return output
+
+    def metrics(self) -> MetricValues:
+        """Return what this epoch has added to the metrics of the user's function."""
+        now = self.context.metrics.snapshot()
+        subtask = self.context.task_info.subtask_index
+        return grown_metrics(self._metrics_before, now, subtask=subtask)
 
     @abstractmethod
     def apply(self, batch: Batch) -> Batch:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.operators.user_metrics import MetricValues
 from bicycle_runtime.operators.watermarks import ShardTimes
 from bicycle_runtime.state.forms import StateForms
 from bicycle_runtime.state.refs import RangeState
@@ -15,7 +16,7 @@ __all__ = ["OperatorCounts", "TaskReport", "decode_report", "encode_report"]
 
 
 class OperatorCounts(msgspec.Struct, kw_only=True):
-    """Records of one operator in one task and epoch; ``metrics`` are the user's own.
+    """Records of one operator in one task and epoch, and what it added to the user's metrics.
 
     ``late`` came after what they belong to was complete, ``timed_out`` were left out since a call
     took too long and there is no fallback. ``blocked`` calls kept the event loop for
@@ -31,7 +32,7 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
     blocked: int = 0
     blocked_ms: int = 0
     blocked_at: str = ""
-    metrics: dict[str, Any] = {}
+    metrics: MetricValues = {}
 
 
 class TaskReport(msgspec.Struct, kw_only=True):

@@ -363,7 +363,7 @@ class _Task:
                 blocked=blocking.count,
                 blocked_ms=blocking.longest_ms,
                 blocked_at=blocking.place,
-                metrics=operator.context.metrics.snapshot(),
+                metrics=operator.metrics(),
             )
         for route, router in self._program.routers:
             if isinstance(router, FeedbackRouter):

@@ -28,6 +28,7 @@ from bicycle_runtime.jobs.status import (
 )
 from bicycle_runtime.jobs.supervision.restarts import noted
 from bicycle_runtime.operators.reports import OperatorCounts
+from bicycle_runtime.operators.user_metrics import add_metrics
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
@@ -219,6 +220,7 @@ class Progress:
             total.retried += counts.retried
             total.late += counts.late
             total.timed_out += counts.timed_out
+            add_metrics(total.metrics, counts.metrics)
             self._note_blocking(uid, total, counts)
         for uid, watermark_ms in stats.time.watermarks.items():
             operator = status.operators.setdefault(uid, OperatorStatus())

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
+from bicycle_runtime.operators.user_metrics import MetricValues
 from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
 
 __all__ = ["JobSummary", "OutputSummary", "summarize"]
@@ -30,8 +31,9 @@ class OutputSummary:
 class JobSummary:
     """A run that ended without an error. Counts are of this run, ``event_count`` of all runs.
 
-    ``late_count`` are the late records that operators told of, ``warnings`` sentences about what
-    was lost although nobody said that it may be, and about functions that kept the event loop.
+    ``late_count`` are the late records that operators told of, ``metrics`` what functions counted
+    themselves, by operator, ``warnings`` sentences about what was lost although nobody said that it
+    may be, and about functions that kept the event loop.
 
     ``was_aborted`` says that a stop came in the middle of an epoch that took too long; its input is
     read again by the next start.
@@ -58,6 +60,7 @@ class JobSummary:
     checkpoint: str
     resume_command: str
     late_count: int = 0
+    metrics: Mapping[str, MetricValues] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
     @property
@@ -106,6 +109,9 @@ def summarize(
         dead_letters=place.dead_letters_dir if dead_letter_count else None,
         dropped_count=status.dropped_count,
         late_count=sum(operator.late for operator in status.operators.values()),
+        metrics={
+            uid: operator.metrics for uid, operator in status.operators.items() if operator.metrics
+        },
         warnings=(*_late_warnings(setup, status), *_call_warnings(setup, status)),
         state_bytes=status.state_bytes,
         was_aborted=was_aborted,
