@@ -4,9 +4,11 @@ import gzip
 import json
 import socket
 import threading
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+import pyarrow
 import zstandard
+from pyarrow import parquet
 
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.connectors.contract import Guarantee
@@ -30,6 +32,7 @@ from bicycle_sdk.connectors import (
     file_sink,
     generator_source,
     jsonl_file_source,
+    parquet_file_source,
     socket_sink,
     socket_source,
     text_file_source,
@@ -40,6 +43,7 @@ pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 KAFKA = {"kafka"}  # Needs a broker: its suites are in tests/kafka.
 WORDS = ("hello", "world", "bicycle", "streaming", "data", "python", "spark")
 HALF_A_LINE = b"line "  # So begins every line.
+ORDERS = pyarrow.schema([("id", pyarrow.int64()), ("user", pyarrow.string())])
 
 
 @dataclass
@@ -255,6 +259,35 @@ class TestCsvFile(SourceSuite):
     case_type = CsvCase
 
 
+class ParquetCase(SourceCase, FeedsBadRecords):
+    """Typed rows in a file for each feed."""
+
+    word = "parquet"
+    is_ordered = False
+
+    def record(self, number):
+        return Order(number, f"user {number}")
+
+    def feed(self, numbers):
+        self.write([asdict(order) for order in self.records(numbers)])
+
+    def feed_bad(self):
+        self.write([{"id": 1, "user": None}])
+        return b'{"id":1,"user":null}'
+
+    def write(self, rows):
+        count = len(list(self.folder.iterdir()))
+        table = pyarrow.Table.from_pylist(rows, schema=ORDERS)
+        parquet.write_table(table, self.folder / f"{count}.parquet", row_group_size=7)
+
+    def descriptor(self):
+        return parquet_file_source(self.folder, record_type=Order)
+
+
+class TestParquetFiles(SourceSuite):
+    case_type = ParquetCase
+
+
 class SocketSourceCase(EndlessSourceCase, FeedsBadRecords):
     word = "socket"
 
@@ -461,6 +494,7 @@ class TestExtension(ExtensionSuite):
         TestZstdFiles,
         TestJsonlFile,
         TestCsvFile,
+        TestParquetFiles,
         TestSocketSource,
         TestCollect,
         TestConsole,

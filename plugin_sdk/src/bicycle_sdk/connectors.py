@@ -27,6 +27,7 @@ __all__ = [
     "file_sink",
     "generator_source",
     "jsonl_file_source",
+    "parquet_file_source",
     "socket_sink",
     "socket_source",
     "text_file_source",
@@ -93,7 +94,7 @@ def collection_source(items: Iterable[T]) -> SourceDescriptor[T]:
 
 
 def generator_source(*, rate_ms: int = 100, count: int | None = None) -> SourceDescriptor[str]:
-    """Eight words in a circle.
+    """Seven words in a circle.
 
     Args:
         rate_ms: Pause between two words; 0 for as fast as they are read.
@@ -176,6 +177,36 @@ def csv_file_source(
     properties = _file_properties(path, follow=follow, timestamp_field=timestamp_field)
     output_type = dict[str, str] if record_type is dict else record_type
     return SourceDescriptor(connector_type="csv", properties=properties, output_type=output_type)
+
+
+@overload
+def parquet_file_source(
+    path: _Path, *, follow: bool = False, timestamp_field: str | None = None
+) -> SourceDescriptor[dict[str, Any]]: ...
+@overload
+def parquet_file_source(
+    path: _Path, *, follow: bool = False, record_type: type[S], timestamp_field: str | None = None
+) -> SourceDescriptor[S]: ...
+def parquet_file_source(
+    path: _Path,
+    *,
+    follow: bool = False,
+    record_type: Any = dict,
+    timestamp_field: str | None = None,
+) -> SourceDescriptor[Any]:
+    """Rows of Parquet files as records of ``record_type``; columns are taken by name.
+
+    Args:
+        path: File, glob or directory.
+        follow: Wait for new files; a file must be whole when it appears.
+        record_type: What a row is converted to; only its fields are read.
+        timestamp_field: Column with the event time: a time with a zone, or ms since 1970.
+    """
+    properties = _file_properties(path, follow=follow, timestamp_field=timestamp_field)
+    output_type = dict[str, Any] if record_type is dict else record_type
+    return SourceDescriptor(
+        connector_type="parquet", properties=properties, output_type=output_type
+    )
 
 
 def console_sink() -> SinkDescriptor[Any]:

@@ -204,6 +204,62 @@ class StreamEnvironment(GraphDraft):
         )
 
     @overload
+    def read_parquet(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        timestamp_field: str | None = None,
+    ) -> DataStream[dict[str, Any]]: ...
+    @overload
+    def read_parquet(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        type: type[T],
+        timestamp_field: str | None = None,
+    ) -> DataStream[T]: ...
+    def read_parquet(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = False,
+        type: Any = dict,
+        timestamp_field: str | None = None,
+    ) -> DataStream[Any]:
+        """Read rows of Parquet files as records of ``type``; columns are taken by name.
+
+        ``timestamp_field`` names the column with the event time: a time with a zone, or ms since
+        1970.
+        """
+        return self.add_source(
+            connectors.parquet_file_source(
+                path, follow=follow, record_type=type, timestamp_field=timestamp_field
+            )
+        )
+
+    @overload
+    def from_uri(self, uri: str) -> DataStream[Any]: ...
+    @overload
+    def from_uri(self, uri: str, *, type: type[T]) -> DataStream[T]: ...
+    def from_uri(self, uri: str, *, type: Any = None) -> DataStream[Any]:
+        """Read what one text names, such as a parameter of the plugin.
+
+        Args:
+            uri: ``file:in/*.jsonl?follow=true``, ``kafka://host:9092/topic?group=readers``,
+                ``socket://0.0.0.0:9999`` or ``generator:?rate_ms=10&count=100``.
+            type: Type of the records, where the source has more than texts.
+
+        Raises:
+            StreamDefinitionError: the URI names no source, or an option that it does not have.
+        """
+        # Slow on the start path: urllib is needed by this call only.
+        from bicycle_sdk.uris import source_from_uri
+
+        return self.add_source(source_from_uri(uri, type))
+
+    @overload
     def kafka_source(
         self, brokers: str, topic: str, group_id: str | None = None
     ) -> DataStream[str]: ...

@@ -247,7 +247,10 @@ def _timedelta(value: Any) -> timedelta:
         return value
     if isinstance(value, str) and re.fullmatch(rf"(?:{_DURATION.pattern})+", value):
         seconds = sum(float(number) * _UNITS[unit] for number, unit in _DURATION.findall(value))
-        return timedelta(seconds=seconds)
+        try:
+            return timedelta(seconds=seconds)
+        except OverflowError as error:
+            raise _wrong(value, "a shorter duration") from error
     raise _wrong(value, "a duration such as 30s, 5m, 1h30m, 250ms")
 
 

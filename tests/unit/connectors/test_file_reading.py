@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import pytest
 import zstandard
@@ -190,6 +191,19 @@ def test_csv_fields_get_their_declared_types(tmp_path):
 
     assert (values, offsets) == ([Item(1, 2.5), Item(2, None)], [10, 19])
     assert [failure.offset for failure in failures] == [27, 32]
+
+
+class Named(NamedTuple):
+    price: float
+    id: int
+    note: str = "none"
+
+
+def test_csv_rows_become_named_tuples_by_the_names_of_the_fields(tmp_path):
+    values, _, failures = read_all(tmp_path, "csv", "x.csv", b"id,price\n1,2.5\nx,1\n", Named)
+
+    assert values == [Named(2.5, 1)]
+    assert [failure.offset for failure in failures] == [15]
 
 
 def test_csv_without_a_type_gives_texts_by_field_name(tmp_path):

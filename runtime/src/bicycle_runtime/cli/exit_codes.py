@@ -36,6 +36,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1500, 1599, STATE),
     (1600, 1699, PLUGIN),
     (1700, 1710, CONFIG),
+    (1714, 1714, ENVIRONMENT),
     (1720, 1720, CONFIG),
     (1721, 1722, STATE),
     (1726, 1726, STATE),

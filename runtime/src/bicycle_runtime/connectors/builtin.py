@@ -18,6 +18,7 @@ def bicycle_sources() -> dict[str, str]:
         "text": f"{_ROOM}.files.source:TextFileSource",
         "jsonl": f"{_ROOM}.files.source:JsonlFileSource",
         "csv": f"{_ROOM}.files.source:CsvFileSource",
+        "parquet": f"{_ROOM}.files.source:ParquetFileSource",
         "socket": f"{_ROOM}.sockets.source:SocketSource",
         "kafka": f"{_ROOM}.kafka.source:KafkaSource",
     }

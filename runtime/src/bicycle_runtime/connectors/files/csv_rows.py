@@ -16,7 +16,11 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
-from bicycle_runtime.connectors.files.decoding import long_line_batch
+from bicycle_runtime.connectors.files.decoding import (
+    in_field_order,
+    is_named_tuple,
+    long_line_batch,
+)
 from bicycle_runtime.connectors.files.opening import ByteCursor
 from bicycle_runtime.connectors.text import LineBlock
 from bicycle_runtime.operators.io import BadRecord, SourceBatch
@@ -41,6 +45,7 @@ class CsvRows:
     def __init__(self, record_type: Any, *, is_complete: bool) -> None:
         self._is_plain = record_type in (None, dict, Any) or record_type == dict[str, str]
         self._is_by_place = typing.get_origin(record_type) is tuple
+        self._is_named = is_named_tuple(record_type)
         self._type: Any = record_type
         self._list_type: Any = list[record_type]
         self._is_complete = is_complete
@@ -113,8 +118,8 @@ class CsvRows:
                 for offset, row in rows
                 if len(row) != len(names)
             ]
-        shaped = [row for _, row in whole] if self._is_by_place else _dicts(names, whole)
-        values: list[Any] = shaped
+        shaped = self._shaped(names, whole)
+        values = shaped
         if not self._is_plain:
             try:
                 values = msgspec.convert(shaped, self._list_type, strict=False)
@@ -125,6 +130,12 @@ class CsvRows:
         return SourceBatch(
             values=values, offsets=offsets, next_offset=next_offset, failures=failures
         )
+
+    def _shaped(self, names: list[str], rows: list[_Row]) -> list[Any]:
+        if self._is_by_place:
+            return [row for _, row in rows]
+        found = _dicts(names, rows)
+        return in_field_order(self._type, found) if self._is_named else found
 
     def _convert_each(
         self, shaped: list[Any], rows: list[_Row], failures: list[BadRecord]

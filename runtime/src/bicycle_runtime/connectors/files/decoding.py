@@ -1,7 +1,7 @@
-"""Blocks of lines to records of a declared type: JSON lines.
+"""Input to records of a declared type: JSON lines, and rows whose fields have names.
 
-A block is decoded in one step; only when that fails is it taken apart line by line, so that every
-bad line is named and every good one kept.
+A block of lines is decoded in one step; only when that fails is it taken apart line by line, so
+that every bad line is named and every good one kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from bicycle_runtime.connectors.text import LineBlock, LineOffsets, decode_lines_apart, line_count
 from bicycle_runtime.operators.io import BadRecord, SourceBatch
 
-__all__ = ["BlockDecoder", "json_decoder", "long_line_batch"]
+__all__ = ["BlockDecoder", "in_field_order", "is_named_tuple", "json_decoder", "long_line_batch"]
 
 BlockDecoder = Callable[[LineBlock], SourceBatch]
 
@@ -39,6 +39,17 @@ def json_decoder(record_type: Any) -> BlockDecoder:
         return SourceBatch(values=values, offsets=LineOffsets(block), next_offset=block.next_offset)
 
     return decode
+
+
+def is_named_tuple(record_type: Any) -> bool:
+    """Tell whether records are tuples whose fields have names."""
+    return isinstance(record_type, type) and hasattr(record_type, "_fields")
+
+
+def in_field_order(record_type: Any, rows: list[dict[str, Any]]) -> list[list[Any]]:
+    """Return rows as the values of a named tuple's fields; what a row lacks has its default."""
+    names, defaults = record_type._fields, record_type._field_defaults
+    return [[row.get(name, defaults.get(name)) for name in names] for row in rows]
 
 
 def long_line_batch(block: LineBlock) -> SourceBatch:

@@ -20,11 +20,12 @@ class InputPath:
     """The ``path`` option of a file source.
 
     A name that exists is taken as it is, even with ``*`` in it; else ``*``, ``?``, ``[`` and ``**``
-    make it a glob.
+    make it a glob. Names with a hidden prefix are no input.
     """
 
     text: str
     is_recursive: bool
+    hidden_prefixes: tuple[str, ...] = (".",)
 
     @property
     def is_directory(self) -> bool:
@@ -41,10 +42,11 @@ class InputPath:
         if self.is_directory:
             candidates = self._in_directory()
         elif self.is_glob:
-            pattern = str(Path(self.text).absolute())
+            # Only what was typed is a pattern: the working directory may have brackets in its name.
+            pattern = str(Path(glob.escape(str(Path.cwd()))) / self.text)
             # Path.glob takes no absolute pattern.
             matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - see above.
-            candidates = [_real_path(path) for path in matches if _is_input_name(path)]
+            candidates = [_real_path(path) for path in matches if self._is_input(path)]
         else:
             candidates = [str(Path(self.text).absolute())]
         found = {}
@@ -61,10 +63,14 @@ class InputPath:
         top = Path(self.text).absolute()
         found: list[str] = []
         for folder, folders, names in os.walk(top, onerror=_raise_unless_vanished):
-            folders[:] = [name for name in folders if _is_input_name(name)] * self.is_recursive
-            paths = [str(Path(folder) / name) for name in names if _is_input_name(name)]
+            folders[:] = [name for name in folders if self._is_input(name)] * self.is_recursive
+            paths = [str(Path(folder) / name) for name in names if self._is_input(name)]
             found += [_real_path(path) for path in paths]
         return found
+
+    def _is_input(self, path: str) -> bool:
+        name = Path(path).name
+        return not name.startswith(self.hidden_prefixes) and not name.endswith(_TEMPORARY_SUFFIXES)
 
 
 def _real_path(path: str) -> str:
@@ -76,8 +82,3 @@ def _raise_unless_vanished(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         reason = error.strerror or str(error)
         raise InputUnreadableError(path=str(error.filename), reason=reason) from error
-
-
-def _is_input_name(path: str) -> bool:
-    name = Path(path).name
-    return not name.startswith(".") and not name.endswith(_TEMPORARY_SUFFIXES)

@@ -25,8 +25,8 @@ class FileSourceOptions:
     )
     timestamp_field: str = option(
         "",
-        doc="Field with the event time, RFC 3339 or ms since 1970 (``jsonl``, ``csv``); "
-        "a record without one is a bad record.",
+        doc="Field with the event time, RFC 3339 or ms since 1970 (``jsonl``, ``csv``, "
+        "``parquet``); a record without one is a bad record.",
     )
     epoch_files_max: int = option(
         1_000, low=1, high=100_000, doc="Files from which one epoch may read."

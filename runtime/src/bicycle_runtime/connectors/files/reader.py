@@ -26,9 +26,9 @@ from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, 
 from bicycle_runtime.connectors.text import text_decoder
 from bicycle_runtime.operators.io import Slice, SourceBatch
 
-__all__ = ["FileFormat", "FileReader"]
+__all__ = ["FileFormat", "FileReader", "located"]
 
-FileFormat = Literal["text", "jsonl", "csv"]
+FileFormat = Literal["text", "jsonl", "csv", "parquet"]
 _OPEN_FILES_MAX = 16
 
 
@@ -80,7 +80,7 @@ class FileReader:
             InputDamagedError: it can not be decompressed.
         """
         details = part.details
-        path = _locate(part)
+        path = located(part)
         lines = LineRange(
             start=part.start,
             end=part.end,
@@ -170,7 +170,12 @@ class FileReader:
             self._open.popitem(last=False)[1].close()
 
 
-def _locate(part: Slice) -> str:
+def located(part: Slice) -> str:
+    """Return where the planned file of a slice is now.
+
+    Raises:
+        InputChangedError: it is gone, or another file has its place.
+    """
     planned: str = part.details["path"]
     path = find_file(planned, FileIdentity.from_json(part.details["identity"]))
     if path is None:

@@ -31,6 +31,7 @@ from bicycle_runtime.connectors.files.parts import (
     carry_out,
     withdraw,
 )
+from bicycle_runtime.connectors.files.places import typed_path
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
 from bicycle_runtime.connectors.files.timed_writers import TimedCsvWriter, TimedJsonWriter
 from bicycle_runtime.connectors.lines import json_lines, text_lines
@@ -71,7 +72,7 @@ class FileSink(Sink):
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = read_options(FileSinkOptions, spec)
-        self._folder = Path(self._options.path).absolute()
+        self._folder = Path(typed_path(spec, self._options.path)).absolute()
         self.takes_times = bool(self._options.timestamp_field)
         if self.takes_times and self.file_suffix == "txt":
             raise ConnectorOptionError(

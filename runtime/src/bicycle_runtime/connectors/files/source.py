@@ -1,8 +1,8 @@
 """File sources on the driver: list, plan slices within the budget, remember which file is which.
 
-Offsets are bytes of decompressed content, counted per file. A large plain file is split among the
-subtasks; a compressed or CSV file is one slice per epoch. Files are local to the driver and to
-every host that runs tasks (a shared file system, when there are several).
+Offsets are bytes of decompressed content (rows of Parquet), counted per file. A large plain file is
+split among the subtasks; any other file is one slice per epoch. Files are local to the driver and
+to every host that runs tasks (a shared file system, when there are several).
 """
 
 from __future__ import annotations
@@ -32,13 +32,21 @@ from bicycle_runtime.connectors.errors import (
 from bicycle_runtime.connectors.files.listing import InputPath
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, open_at
 from bicycle_runtime.connectors.files.options import FileSourceOptions
+from bicycle_runtime.connectors.files.parquet import ParquetReader, require_pyarrow
+from bicycle_runtime.connectors.files.places import typed_path
 from bicycle_runtime.connectors.files.planning import plan_slices
 from bicycle_runtime.connectors.files.reader import FileFormat, FileReader
 from bicycle_runtime.connectors.files.tracking import FileTable, TrackedFile
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.operators.io import Slice, SourceReader
 
-__all__ = ["CsvFileSource", "FileSource", "JsonlFileSource", "TextFileSource"]
+__all__ = [
+    "CsvFileSource",
+    "FileSource",
+    "JsonlFileSource",
+    "ParquetFileSource",
+    "TextFileSource",
+]
 
 _logger = logging.getLogger(__name__)
 LISTING_INTERVAL_MS = 200
@@ -46,11 +54,12 @@ LISTING_PAUSE_FACTOR = 20  # Listing a huge directory takes at most a twentieth 
 
 
 class FileSource(Source):
-    """What text, JSON lines and CSV sources share."""
+    """What text, JSON lines, CSV and Parquet sources share."""
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = FileSourceOptions
     file_format: ClassVar[FileFormat]
+    hidden_prefixes: ClassVar[tuple[str, ...]] = (".",)
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
@@ -60,8 +69,14 @@ class FileSource(Source):
                 vertex=spec.vertex_id, connector=spec.connector_type, name="timestamp_field",
                 problem="a line of text has no fields", hint="use assign_timestamps(...)",
             )  # fmt: skip
-        self._input = InputPath(text=self._options.path, is_recursive=self._options.recursive)
-        self._table = FileTable(is_followed=self._options.follow)
+        self._input = InputPath(
+            text=typed_path(spec, self._options.path),
+            is_recursive=self._options.recursive,
+            hidden_prefixes=self.hidden_prefixes,
+        )
+        self._table = FileTable(
+            is_followed=self._options.follow, is_packed=self.file_format == "parquet"
+        )
         self._record_type = _record_type(self.file_format, spec)
         self._planned: dict[str, Slice] = {}
         self._refreshed_ms: int | None = None
@@ -139,7 +154,7 @@ class FileSource(Source):
         }
         return {"files": self._table.to_json(ends, done)}
 
-    def reader(self) -> FileReader:
+    def reader(self) -> SourceReader:
         """Return the reader of this format."""
         options = self._options
         return FileReader(
@@ -188,7 +203,7 @@ class FileSource(Source):
         return -1 if part is None else part.end
 
     def _refuse_missing(self) -> None:
-        path = Path(self._options.path)
+        path = Path(self._input.text)
         waits = self._options.follow and (self._input.is_glob or self._input.is_directory)
         if waits or self._input.is_directory:
             return
@@ -222,11 +237,38 @@ class CsvFileSource(FileSource):
     file_format = "csv"
 
 
+class ParquetFileSource(FileSource):
+    """Reads rows of Parquet files, as the declared record type (default dict)."""
+
+    file_format = "parquet"
+    hidden_prefixes = (".", "_")  # Whoever writes such folders leaves `_SUCCESS` and the like.
+
+    def start(
+        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+    ) -> None:
+        """Begin as every file source does.
+
+        Raises:
+            FormatUnavailableError: what reads such files is not installed.
+        """
+        require_pyarrow(self.spec.vertex_id)
+        super().start(services, offsets, memo)
+
+    def reader(self) -> SourceReader:
+        """Return the reader of this format."""
+        return ParquetReader(self._record_type, self._options.timestamp_field)
+
+    def describe(self, shard: str, offset: int) -> str:
+        """Return path and number of the row, counted from 1."""
+        file = self._table.files.get(shard)
+        return f"{shard if file is None else file.path} row {offset + 1}"
+
+
 def _record_type(file_format: FileFormat, spec: ConnectorSpec) -> Any:
     record_type = spec.record_type
     if file_format == "text":
         return str
-    if file_format == "jsonl" and record_type is None:
+    if file_format in ("jsonl", "parquet") and record_type is None:
         return dict
     try:
         msgspec.json.Decoder(record_type if record_type is not None else dict)

@@ -36,7 +36,7 @@ class TrackedFile:
 
     ``readable_end`` is where the last whole line ends (plain files); a compressed file is read
     until its end shows, then it ``is_done``. Nothing is tried again at ``stalled_end``: what lies
-    there is not a whole record yet.
+    there is not a whole record yet. What ``is_packed`` is of a format whose offsets count rows.
     """
 
     shard: str
@@ -49,12 +49,13 @@ class TrackedFile:
     modified_ns: int = 0
     stalled_end: int = -1
     is_done: bool = False
+    is_packed: bool = False
     turn: int = 0
 
     @property
     def is_compressed(self) -> bool:
-        """Whether offsets count decompressed bytes, whose number is not known before the end."""
-        return is_compressed(self.path)
+        """Whether offsets count what is inside: it is not known before the end how much that is."""
+        return self.is_packed or is_compressed(self.path)
 
     @property
     def has_input(self) -> bool:
@@ -73,10 +74,12 @@ class FileTable:
 
     Args:
         is_followed: Files may grow, be renamed and replaced, and appear.
+        is_packed: Files are of a format whose offsets count rows.
     """
 
-    def __init__(self, *, is_followed: bool) -> None:
+    def __init__(self, *, is_followed: bool, is_packed: bool = False) -> None:
         self.is_followed = is_followed
+        self.is_packed = is_packed
         self.files: dict[str, TrackedFile] = {}
 
     def to_json(self, ends: Mapping[str, int], done: Mapping[str, bool]) -> dict[str, Any]:
@@ -97,6 +100,7 @@ class FileTable:
                 size=size,
                 offset=offset,
                 is_done=bool(is_done),
+                is_packed=self.is_packed,
             )
 
     def refresh(self, listing: Mapping[str, os.stat_result]) -> None:
@@ -166,7 +170,9 @@ class FileTable:
         while shard in self.files:
             generation += 1
             shard = f"{path}#{generation}"
-        file = TrackedFile(shard=shard, path=path, identity=identity, size=0)
+        file = TrackedFile(
+            shard=shard, path=path, identity=identity, size=0, is_packed=self.is_packed
+        )
         self.files[shard] = file
         self._measure(file, stat)
 

@@ -1,0 +1,224 @@
+"""Parquet files to records: rows by number, decoded batch by batch, with only the columns needed.
+
+An offset is the number of a row. How many rows a file has is known when it is read, so a file is
+taken like a compressed one: read until its end shows. Between epochs a file stays open where the
+last slice ended; otherwise row groups before the slice are skipped unread. pyarrow does the work
+and comes with the extra ``parquet``.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import OrderedDict
+from collections.abc import Generator, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, get_type_hints, is_typeddict
+
+import msgspec
+
+from bicycle_runtime.connectors.errors import FormatUnavailableError, NoParquetFileError
+from bicycle_runtime.connectors.files.decoding import in_field_order, is_named_tuple
+from bicycle_runtime.connectors.files.event_times import with_event_times
+from bicycle_runtime.connectors.files.reader import located
+from bicycle_runtime.operators.io import BadRecord, Slice, SourceBatch
+
+__all__ = ["ParquetReader", "require_pyarrow"]
+
+_BATCH_ROWS = 4_096
+_OPEN_FILES_MAX = 16
+_RAW_BYTES_MAX = 4_096
+
+
+def require_pyarrow(vertex_id: str) -> None:
+    """Refuse to begin where Parquet can not be read.
+
+    Raises:
+        FormatUnavailableError: pyarrow is not installed.
+    """
+    if importlib.util.find_spec("pyarrow") is None:
+        raise FormatUnavailableError(
+            vertex=vertex_id, format_name="Parquet", library="pyarrow", extra="parquet"
+        )
+
+
+class ParquetReader:
+    """Reads slices of Parquet files; ``Slice.details`` as for other files.
+
+    Args:
+        record_type: What a row is converted to; None or dict leaves it a dict.
+        timestamp_field: Column with the event time; empty for none.
+    """
+
+    def __init__(self, record_type: Any, timestamp_field: str = "") -> None:
+        self._settings = (record_type, timestamp_field)
+        self._start()
+
+    def _start(self) -> None:
+        self._record_type, self._timestamp_field = self._settings
+        self._columns = _columns_of(self._record_type)
+        self._open: OrderedDict[str, _Rows] = OrderedDict()
+
+    def __getstate__(self) -> tuple[Any, str]:
+        """Travel without open files."""
+        return self._settings
+
+    def __setstate__(self, state: tuple[Any, str]) -> None:
+        self._settings = state
+        self._start()
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the rows of the slice, as many as its limit allows.
+
+        Raises:
+            InputChangedError: the file is not the planned one any more.
+            NoParquetFileError: it is not, or not wholly, a Parquet file.
+        """
+        rows = self._rows(part)
+        limit = part.details["records"]
+        end = part.end if limit is None else min(part.end, part.start + limit)
+        is_done = False
+        try:
+            while found := rows.take(end):
+                yield self._batch(found, first=rows.position - len(found))
+            if rows.position == part.start:
+                yield SourceBatch(values=[], offsets=(), next_offset=part.start)
+            is_done = True
+        finally:
+            self._put_away(part.shard, rows, is_kept=is_done)
+
+    def close(self) -> None:
+        """Close the files that are kept open."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def _rows(self, part: Slice) -> _Rows:
+        path = located(part)
+        kept = self._open.pop(part.shard, None)
+        if kept is not None:
+            if kept.position == part.start and kept.path == path:
+                return kept
+            kept.close()
+        return _Rows(path, part.start, self._columns)
+
+    def _put_away(self, shard: str, rows: _Rows, *, is_kept: bool) -> None:
+        if not is_kept:
+            rows.close()
+            return
+        self._open[shard] = rows
+        if len(self._open) > _OPEN_FILES_MAX:
+            self._open.popitem(last=False)[1].close()
+
+    def _batch(self, rows: list[dict[str, Any]], *, first: int) -> SourceBatch:
+        batch = self._converted(rows, first)
+        if self._timestamp_field:
+            batch = with_event_times(batch, b"", self._timestamp_field)
+        batch.failures = [
+            replace(failure, raw=_text(rows[failure.offset - first])) for failure in batch.failures
+        ]
+        return batch
+
+    def _converted(self, rows: list[dict[str, Any]], first: int) -> SourceBatch:
+        next_offset = first + len(rows)
+        numbers = range(first, next_offset)
+        if self._record_type in (None, dict, Any, dict[str, Any]):
+            return SourceBatch(values=rows, offsets=numbers, next_offset=next_offset)
+        shaped: list[Any] = rows
+        if is_named_tuple(self._record_type):
+            shaped = in_field_order(self._record_type, rows)
+        try:
+            values = msgspec.convert(shaped, list[self._record_type])  # type: ignore[name-defined]
+            return SourceBatch(values=values, offsets=numbers, next_offset=next_offset)
+        except msgspec.ValidationError:
+            return self._converted_apart(shaped, first)
+
+    def _converted_apart(self, rows: list[Any], first: int) -> SourceBatch:
+        values: list[Any] = []
+        offsets: list[int] = []
+        failures: list[BadRecord] = []
+        for number, row in enumerate(rows, first):
+            try:
+                values.append(msgspec.convert(row, self._record_type))
+                offsets.append(number)
+            except msgspec.ValidationError as error:
+                failures.append(BadRecord(offset=number, raw=b"", reason=str(error)))
+        return SourceBatch(
+            values=values, offsets=offsets, next_offset=first + len(rows), failures=failures
+        )
+
+
+class _Rows:
+    """The rows of one open file from a position on."""
+
+    def __init__(self, path: str, start: int, columns: list[str] | None) -> None:
+        self.path = path
+        self.position = start
+        self._columns = columns
+        self._held: list[dict[str, Any]] = []
+        self._batches = self._decoded(start)
+
+    def take(self, end: int) -> list[dict[str, Any]]:
+        """Return some rows before ``end``, none when there are no more."""
+        if self.position >= end:
+            return []
+        if not self._held:
+            self._held = next(self._batches, [])
+        count = end - self.position
+        taken, self._held = self._held[:count], self._held[count:]
+        self.position += len(taken)
+        return taken
+
+    def close(self) -> None:
+        """Close the file."""
+        self._batches.close()
+
+    def _decoded(self, start: int) -> Generator[list[dict[str, Any]]]:
+        import pyarrow  # an extra; loaded when the first such file is opened
+        from pyarrow import parquet
+
+        try:
+            with parquet.ParquetFile(self.path) as file:
+                groups, skipped = _groups_from(file.metadata, start)
+                for batch in file.iter_batches(
+                    _BATCH_ROWS, row_groups=groups, columns=self._columns
+                ):
+                    if skipped < batch.num_rows:
+                        yield _in_microseconds(batch.slice(skipped)).to_pylist()
+                    skipped = max(skipped - batch.num_rows, 0)
+        except (pyarrow.ArrowException, OSError) as error:
+            raise NoParquetFileError(path=self.path, reason=str(error)) from error
+
+
+def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
+    """Return the row groups from the one with row ``start`` on, and how many rows to skip."""
+    first = 0
+    for number in range(metadata.num_row_groups):
+        row_count = metadata.row_group(number).num_rows
+        if start < first + row_count:
+            return list(range(number, metadata.num_row_groups)), start - first
+        first += row_count
+    return [], 0
+
+
+def _columns_of(record_type: Any) -> list[str] | None:
+    """Return the columns that records of a type are made of; None for all."""
+    if is_dataclass(record_type):
+        return [field.name for field in fields(record_type)]
+    if is_named_tuple(record_type):
+        return list(record_type._fields)
+    return list(get_type_hints(record_type)) if is_typeddict(record_type) else None
+
+
+def _in_microseconds(batch: Any) -> Any:
+    """Return a batch whose times Python can hold: it knows no nanoseconds, pandas writes them."""
+    import pyarrow
+
+    for number, field in enumerate(batch.schema):
+        if pyarrow.types.is_timestamp(field.type) and field.type.unit == "ns":
+            times = batch.column(number).cast(pyarrow.timestamp("us", field.type.tz), safe=False)
+            batch = batch.set_column(number, field.name, times)
+    return batch
+
+
+def _text(row: dict[str, Any]) -> bytes:
+    """Return a row for people who look at dead letters."""
+    return msgspec.json.encode(row, enc_hook=str)[:_RAW_BYTES_MAX]

@@ -1,0 +1,31 @@
+"""Paths as people type them: ``~`` is a home wherever the shell left it, and empty is no path."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.connectors.errors import ConnectorOptionError
+
+__all__ = ["typed_path"]
+
+
+def typed_path(spec: ConnectorSpec, text: str) -> str:
+    """Return the path that an option means.
+
+    Raises:
+        ConnectorOptionError: it is empty, as an unset variable of a shell leaves it.
+    """
+    if not text.strip():
+        raise ConnectorOptionError(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name="path",
+            problem="it is empty",
+            hint="give a path; '.' is the working directory",
+        )
+    if text.startswith("~"):
+        with contextlib.suppress(RuntimeError):  # There is no such user, so it is a name.
+            return str(Path(text).expanduser())
+    return text

@@ -1,0 +1,95 @@
+"""Sources from one text."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from bicycle_sdk import KafkaSourceBuilder, StreamDefinitionError, StreamEnvironment
+from bicycle_sdk.connectors import (
+    csv_file_source,
+    generator_source,
+    jsonl_file_source,
+    parquet_file_source,
+    socket_source,
+    text_file_source,
+)
+from bicycle_sdk.uris import source_from_uri
+
+
+@dataclass
+class Order:
+    user: str
+
+
+@pytest.mark.parametrize(
+    ("uri", "source"),
+    [
+        ("file:in.txt", text_file_source("in.txt")),
+        ("file:///var/log/*.log?follow=true", text_file_source("/var/log/*.log", follow=True)),
+        ("file:my%20folder/?format=text", text_file_source("my folder/")),
+        ("file:in.jsonl.gz", jsonl_file_source("in.jsonl.gz")),
+        ("file:in.csv?timestamp_field=at", csv_file_source("in.csv", timestamp_field="at")),
+        ("file:in.parquet", parquet_file_source("in.parquet")),
+        ("socket://127.0.0.1:4000", socket_source(host="127.0.0.1", port=4000)),
+        ("generator:", generator_source()),
+        ("generator:?rate_ms=0&count=5", generator_source(rate_ms=0, count=5)),
+        ("kafka://a:1,b:2/lines", KafkaSourceBuilder[str]("a:1,b:2", "lines").build_connector()),
+        (
+            "kafka://a:1/x,y?group=g&start=latest&bounded=true&format=json",
+            KafkaSourceBuilder("a:1", topics=["x", "y"])
+            .deserializer("json")
+            .group_id("g")
+            .starting_offsets("latest")
+            .bounded()
+            .build_connector(),
+        ),
+    ],
+)
+def test_a_uri_gives_what_the_calls_give(uri, source):
+    assert source_from_uri(uri) == source
+
+
+def test_the_type_of_records_is_that_of_the_stream():
+    assert source_from_uri("file:in.jsonl", Order).output_type is Order
+    assert source_from_uri("kafka://a:1/orders", Order).properties["value_format"] == "json"
+
+
+def test_an_environment_reads_from_a_uri():
+    env = StreamEnvironment()
+    env.from_uri("file:in.jsonl", type=Order).uid("in").print()
+
+    [source, _] = env.execute("job").vertices
+    assert source.details["connector"]["connector_type"] == "jsonl"
+
+
+@pytest.mark.parametrize(
+    ("uri", "part"),
+    [
+        ("in.txt", "scheme"),
+        ("redis://a/b", "redis"),
+        ("file://host/in.txt", "host"),
+        ("file:", "path"),
+        ("file:in.dat", "format"),
+        ("file:in.dat?format=xml", "xml"),
+        ("file:in.txt?folow=true", "folow"),
+        ("file:in.txt?follow=yes", "follow"),
+        ("file:in.txt?follow=true&follow=true", "twice"),
+        ("file:in.txt?timestamp_field=at", "timestamp_field"),
+        ("kafka://a:1", "topic"),
+        ("kafka:///topic", "brokers"),
+        ("kafka://a:1/t?start=yesterday", "yesterday"),
+        ("socket://host", "port"),
+        ("socket://host:many", "many"),
+        ("generator:?count=-1", "count"),
+    ],
+)
+def test_what_names_no_source_is_refused_with_the_part_that_is_wrong(uri, part):
+    with pytest.raises(StreamDefinitionError) as refused:
+        source_from_uri(uri)
+
+    assert part in refused.value.facts["problem"]
+
+
+def test_lines_can_not_be_read_as_a_type():
+    with pytest.raises(StreamDefinitionError):
+        source_from_uri("file:in.txt", Order)
