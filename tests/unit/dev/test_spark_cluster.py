@@ -8,6 +8,7 @@ import pytest
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.dev.cluster_options import ClusterOptions
+from bicycle_runtime.dev.cluster_processes import ClusterProcesses
 from bicycle_runtime.dev.cluster_state import read_state
 from bicycle_runtime.dev.errors import (
     ClusterHostError,
@@ -151,7 +152,9 @@ def test_what_is_left_of_a_cluster_without_its_record_is_found_and_ended(
     """As when the command was killed right after it had started a process."""
     fake_java(tmp_path, monkeypatch, "exec sleep 60")
     cluster = new_cluster()
-    cluster._spawn(str(tmp_path / "java-home" / "bin" / "java"), "master", "127.0.0.1", [])
+    java = str(tmp_path / "java-home" / "bin" / "java")
+    killed = ClusterProcesses(cluster.folder)
+    killed.start(java, "master", "127.0.0.1", [])
     assert not (cluster.folder / "cluster.json").exists()
     # A process has no environment to be known by while it becomes another program.
     until(lambda: len(cluster.processes()) == 1, "the process")
@@ -159,6 +162,7 @@ def test_what_is_left_of_a_cluster_without_its_record_is_found_and_ended(
     assert not new_cluster(stop_timeout_ms=0).stop()
 
     assert cluster.processes() == []
+    killed.wait()
 
 
 def test_an_address_of_another_machine_is_no_host(new_cluster, monkeypatch):

@@ -20,6 +20,7 @@ __all__ = [
     "is_alive",
     "is_frozen",
     "kill_all",
+    "send_signal",
     "start_ticks",
     "wait_for_end",
 ]
@@ -79,11 +80,11 @@ def hang_up(pid: int, *, timeout_s: float) -> None:
         pid: The process.
         timeout_s: The longest wait for all of them together.
     """
-    _signal(pid, signal.SIGSTOP)
+    send_signal(pid, signal.SIGSTOP)
     family = {member: start_ticks(member) for member in descendants(pid)}
     last = [member for member in family if not descendants(member)]
     for member in last:
-        _signal(member, signal.SIGHUP)
+        send_signal(member, signal.SIGHUP)
     deadline = time.monotonic() + timeout_s
     for member in last:
         wait_for_end(member, family[member], timeout_s=max(deadline - time.monotonic(), 0))
@@ -102,9 +103,9 @@ def kill_all(pid: int) -> list[int]:
             break
         known += fresh
         for member in fresh:
-            _signal(member, signal.SIGSTOP)
+            send_signal(member, signal.SIGSTOP)
     for member in known:
-        _signal(member, signal.SIGKILL)
+        send_signal(member, signal.SIGKILL)
     return known
 
 
@@ -147,7 +148,8 @@ def _answers(pid: int) -> bool:
     return True
 
 
-def _signal(pid: int, number: int) -> None:
+def send_signal(pid: int, number: int) -> None:
+    """Send a signal to a process; one that is gone already is as good."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 

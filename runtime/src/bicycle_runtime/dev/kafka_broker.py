@@ -8,7 +8,6 @@ is stopped. It listens on the loopback only, and is no model for one in producti
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
@@ -19,9 +18,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from bicycle_runtime.base.environment import environment_for_child
+from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.java import log4j_settings
-from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
+from bicycle_runtime.base.processes import is_alive, send_signal, start_ticks, wait_for_end
 from bicycle_runtime.dev.broker_options import (
     HOST,
     BrokerOptions,
@@ -38,6 +38,7 @@ from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.kafka_jars import kafka_jars
 from bicycle_runtime.dev.ports import choose_port, is_free
 from bicycle_runtime.dev.probing import answers_api_versions, serves_metadata
+from bicycle_runtime.dev.tails import indented, last_lines
 from bicycle_runtime.dev.waiting import locked, wait_until
 
 __all__ = ["BrokerOptions", "BrokerRecord", "BrokerSecurity", "KafkaBroker"]
@@ -45,8 +46,6 @@ __all__ = ["BrokerOptions", "BrokerRecord", "BrokerSecurity", "KafkaBroker"]
 _CLUSTER_ID = "Bicycle-dev-cluster-AA"  # Any will do, as long as the data keeps it.
 _FORMAT_TIMEOUT_S = 120
 _KILL_TIMEOUT_S = 30
-_TAIL_LINE_COUNT = 15
-_STACK_FRAME = "\tat "
 _ASKED_TO_END = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})
 
 
@@ -201,8 +200,8 @@ class KafkaBroker:
             BrokerMissingError: none runs here.
         """
         record = self._running()
-        self._signal(record, signal.SIGTERM)
-        self._signal(record, signal.SIGCONT)  # A paused one would never see the other.
+        send_signal(record.pid, signal.SIGTERM)
+        send_signal(record.pid, signal.SIGCONT)  # A paused one would never see the other.
         if self._wait_for_end(record, self.options.stop_timeout_ms / 1_000):
             return True
         self.kill()
@@ -211,16 +210,16 @@ class KafkaBroker:
     def kill(self) -> None:
         """End the broker by SIGKILL, as a crash would; BrokerMissingError when none runs."""
         record = self._running()
-        self._signal(record, signal.SIGKILL)
+        send_signal(record.pid, signal.SIGKILL)
         self._wait_for_end(record, _KILL_TIMEOUT_S)
 
     def pause(self) -> None:
         """Halt the broker by SIGSTOP: connections stay open, and nothing answers."""
-        self._signal(self._running(), signal.SIGSTOP)
+        send_signal(self._running().pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let a paused broker go on."""
-        self._signal(self._running(), signal.SIGCONT)
+        send_signal(self._running().pid, signal.SIGCONT)
 
     def has_failed(self) -> bool:
         """Tell whether the process that this object started ended, other than by being asked to."""
@@ -349,9 +348,7 @@ class KafkaBroker:
             users=self._users,
             ca_path=None if security is None else str(security.keystore.ca_path.absolute()),
         )
-        temporary = self._folder / ".broker.json"
-        temporary.write_text(json.dumps(asdict(record)), encoding="utf-8")
-        temporary.replace(self._folder / "broker.json")
+        replace_file(self._folder / "broker.json", json.dumps(asdict(record)).encode())
 
     def _java(self, java: Path, jars: list[Path], main: str, *, heap_mb: int) -> list[str]:
         return [
@@ -388,10 +385,6 @@ class KafkaBroker:
             raise BrokerMissingError(folder=str(self._folder))
         return record
 
-    def _signal(self, record: BrokerRecord, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(record.pid, number)
-
     def _wait_for_end(self, record: BrokerRecord, timeout_s: float) -> bool:
         has_ended = wait_for_end(record.pid, record.started, timeout_s=timeout_s)
         if has_ended and self._process is not None and self._process.pid == record.pid:
@@ -401,8 +394,8 @@ class KafkaBroker:
 
     def _start_error(self, reason: str) -> BrokerStartError:
         """Return the error with the end of Kafka's log, and of what Java printed if it did."""
-        log, lines = self.log_path, _last_lines(self.log_path)
-        printed = _last_lines(self._folder / "broker.out")
+        log, lines = self.log_path, last_lines(self.log_path)
+        printed = last_lines(self._folder / "broker.out")
         if printed:
             log, lines = self._folder / "broker.out", [*lines[-5:], *printed]
         return BrokerStartError(
@@ -410,13 +403,5 @@ class KafkaBroker:
             reason=reason,
             log=str(log),
             tail=lines,
-            tail_text="\n".join(f"    {line}" for line in lines) or "    (empty)",
+            tail_text=indented(lines),
         )
-
-
-def _last_lines(path: Path) -> list[str]:
-    with contextlib.suppress(OSError):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        telling = [line for line in lines if line.strip() and not line.startswith(_STACK_FRAME)]
-        return telling[-_TAIL_LINE_COUNT:]
-    return []

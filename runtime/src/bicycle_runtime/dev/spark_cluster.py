@@ -11,28 +11,30 @@ ended. It is no model for one in production.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import random
 import signal
 import socket
-import subprocess
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.java import (
     JAVA_MAJOR_MIN,
     find_java,
     java_major,
     java_version,
-    log4j_settings,
 )
-from bicycle_runtime.base.processes import is_alive, kill_all, start_ticks, wait_for_end
+from bicycle_runtime.base.processes import kill_all, send_signal, wait_for_end
 from bicycle_runtime.dev.cluster_options import MASTER_HOST, ClusterOptions, host_address
+from bicycle_runtime.dev.cluster_processes import KILL_TIMEOUT_S, ClusterProcesses
+from bicycle_runtime.dev.cluster_record import (
+    ClusterRecord,
+    SparkProcess,
+    read_record,
+    write_record,
+)
 from bicycle_runtime.dev.cluster_state import ClusterState, read_state
 from bicycle_runtime.dev.errors import (
     ClusterConflictError,
@@ -42,50 +44,13 @@ from bicycle_runtime.dev.errors import (
     PortTakenError,
 )
 from bicycle_runtime.dev.ports import choose_port, is_free
+from bicycle_runtime.dev.tails import indented, last_lines
 from bicycle_runtime.dev.waiting import locked, wait_until
-from bicycle_runtime.engine.spark.java import spark_environment
 
-__all__ = ["ClusterRecord", "SparkCluster", "SparkProcess"]
+__all__ = ["SparkCluster"]
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
-_MARK, _HOST = "BICYCLE_CLUSTER", "SPARK_LOCAL_IP"
-# Executors and workers inherit what a host has; secrets of the one who starts it are not among it.
-_PASSED = ("PATH", "HOME", "JAVA_HOME", "JDK_JAVA_OPTIONS", "TMPDIR", "LANG", "LC_ALL", "TZ")
-_KILL_TIMEOUT_S = 30
-_KILL_PASSES_MAX = 20
-_TAIL_LINES = 10
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkProcess:
-    """A master or worker: its host and its process (id and start time)."""
-
-    host: str
-    pid: int
-    started: int
-
-    @property
-    def is_running(self) -> bool:
-        """Whether that process still exists."""
-        return is_alive(self.pid, self.started)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRecord:
-    """What ``cluster.json`` says."""
-
-    master: SparkProcess
-    port: int
-    page_port: int
-    cores_per_host: int
-    memory: str
-    workers: tuple[SparkProcess, ...] = ()
-
-    @property
-    def url(self) -> str:
-        """The master's URL, for ``--master``."""
-        return f"spark://{MASTER_HOST}:{self.port}"
 
 
 class SparkCluster:
@@ -112,7 +77,7 @@ class SparkCluster:
         self.options = replace(options, folder=self._folder)
         self._report = report
         self._source = source or system_random()
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._processes = ClusterProcesses(self._folder)
 
     def __enter__(self) -> SparkCluster:
         self.start()
@@ -136,24 +101,17 @@ class SparkCluster:
 
     def record(self) -> ClusterRecord | None:
         """Return what was written last; None before the first start."""
-        try:
-            data = json.loads((self._folder / "cluster.json").read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        workers = tuple(SparkProcess(**worker) for worker in data["workers"])
-        return ClusterRecord(
-            **{**data, "master": SparkProcess(**data["master"]), "workers": workers}
-        )
+        return read_record(self._folder)
 
     def is_running(self) -> bool:
         """Tell whether the master's process exists."""
-        self._reap()
+        self._processes.reap()
         record = self.record()
         return record is not None and record.master.is_running
 
     def hosts(self) -> list[str]:
         """Return the hosts whose worker runs, in the order of their addresses."""
-        self._reap()
+        self._processes.reap()
         record = self.record()
         workers = record.workers if record else ()
         return [worker.host for worker in workers if worker.is_running]
@@ -172,23 +130,8 @@ class SparkCluster:
             raise self._error(f"its master gives no answer: {error}", "master") from error
 
     def processes(self, host: str | None = None) -> list[int]:
-        """Return the processes that carry this cluster's folder; none where there is no /proc.
-
-        Args:
-            host: Only those of this host.
-        """
-        marks = {f"{_MARK}={self._folder}".encode()}
-        if host is not None:
-            marks.add(f"{_HOST}={host}".encode())
-        found = []
-        entries = Path("/proc").iterdir() if Path("/proc/self").exists() else ()
-        for entry in entries:
-            with contextlib.suppress(OSError):
-                if entry.name.isdigit() and marks <= set(
-                    (entry / "environ").read_bytes().split(b"\0")
-                ):
-                    found.append(int(entry.name))
-        return [pid for pid in found if is_alive(pid, 0)]
+        """Return the processes of this cluster, or those of one host."""
+        return self._processes.running(host)
 
     def start(self) -> bool:
         """Start master and workers, and wait until all workers are registered.
@@ -224,7 +167,7 @@ class SparkCluster:
         if not running and not self.processes():
             raise ClusterMissingError(folder=str(self._folder))
         for process in running:
-            _signal(process.pid, signal.SIGTERM)
+            send_signal(process.pid, signal.SIGTERM)
         timeout_s = self.options.stop_timeout_ms / 1_000
         ended = [
             wait_for_end(process.pid, process.started, timeout_s=timeout_s) for process in running
@@ -232,7 +175,7 @@ class SparkCluster:
         left = not wait_until(lambda: not self.processes(), timeout_s=timeout_s)
         if left:
             self.kill()
-        self._reap()
+        self._processes.reap()
         return all(ended) and not left
 
     def kill(self) -> None:
@@ -241,10 +184,8 @@ class SparkCluster:
         for process in (*record.workers, record.master) if record else ():
             if process.is_running:
                 kill_all(process.pid)
-        self._kill_left()
-        for child in self._children:
-            child.wait(_KILL_TIMEOUT_S)
-        self._children.clear()
+        self._processes.kill_left()
+        self._processes.wait()
 
     def add_host(self) -> str:
         """Start a worker on the next free address, and wait until it is registered.
@@ -273,9 +214,9 @@ class SparkCluster:
         """
         worker = self._worker(host)
         kill_all(worker.pid)
-        wait_for_end(worker.pid, worker.started, timeout_s=_KILL_TIMEOUT_S)
-        self._kill_left(host)
-        self._reap()
+        wait_for_end(worker.pid, worker.started, timeout_s=KILL_TIMEOUT_S)
+        self._processes.kill_left(host)
+        self._processes.reap()
 
     def stop_host(self, host: str) -> None:
         """Let a worker end by SIGTERM; it takes its executors with it.
@@ -287,22 +228,12 @@ class SparkCluster:
             ClusterHostError: no worker runs there.
         """
         worker = self._worker(host)
-        _signal(worker.pid, signal.SIGTERM)
+        send_signal(worker.pid, signal.SIGTERM)
         timeout_s = self.options.stop_timeout_ms / 1_000
         if not wait_for_end(worker.pid, worker.started, timeout_s=timeout_s):
             kill_all(worker.pid)
-        self._kill_left(host)
-        self._reap()
-
-    def _kill_left(self, host: str | None = None) -> None:
-        """Kill what carries the mark, again and again: one may start another meanwhile."""
-        for _ in range(_KILL_PASSES_MAX):
-            left = self.processes(host)
-            if not left:
-                break
-            for pid in left:
-                _signal(pid, signal.SIGKILL)
-                wait_for_end(pid, 0, timeout_s=_KILL_TIMEOUT_S)
+        self._processes.kill_left(host)
+        self._processes.reap()
 
     def _start(self, timeout_s: float) -> bool:
         record = self.record()
@@ -360,12 +291,12 @@ class SparkCluster:
     def _start_master(self, java: str, port: int, page_port: int) -> ClusterRecord:
         self._report(f"starting a Spark master in {self._folder}")
         words = ["--host", MASTER_HOST, "--port", str(port), "--webui-port", str(page_port)]
-        process = self._spawn(java, "master", MASTER_HOST, [_MASTER, *words])
+        process = self._processes.start(java, "master", MASTER_HOST, [_MASTER, *words])
         record = ClusterRecord(
             master=process, port=port, page_port=page_port,
             cores_per_host=self.options.cores_per_host, memory=self.options.memory,
         )  # fmt: skip
-        self._write(record)
+        write_record(self._folder, record)
         return record
 
     def _start_worker(self, record: ClusterRecord, host: str) -> ClusterRecord:
@@ -375,44 +306,12 @@ class SparkCluster:
             *("--host", host, "--webui-port", "0", "-c", str(record.cores_per_host)),
             *("-m", record.memory, "-d", str(work), record.url),
         ]
-        process = self._spawn(self._java(), host, host, [_WORKER, *words])
+        process = self._processes.start(self._java(), host, host, [_WORKER, *words])
         others = tuple(worker for worker in record.workers if worker.host != host)
         workers = sorted((*others, process), key=lambda worker: _number(worker.host))
         changed = replace(record, workers=tuple(workers))
-        self._write(changed)
+        write_record(self._folder, changed)
         return changed
-
-    def _spawn(self, java: str, name: str, host: str, words: list[str]) -> SparkProcess:
-        """Start Java in a session of its own: a Ctrl-C of the terminal does not reach it."""
-        folder = self._folder / name
-        (folder / "local").mkdir(parents=True, exist_ok=True)
-        log4j = folder / "log4j2.properties"
-        log4j.write_text(log4j_settings(folder / "log", level="info"), encoding="utf-8")
-        spark = spark_environment()
-        command = [
-            *(java, "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-            f"-Dlog4j2.configurationFile={log4j}",
-            *("-cp", f"{spark['SPARK_HOME']}/jars/*", *words),
-        ]
-        environment = {
-            **chosen_variables(_PASSED),
-            **spark,
-            _HOST: host,
-            "SPARK_LOCAL_DIRS": str(folder / "local"),
-            _MARK: str(self._folder),
-        }
-        with (folder / "out").open("wb") as output:
-            child = subprocess.Popen(
-                command, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=environment, start_new_session=True,
-            )  # fmt: skip
-        self._children.append(child)
-        return SparkProcess(host=host, pid=child.pid, started=start_ticks(child.pid))
-
-    def _write(self, record: ClusterRecord) -> None:
-        temporary = self._folder / ".cluster.json"
-        temporary.write_text(json.dumps(asdict(record)), encoding="utf-8")
-        temporary.replace(self._folder / "cluster.json")
 
     def _wait_for_workers(self, hosts: list[str], timeout_s: float) -> None:
         missing = set(hosts)
@@ -420,7 +319,7 @@ class SparkCluster:
 
         def is_decided() -> bool:
             record = self._running()
-            self._reap()
+            self._processes.reap()
             ended[:] = [
                 worker.host for worker in record.workers
                 if worker.host in missing and not worker.is_running
@@ -454,17 +353,13 @@ class SparkCluster:
             raise ClusterMissingError(folder=str(self._folder))
         return record
 
-    def _reap(self) -> None:
-        """Take the exit codes of children that ended, whoever ended them."""
-        self._children = [child for child in self._children if child.poll() is None]
-
     def _error(self, reason: str, name: str = "master") -> ClusterStartError:
         """Return the error with the end of what a process logged, or printed."""
         log = self._folder / name / "log"
-        lines = _last_lines(log) or _last_lines(self._folder / name / "out")
+        lines = last_lines(log) or last_lines(self._folder / name / "out")
         return ClusterStartError(
             folder=str(self._folder), reason=reason, log=str(log), tail=lines,
-            tail_text="\n".join(f"    {line}" for line in lines) or "    (empty)",
+            tail_text=indented(lines),
         )  # fmt: skip
 
 
@@ -479,15 +374,3 @@ def _require_address(host: str) -> None:
 
 def _number(host: str) -> int:
     return int(host.rpartition(".")[2])
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _last_lines(path: Path) -> list[str]:
-    with contextlib.suppress(OSError):
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return [line for line in lines if line.strip()][-_TAIL_LINES:]
-    return []

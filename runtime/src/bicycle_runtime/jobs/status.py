@@ -6,13 +6,13 @@ shared job API uses; ``STOPPED`` is a clean end in the middle of the input.
 
 from __future__ import annotations
 
-import os
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.operators.user_metrics import MetricValues
 
@@ -198,9 +198,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
 
 def write_status(path: Path, status: JobStatus) -> None:
     """Replace the file as one step."""
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    temporary.write_bytes(msgspec.json.format(msgspec.json.encode(status)) + b"\n")
-    temporary.replace(path)
+    replace_file(path, msgspec.json.format(msgspec.json.encode(status)) + b"\n")
 
 
 def read_status(path: Path) -> JobStatus | None:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from bicycle_runtime.base.environment import environment_for_child
+from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.java import find_java, log4j_settings
 from bicycle_runtime.engine.errors import SparkStartError
 
@@ -174,7 +175,8 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
     if result.returncode or _SUBMIT not in words:
         raise SparkStartError(master=master, reason=result.stderr.decode(errors="replace")[-500:])
     command = [word.strip() for word in words[: words.index(_SUBMIT)]]
-    _write_cache(cached, "\0".join(command).encode())
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(cached, "\0".join(command).encode())
     return command
 
 
@@ -211,13 +213,6 @@ def _fingerprint(java: Path) -> str:
         str((home / "jars").stat().st_mtime_ns),
     )
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
-
-
-def _write_cache(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.tmp-{os.getpid()}")
-    temporary.write_bytes(data)
-    temporary.replace(path)
 
 
 def _forward(source: IO[bytes] | None, target: IO[bytes]) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.processes import is_alive, is_frozen, kill_all, wait_for_end
+from bicycle_runtime.base.processes import is_alive, is_frozen, kill_all, send_signal, wait_for_end
 from bicycle_runtime.jobs.control.looking import is_supervised, job_status
 from bicycle_runtime.jobs.errors import StopTimeoutError
 from bicycle_runtime.jobs.home import Home
@@ -42,8 +40,7 @@ def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> Job
         return status
     timeout_ms = folder.read_request().options.stop_timeout_ms + reserve_ms
     pid, started = _leader(status)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGTERM)
+    send_signal(pid, signal.SIGTERM)
     _wake(status)
     if not wait_for_end(pid, started, timeout_s=timeout_ms / 1_000):
         raise StopTimeoutError(job=name, pid=pid, waited_ms=timeout_ms)
@@ -86,8 +83,7 @@ def _wake(status: JobStatus) -> None:
         (status.pid, status.pid_started),
     ):
         if is_alive(pid, started) and is_frozen(pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGCONT)
+            send_signal(pid, signal.SIGCONT)
 
 
 def _leader(status: JobStatus) -> tuple[int, int]:

@@ -23,6 +23,7 @@ import msgspec
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.processes import wait_for_end
 from bicycle_runtime.jobs.control.looking import job_status
 from bicycle_runtime.jobs.errors import JobNotRunningError, RequestTimeoutError, RequestUnknownError
@@ -164,6 +165,4 @@ def _write_late(path: Path, done: Future[Answer]) -> None:
 def _write(path: Path, data: Mapping[str, Any]) -> None:
     """Write a whole file as one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(data), encoding="utf-8")
-    temporary.replace(path)
+    replace_file(path, json.dumps(data).encode())
