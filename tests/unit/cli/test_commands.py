@@ -8,6 +8,7 @@ import pytest
 
 from bicycle_runtime.base.options import describe
 from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.cli.logs import TextOutput
 from bicycle_runtime.cli.run import run_command, submit_command
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions
@@ -184,6 +185,14 @@ def test_following_logs_shows_what_is_written_until_the_job_ends(shell):
 
     assert follower.communicate(timeout=30)[0] == ""
     assert follower.returncode == 0
+
+
+def test_a_letter_that_a_log_has_in_two_pieces_is_shown_whole(capsys):
+    show = TextOutput()
+    for piece in (b"tw\xc3", b"\xb6\n"):
+        show(piece)
+
+    assert capsys.readouterr().out == "twö\n"
 
 
 def test_the_graph_has_three_forms(shell, site):

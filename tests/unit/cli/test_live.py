@@ -1,4 +1,8 @@
+import fcntl
 import io
+import os
+import struct
+import termios
 
 import pytest
 
@@ -67,6 +71,28 @@ def test_a_line_is_cut_to_the_width_of_the_terminal(monkeypatch):
     assert terminal.getvalue() == CLEAR + "x" * 9
 
 
+def test_no_number_is_cut_in_the_middle(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "25")
+    terminal = io.StringIO()
+    live = LiveLine(terminal, is_shown=True)
+    live.show("j  epoch 12  1,234,567 read  lag 3")
+    live.show("j  epoch 12  11 records  x")
+    live.show("j  epoch 12  11 records/s")
+
+    shown = terminal.getvalue().split(CLEAR)[1:]
+    assert shown == ["j  epoch 12", "j  epoch 12  11 records", "j  epoch 12"]
+
+
+def test_the_width_is_that_of_the_terminal_that_is_written_to():
+    ours, theirs = os.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 30, 0, 0))
+    with open(theirs, "w") as terminal:  # noqa: PTH123 - a descriptor has no path.
+        LiveLine(terminal, is_shown=True).show("x" * 50)
+
+    assert os.read(ours, 1_000).decode() == CLEAR + "x" * 29
+    os.close(ours)
+
+
 def test_elsewhere_nothing_is_shown_and_all_is_passed_through():
     stream, records = io.StringIO(), io.StringIO()
     with LiveLine(stream, is_shown=False) as live:
@@ -113,6 +139,40 @@ def test_a_summary_tells_what_matters(fields, words):
 
 def test_a_summary_is_silent_about_what_did_not_happen():
     assert not {"skipped", "letters", "dropped", "aborted"} & set(summary().split())
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    def show(columns):
+        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+        monkeypatch.setenv("COLUMNS", str(columns))
+
+    return show
+
+
+def test_a_narrow_terminal_does_without_some_columns_and_breaks_no_name(terminal, capsys):
+    rows = [("a-job-of-a-long-name", "RUNNING", "123")]
+    shown = []
+    for columns in (80, 30, 10):
+        terminal(columns)
+        show_table(("job", "state", "pid"), rows, spare=("pid", "state"))
+        shown.append(capsys.readouterr().out.splitlines()[1])
+
+    assert shown == [
+        "a-job-of-a-long-name  RUNNING  123",
+        "a-job-of-a-long-name  RUNNING",
+        "a-job-of-a-long-name",
+    ]
+
+
+def test_the_last_text_of_a_table_goes_on_below_itself(terminal, capsys):
+    terminal(40)
+    show_table(("plugin", "reason"), [("clicks", "two distributions have one plugin of this name")])
+
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "clicks  two distributions have one",
+        "        plugin of this name",
+    ]
 
 
 def test_a_table_that_is_not_on_a_terminal_has_plain_columns(capsys):

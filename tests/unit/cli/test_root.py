@@ -144,3 +144,14 @@ def test_a_bug_is_told_as_one_and_its_traceback_only_on_demand():
 
 def test_an_interrupted_command_ends_with_130():
     assert run_raising(KeyboardInterrupt()).exit_code == 130
+
+
+def test_letters_that_a_terminal_lacks_are_escaped_and_end_nothing():
+    @click.command()
+    def show():
+        click.echo("a → b")
+
+    group = RootGroup(name="bicycle", commands={"show": show})
+    done = CliRunner(charset="latin-1").invoke(group, ["show"])
+
+    assert (done.exit_code, done.stdout) == (0, "a \\u2192 b\n")

@@ -29,6 +29,7 @@ __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
 
 _LAGS_SHOWN_MAX = 8
 _RESTARTS_SHOWN_MAX = 5
+_SPARE_COLUMNS = ("pid", "plugin", "epoch", "records/s", "started")
 _STATES = [state.value.lower() for state in JobState]
 
 
@@ -51,7 +52,7 @@ def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
         click.echo("no jobs")
     else:
         headings = ("job", "state", "plugin", "epoch", "records", "records/s", "started", "pid")
-        show_table(headings, map(_row, found))
+        show_table(headings, map(_row, found), spare=_SPARE_COLUMNS)
 
 
 @click.command("status")

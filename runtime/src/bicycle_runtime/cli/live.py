@@ -7,6 +7,7 @@ the line is not shown, and writing is passed through.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import threading
 from io import TextIOBase
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["LiveLine", "status_line"]
 
 _CLEAR = "\r\x1b[2K"
+_GAP = "  "
 
 
 def status_line(status: JobStatus) -> str:
@@ -43,7 +45,7 @@ def status_line(status: JobStatus) -> str:
             f"state {byte_text(status.state_bytes)}",
             f"watermark {watermark_text(status.watermark_ms)}",
         ]
-    return "  ".join(parts)
+    return _GAP.join(parts)
 
 
 class LiveLine(TextIOBase):
@@ -77,7 +79,7 @@ class LiveLine(TextIOBase):
         if not self._is_shown:
             return
         with self._lock:
-            self._line = line[: shutil.get_terminal_size().columns - 1]
+            self._line = _cut(line, _width(self._stream) - 1)
             self._stream.write(_CLEAR + self._line)
             self._stream.flush()
 
@@ -104,3 +106,20 @@ class LiveLine(TextIOBase):
     def flush(self) -> None:
         """Flush the terminal."""
         self._stream.flush()
+
+
+def _width(stream: IO[str]) -> int:
+    """Return the columns of the terminal that a stream writes to, which need not be stdout's."""
+    try:
+        columns = os.get_terminal_size(stream.fileno()).columns
+    except OSError:  # It is no terminal.
+        columns = 0
+    return columns or shutil.get_terminal_size().columns
+
+
+def _cut(line: str, width: int) -> str:
+    """Return the parts of a line that fit: half a number would be another number."""
+    if len(line) <= width:
+        return line
+    gap = line.rfind(_GAP, 0, width + len(_GAP))
+    return line[:gap] if gap > 0 else line[:width]

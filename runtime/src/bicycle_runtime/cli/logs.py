@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 import threading
 from collections import deque
@@ -14,7 +15,7 @@ from bicycle_runtime.cli.rendering import answer_json
 from bicycle_runtime.jobs.control.looking import job_status
 from bicycle_runtime.jobs.home import Home
 
-__all__ = ["logs_command"]
+__all__ = ["TextOutput", "logs_command"]
 
 _POLL_S = 0.2
 _CHUNK_BYTES = 1 << 16
@@ -45,11 +46,13 @@ def logs_command(*, job: str, follow: bool, line_count: int | None, as_json: boo
             ]
             answer_json({"job": job, "lines": lines})
             return
+        show = TextOutput()
         for line in _last(stream, line_count):
-            _write(line)
+            show(line)
         while follow:
             is_ended = job_status(place, job).state.is_final
-            _copy(stream)
+            while chunk := stream.read(_CHUNK_BYTES):
+                show(chunk)
             if is_ended:
                 break
             threading.Event().wait(_POLL_S)
@@ -59,14 +62,15 @@ def _last(stream: BinaryIO, count: int | None) -> list[bytes]:
     return list(deque(stream, maxlen=count))
 
 
-def _copy(stream: BinaryIO) -> None:
-    while chunk := stream.read(_CHUNK_BYTES):
-        _write(chunk)
+class TextOutput:
+    """Writes bytes as text; a letter may come in two pieces."""
 
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
-def _write(data: bytes) -> None:
-    sys.stdout.write(data.decode(errors="replace"))
-    sys.stdout.flush()
+    def __call__(self, data: bytes) -> None:
+        sys.stdout.write(self._decoder.decode(data))
+        sys.stdout.flush()
 
 
 def _wait_for_end(place: Home, job: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,8 @@ __all__ = [
 ]
 
 _KIB = 1024
+_GAP = "  "
+_LAST_WIDTH_MIN = 20
 _LAST_MS = 253_402_300_799_000  # The last second of the year 9999; behind it lies the end of input.
 _SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
 
@@ -173,24 +177,42 @@ def show_overview(context: click.Context, *, as_json: bool) -> None:
         click.echo(context.get_help())
 
 
-def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a table: drawn on a terminal, plain columns with two blanks between them otherwise."""
-    if sys.stdout.isatty():
-        # Slow to import, and needed for people only.
-        from rich.console import Console
-        from rich.table import Table
-        from rich.text import Text
+def show_table(
+    headings: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()
+) -> None:
+    """Write a table: plain columns with two blanks between them.
 
-        table = Table(*headings, box=None, header_style="bold", pad_edge=False)
-        for row in rows:
-            table.add_row(*(Text(cell, overflow="fold") for cell in row))
-        Console(soft_wrap=False).print(table)
-        return
-    lines = [tuple(heading.upper() for heading in headings), *map(tuple, rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+    Args:
+        headings: Names of the columns.
+        rows: Their texts.
+        spare: Columns that a narrow terminal does without, the first one first.
+    """
+    table = [tuple(headings), *map(tuple, rows)]
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    for name in spare:
+        if width is None or sum(_widths(table)) + len(_GAP) * (len(table[0]) - 1) <= width:
+            break
+        place = table[0].index(name)
+        table = [(*line[:place], *line[place + 1 :]) for line in table]
+    table[0] = tuple(heading.upper() for heading in table[0])
+    for number, line in enumerate(table):
+        text = _line_of(line, _widths(table), width)
+        click.echo(click.style(text, bold=True) if width and not number else text)
+
+
+def _widths(table: Sequence[Sequence[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*table, strict=True)]
+
+
+def _line_of(cells: Sequence[str], widths: Sequence[int], width: int | None) -> str:
+    """Return a line of a table; on a terminal the last text goes on below itself, word by word."""
+    *first, last = cells
+    begin = "".join(cell.ljust(size) + _GAP for cell, size in zip(first, widths, strict=False))
+    room = max((width or 0) - len(begin), _LAST_WIDTH_MIN)
+    if width is not None and len(last) > room:
+        pieces = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
+        last = ("\n" + " " * len(begin)).join(pieces)
+    return (begin + last).rstrip()
 
 
 def tell_stop(folder: Path, *, is_clean: bool, as_json: bool) -> None:

@@ -7,6 +7,7 @@ import json
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
+from io import TextIOWrapper
 from typing import Any
 
 import click
@@ -63,6 +64,12 @@ class _Commands(Mapping[str, click.Command]):
 
 class RootGroup(click.Group):
     """Runs one command and turns whatever it raises into words and an exit code."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a command. Text that the terminal has no letters for is escaped, and ends nothing."""
+        if isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        return super().main(*args, **kwargs)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["words"] = tuple(args)

@@ -127,7 +127,11 @@ def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                "PYTHONIOENCODING": "utf-8:backslashreplace",  # A log is no terminal.
+            },
             start_new_session=True,
         )
 
