@@ -29,6 +29,8 @@ __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
 
 _LAGS_SHOWN_MAX = 8
 _RESTARTS_SHOWN_MAX = 5
+_SHARE_SHOWN_MIN = 0.05
+_SKEW_SHOWN_MIN = 1.2
 _SPARE_COLUMNS = ("pid", "plugin", "epoch", "records/s", "started")
 _STATES = [state.value.lower() for state in JobState]
 
@@ -187,6 +189,12 @@ def _operator_text(operator: OperatorStatus) -> str:
         text += f", watermark {watermark_text(operator.watermark_ms)}"
     if operator.slowest_input is not None:
         text += f" (slowest input {operator.slowest_input})"
+    if operator.skew is not None and operator.skew >= _SKEW_SHOWN_MIN:
+        text += f", busiest subtask {operator.skew:g} times the mean"
+    hot = [found for found in operator.hot_keys if found.share >= _SHARE_SHOWN_MIN]
+    if hot:
+        keys = ", ".join(f"{found.key} {found.share:.0%}" for found in hot)
+        text += f", frequent keys {keys}"
     return text
 
 

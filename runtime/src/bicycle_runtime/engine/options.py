@@ -59,6 +59,13 @@ class EngineOptions:
         doc="An async function that keeps the event loop of its worker for longer, instead of "
         "awaiting, is named in a warning.",
     )
+    hot_key_percent: int = option(
+        30,
+        low=1,
+        high=100,
+        doc="A key that has this share of the records of an operator with several subtasks is "
+        "named in a warning.",
+    )
 
     state_backend: BackendName = option(
         "memory",

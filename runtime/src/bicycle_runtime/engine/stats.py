@@ -8,16 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bicycle_runtime.connectors.contract import Lag
+from bicycle_runtime.operators.key_samples import KeySample
 from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
 from bicycle_runtime.operators.user_metrics import add_metrics
 from bicycle_runtime.recovery.manifest import OperatorState, TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.graph import JobGraph, OperatorKind
 
 __all__ = [
     "EpochStats",
     "Stopwatch",
+    "key_samples",
     "lowest_watermark",
     "state_bytes",
+    "subtask_counts",
     "total_counts",
 ]
 
@@ -32,7 +36,8 @@ class EpochStats:
     of any operator (None while none is known); ``idle_shards`` do not hold it back, and
     ``slowest_inputs`` says for each operator which shard does. ``late_dropped_count`` late records
     went nowhere, since no ``late_to`` takes them. ``shard_lags`` tells the lag shard by shard, of
-    the sources that know it.
+    the sources that know it. ``keys`` samples the keys of operators behind ``key_by``, and
+    ``subtask_counts`` has the records of each subtask.
     """
 
     epoch: int
@@ -50,6 +55,8 @@ class EpochStats:
     idle_shards: Mapping[str, Collection[str]] = field(default_factory=dict)
     slowest_inputs: Mapping[str, str] = field(default_factory=dict)
     shard_lags: Mapping[str, Mapping[str, Lag]] = field(default_factory=dict)
+    keys: Mapping[str, KeySample] = field(default_factory=dict)
+    subtask_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 
 
 class Stopwatch:
@@ -101,6 +108,32 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
             total.blocked_at = counts.blocked_at or total.blocked_at
             add_metrics(total.metrics, counts.metrics)
     return totals
+
+
+def key_samples(reports: Iterable[TaskReport], graph: JobGraph) -> dict[str, KeySample]:
+    """Return the keys of each operator behind ``key_by``, where records travel one by one.
+
+    What is folded before it travels burdens nobody, however frequent its key is.
+    """
+    by_stream: dict[str, KeySample] = {}
+    for report in reports:
+        for uid, sample in report.keys.items():
+            by_stream.setdefault(uid, KeySample()).add(sample)
+    found: dict[str, KeySample] = {}
+    for uid, sample in by_stream.items():
+        for edge in graph.outputs_of(uid):
+            if graph.vertex(edge.target_id).kind is not OperatorKind.WINDOW_COMBINE:
+                found.setdefault(edge.target_id, KeySample()).add(sample)
+    return found
+
+
+def subtask_counts(reports: Iterable[TaskReport]) -> dict[str, dict[int, int]]:
+    """Return how many records each subtask of each operator got."""
+    found: dict[str, dict[int, int]] = {}
+    for report in reports:
+        for uid, counts in report.counts.items():
+            found.setdefault(uid, {})[report.subtask] = counts.records_in
+    return found
 
 
 def lowest_watermark(time: TimeRecord) -> int | None:

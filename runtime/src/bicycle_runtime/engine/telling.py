@@ -8,8 +8,10 @@ from bicycle_runtime.connectors.contract import SourceStatus, total_lag
 from bicycle_runtime.engine.stats import (
     EpochStats,
     Stopwatch,
+    key_samples,
     lowest_watermark,
     state_bytes,
+    subtask_counts,
     total_counts,
 )
 from bicycle_runtime.engine.watermarks import Timeline
@@ -64,4 +66,6 @@ def stats_of(
         idle_shards=timeline.idle_shards(),
         slowest_inputs=timeline.slowest_inputs(),
         shard_lags={uid: status.shard_lags for uid, status in statuses.items()},
+        keys=key_samples(reports, graph),
+        subtask_counts=subtask_counts(reports),
     )

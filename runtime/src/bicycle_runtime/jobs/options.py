@@ -138,6 +138,11 @@ class JobRequest:
     def __post_init__(self) -> None:
         from_mapping(EngineOptions, self.engine)
 
+    @property
+    def hot_key_percent(self) -> int:
+        """From which share on a frequent key is told."""
+        return from_mapping(EngineOptions, self.engine).hot_key_percent
+
     def engine_options(self, graph: JobGraph) -> EngineOptions:
         """Return the engine's options for a plugin's graph."""
         from_graph = {

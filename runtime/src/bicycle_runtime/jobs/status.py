@@ -17,6 +17,7 @@ from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.operators.user_metrics import MetricValues
 
 __all__ = [
+    "HotKey",
     "JobState",
     "JobStatus",
     "OperatorStatus",
@@ -75,12 +76,21 @@ class ShardLag(msgspec.Struct, kw_only=True):
     waiting_ms: int | None = None
 
 
+class HotKey(msgspec.Struct, kw_only=True):
+    """A frequent key, as text, and its share of the records of the last epochs."""
+
+    key: str
+    share: float
+
+
 class OperatorStatus(msgspec.Struct, kw_only=True):
     """Records of one operator in this run, and how far event time has come at its input.
 
     ``parallelism`` is that of now: a rescale may have changed it in the run.
     ``slowest_input`` names the shard that holds the watermark back. ``blocked`` calls of an async
     function kept the event loop, for ``blocked_ms`` at most, last at the line ``blocked_at``.
+    ``hot_keys`` are the most frequent keys of what comes in; ``skew`` is how much more records the
+    busiest subtask gets than the mean, None where there is one.
     ``metrics`` are the function's own, those of sealed epochs: counters and histograms added up, of
     a gauge the last value of each subtask.
     """
@@ -97,6 +107,8 @@ class OperatorStatus(msgspec.Struct, kw_only=True):
     blocked: int = 0
     blocked_ms: int = 0
     blocked_at: str = ""
+    hot_keys: list[HotKey] = []
+    skew: float | None = None
     metrics: MetricValues = {}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.operators.key_samples import KeySample
 from bicycle_runtime.operators.user_metrics import MetricValues
 from bicycle_runtime.operators.watermarks import ShardTimes
 from bicycle_runtime.state.forms import StateForms
@@ -45,7 +46,8 @@ class TaskReport(msgspec.Struct, kw_only=True):
     ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
     operators wait; ``forms`` are those of states that functions asked for and that were not known
     before, by operator; ``loaded`` is the size of each range that was loaded anew, by operator, in
-    the process ``worker``. With a ``failure`` (an error as JSON data) the rest counts for nothing.
+    the process ``worker``; ``keys`` is a sample of the keys of each ``key_by``. With a ``failure``
+    (an error as JSON data) the rest counts for nothing.
     """
 
     level: int
@@ -64,6 +66,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     forms: dict[str, list[StateForms]] = {}
     loaded: dict[str, int] = {}
     worker: int = 0
+    keys: dict[str, KeySample] = {}
     busy_ms: float = 0.0
     failure: dict[str, Any] | None = None
 

@@ -36,6 +36,7 @@ from bicycle_runtime.operators.reports import OperatorCounts, TaskReport, encode
 from bicycle_runtime.operators.routing import FeedbackRouter, Parcel, ParcelRouter, parse_origin
 from bicycle_runtime.operators.sink import SinkOperator
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec, StagePlan
+from bicycle_runtime.operators.transform import KeyByOperator
 from bicycle_runtime.operators.watermarks import (
     GeneratorOperator,
     ShardTimes,
@@ -352,6 +353,8 @@ class _Task:
                 report.staged[operator.spec.uid] = operator.finish()
             if isinstance(operator, Timed):
                 self._note_waiting(operator.spec.uid, operator)
+            if isinstance(operator, KeyByOperator) and (sample := operator.sample()) is not None:
+                report.keys[operator.spec.uid] = sample
             blocking = LOOP_WATCH.take(operator.spec.uid)
             report.counts[operator.spec.uid] = OperatorCounts(
                 records_in=operator.records_in,

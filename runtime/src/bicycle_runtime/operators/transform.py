@@ -12,7 +12,8 @@ from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail
 from bicycle_runtime.operators.calling import refuse_stop
 from bicycle_runtime.operators.calls import Outcome
 from bicycle_runtime.operators.contexts import WorkerContext
-from bicycle_runtime.operators.operator import Operator, as_sequences, each, kept, spread
+from bicycle_runtime.operators.key_samples import KeySample, KeySampler
+from bicycle_runtime.operators.operator import EpochTime, Operator, as_sequences, each, kept, spread
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_functions import eager, is_async
@@ -127,8 +128,19 @@ class KeyByOperator(_FunctionOperator):
         self._column: Callable[[Iterable[int]], bytes | list[int]] = (
             bytes if spec.group_count <= BYTE_GROUPS_MAX else list
         )
+        self._sampler = None if self.awaits else KeySampler(self.call)
+
+    def begin_epoch(self, time: EpochTime) -> None:
+        super().begin_epoch(time)
+        self.sample()
+
+    def sample(self) -> KeySample | None:
+        """Return which keys came most since the last call, and forget them; None for none."""
+        return None if self._sampler is None else self._sampler.take()
 
     def apply(self, batch: Batch) -> Batch:
+        if self._sampler is not None:
+            self._sampler.see(batch.values)
         group_of = self._groups.__getitem__
         # Which record failed, and what to do, is found out below.
         with contextlib.suppress(Exception):

@@ -114,8 +114,9 @@ class _Driver:
             is_detached=services.is_detached, now_ms=services.clock.now_ms(),
         )  # fmt: skip
         self._progress = Progress(
-            status, folder=place.folder, clock=services.clock, listener=services.listener
-        )
+            status, folder=place.folder, clock=services.clock, listener=services.listener,
+            hot_key_percent=request.hot_key_percent,
+        )  # fmt: skip
         self._inbox = Inbox(place.folder.path)
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None

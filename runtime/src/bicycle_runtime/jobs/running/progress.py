@@ -17,6 +17,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.stats import EpochStats, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import (
     JobState,
     JobStatus,
@@ -40,6 +41,7 @@ _WRITE_INTERVAL_S = 0.5
 _LOG_INTERVAL_S = 5.0
 _RATE_WINDOW_S = 5.0
 _SHARDS_SHOWN_MAX = 64
+_HOT_KEYS_TOLD_MAX = 100
 _LOADING = "loading state"
 
 
@@ -73,6 +75,7 @@ class Progress:
         folder: Where the status file is; it exists.
         clock: For times and intervals.
         listener: Gets the status after each epoch and while idle; must be quick.
+        hot_key_percent: A key with this share of what an operator gets is told in the log.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Progress:
         folder: JobFolder,
         clock: Clock,
         listener: Callable[[JobStatus], None],
+        hot_key_percent: int = 30,
     ) -> None:
         self.status = status
         self._folder = folder
@@ -92,6 +96,9 @@ class Progress:
         self._written = -_WRITE_INTERVAL_S
         self._logged = -_LOG_INTERVAL_S
         self._phase_started = self._phase_logged = 0.0
+        self._hot_key_percent = hot_key_percent
+        self._skews: dict[str, Skew] = {}
+        self._told: set[tuple[str, str]] = set()
 
     def enter(self, state: JobState) -> None:
         """Take note of a new state; written at once."""
@@ -222,6 +229,7 @@ class Progress:
             total.timed_out += counts.timed_out
             add_metrics(total.metrics, counts.metrics)
             self._note_blocking(uid, total, counts)
+            self._note_skew(uid, total, stats)
         for uid, watermark_ms in stats.time.watermarks.items():
             operator = status.operators.setdefault(uid, OperatorStatus())
             operator.watermark_ms = _known(watermark_ms)
@@ -241,6 +249,25 @@ class Progress:
         total.blocked += counts.blocked
         total.blocked_ms = max(total.blocked_ms, counts.blocked_ms)
         total.blocked_at = counts.blocked_at
+
+    def _note_skew(self, uid: str, total: OperatorStatus, stats: EpochStats) -> None:
+        skew = self._skews.setdefault(uid, Skew())
+        width = total.parallelism or 1
+        skew.add_records(stats.subtask_counts.get(uid, {}), width)
+        total.skew = skew.ratio()
+        if uid not in stats.keys:
+            return
+        skew.add_keys(stats.keys[uid])
+        total.hot_keys = skew.hot_keys()
+        for hot in total.hot_keys:
+            place = (uid, hot.key)
+            is_hot = width > 1 and hot.share * 100 >= self._hot_key_percent
+            if is_hot and place not in self._told and len(self._told) < _HOT_KEYS_TOLD_MAX:
+                self._told.add(place)
+                log_event(
+                    _LOG, "hot_key", level=logging.WARNING, job=self.status.job, operator=uid,
+                    key=hot.key, share=hot.share,
+                )  # fmt: skip
 
     def take_idle(self, *, is_caught_up: bool) -> None:
         """Show that the job is alive though nothing happened.
