@@ -23,6 +23,7 @@ __all__ = [
     "events_typed",
     "keys_counted",
     "readings_by_window",
+    "readings_by_window_unfolded",
 ]
 
 _BOUGHT = ("cart", "buy")
@@ -122,9 +123,19 @@ class WindowParams(FolderParams):
 @bicycle_plugin(name="readings_by_window", version="1")
 def readings_by_window(env: StreamEnvironment, params: WindowParams) -> None:
     """Count, sum and average by sensor and window, up to 5 s out of order."""
+    _by_window(env, params, is_folded=True)
+
+
+@bicycle_plugin(name="readings_by_window_unfolded", version="1")
+def readings_by_window_unfolded(env: StreamEnvironment, params: WindowParams) -> None:
+    """The same, with every reading sent to the subtask of its sensor."""
+    _by_window(env, params, is_folded=False)
+
+
+def _by_window(env: StreamEnvironment, params: WindowParams, *, is_folded: bool) -> None:
     readings = env.read_jsonl(params.input, type=Reading).uid("readings")
     timed = readings.assign_timestamps(time_of).uid("times")
-    windows = timed.key_by(sensor_of).tumbling_window(params.window_ms)
+    windows = timed.key_by(sensor_of).tumbling_window(params.window_ms).pre_combine(is_folded)
     results = windows.aggregate(Count(), Sum(value_of), Average(value_of)).uid("windows")
     results.sink_to(file_sink(params.output)).uid("out")
 

@@ -135,22 +135,25 @@ class Readings:
     """JSON readings of ``keys`` sensors, one each ms and up to 5 s out of order.
 
     Files share the time: reading n is in file n modulo their number. The truth is told by windows
-    of ``window_ms``.
+    of ``window_ms``. ``hot_percent`` of the readings are of the first sensor, the others are drawn
+    evenly from all.
     """
 
     count: int
     keys: int
     files: int = FILE_COUNT
     window_ms: int = 10_000
+    hot_percent: int = 0
 
     @property
     def text(self) -> str:
         """What a reader must know of it."""
-        return f"{self.count:,} readings of {self.keys:,} sensors"
+        hot = f", {self.hot_percent} % of one of them" if self.hot_percent else ""
+        return f"{self.count:,} readings of {self.keys:,} sensors{hot}"
 
     def folder(self) -> Path:
         """Return the folder of the input; it is made when missing."""
-        return _made(f"readings-{self.count}-{self.keys}-{self.files}", self._write)
+        return _made(self._name, self._write)
 
     def slices(self, size: int) -> Path:
         """Return a folder with the same readings in files of ``size`` that follow in time.
@@ -158,20 +161,27 @@ class Readings:
         For a system that takes one file after the other, in the order of their modification. The
         last file holds ``FAR_READING`` alone, which is part of no truth.
         """
-        name = f"readings-{self.count}-{self.keys}-{self.files}-by-{size}"
-        return _made(name, partial(self._write_slices, size))
+        return _made(f"{self._name}-by-{size}", partial(self._write_slices, size))
 
     def truth(self) -> dict[tuple[str, int], tuple[int, int]]:
         """Return number and sum of the values by sensor and start of the window."""
         return _windows(self.folder(), self.window_ms)
 
+    @property
+    def _name(self) -> str:
+        hot = f"-hot{self.hot_percent}" if self.hot_percent else ""
+        return f"readings-{self.count}-{self.keys}-{self.files}{hot}"
+
     def _write(self, folder: Path) -> None:
         for file in range(self.files):
             source = random.Random(7 + file)
+            chance = random.Random(file)
             with (folder / f"readings-{file}.jsonl").open("w") as stream:
                 for index in range(file, self.count, self.files):
                     at = _BEGIN_MS + index - source.randrange(5_000)
                     sensor, value = source.randrange(self.keys), source.randrange(1_000)
+                    if self.hot_percent and chance.randrange(100) < self.hot_percent:
+                        sensor = 0
                     stream.write(f'{{"sensor":"sensor-{sensor:06}","at":{at},"value":{value}}}\n')
 
     def _write_slices(self, size: int, folder: Path) -> None:

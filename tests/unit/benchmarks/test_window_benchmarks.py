@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-BENCHES = ("bench_w3_windows", "bench_idle_windows")
+BENCHES = ("bench_w3_windows", "bench_idle_windows", "bench_hot_key")
 
 
 @pytest.fixture
@@ -215,3 +215,14 @@ def test_fewer_readings_are_the_first_of_more(workloads):
     many = lines_of(workloads.Readings(count=80, keys=3).folder())
 
     assert few == [lines[: len(lines) // 2] for lines in many]
+
+
+def test_a_hot_sensor_has_its_share_and_the_others_keep_theirs(workloads):
+    readings = workloads.Readings(count=4_000, keys=10, hot_percent=50)
+    counts = dict.fromkeys(range(10), 0)
+    for (sensor, _), (count, _) in readings.truth().items():
+        counts[int(sensor.removeprefix("sensor-"))] += count
+
+    assert sum(counts.values()) == 4_000
+    assert 2_000 < counts[0] < 2_400  # Half of them, and a tenth of the rest.
+    assert all(150 < counts[other] < 250 for other in range(1, 10))
