@@ -50,3 +50,12 @@ def test_a_level_without_state_has_no_anchor():
 
     assert anchors.seed("plain") == "plain"
     assert anchors.hold(1, "records") == "records"
+
+
+def test_anchors_of_other_widths_begin_where_the_former_ones_were(anchors):
+    anchors.places = {1: ["b", "a"]}
+    wider = Anchors(None, (2, 4), [0, 1], int, anchors.places)
+    wider.put = []
+    wider.refresh({"a": 1, "b": 1}, ids("0", "1"))
+
+    assert wider.put == [(0, ["a", "b"]), (1, ["b", "b", "a", "a"])]

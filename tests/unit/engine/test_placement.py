@@ -64,5 +64,18 @@ def test_tasks_of_a_lost_host_go_elsewhere_and_come_back_with_it():
     assert Counter(again) == {"a": 2, "b": 2}
 
 
-def test_another_width_is_placed_from_scratch():
-    assert place_tasks(2, {"a": 1, "b": 1}, ["b", "b", "b"]) == place_tasks(2, {"a": 1, "b": 1})
+@given(width=st.integers(1, 12), factor=st.integers(1, 4), slots=SLOTS)
+def test_tasks_that_are_divided_or_joined_stay_with_their_keys(width, factor, slots):
+    """As long as every host can have its even share of them."""
+    width *= sum(slots.values())
+    few = place_tasks(width, slots)
+
+    many = place_tasks(width * factor, slots, few)
+
+    assert many == [host for host in few for _ in range(factor)]
+    assert place_tasks(width, slots, many) == few
+
+
+@given(before=WIDTHS, after=WIDTHS, slots=SLOTS)
+def test_another_width_is_shared_evenly_too(before, after, slots):
+    assert is_even(place_tasks(after, slots, place_tasks(before, slots)), slots)

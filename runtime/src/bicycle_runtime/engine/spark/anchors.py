@@ -46,11 +46,12 @@ class Anchors:
         levels: The levels that are to be anchored.
         partitioner: The function by which records go to tasks: the very object that the levels are
             partitioned by.
+        former: Where tasks of the same job were before its widths changed, by level.
     """
 
     def __init__(
         self, context: Any, widths: Sequence[int], levels: Sequence[int],
-        partitioner: Callable[[int], int],
+        partitioner: Callable[[int], int], former: Mapping[int, list[str]] | None = None,
     ) -> None:  # fmt: skip
         self._context = context
         self._widths = widths
@@ -59,7 +60,7 @@ class Anchors:
         self._hosts: Mapping[str, int] = {}
         self._executors: frozenset[str] = frozenset()
         self._anchors: dict[int, Any] = {}
-        self.places: dict[int, list[str]] = {}
+        self.places: dict[int, list[str]] = dict(former or {})
 
     def refresh(self, hosts: Mapping[str, int], executors: frozenset[str]) -> None:
         """Place tasks anew if the executors are others than the last time.

@@ -214,11 +214,13 @@ class SparkExecutor:
 
     def _place_levels(self, image: JobImage) -> None:
         """Give tasks with state their hosts, where there are several."""
+        former = None
         if self._anchors is not None:
             self._anchors.remove()
+            former = self._anchors.places
         if self._view is not None:
             levels = levels_with_state(image.plan)
-            self._anchors = Anchors(self._context, self._widths, levels, _same)
+            self._anchors = Anchors(self._context, self._widths, levels, _same, former)
 
     def _collect(self, orders: list[EpochOrder]) -> list[Any]:
         anchors = self._anchors

@@ -1,7 +1,8 @@
 """Which host a task with state runs on: a pure function, sticky and even.
 
 State lies on a host's disk and in its workers' memory, so a task should come back to where it was.
-When hosts come or go, as few tasks move as an even share allows.
+When hosts come or go, or the width changes, as little moves as an even share allows. Neighbouring
+tasks have neighbouring key groups, so they begin on one host: wider or narrower, keys stay there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ def place_tasks(width: int, slots: Mapping[str, int], former: Sequence[str] = ()
     Args:
         width: How many tasks there are.
         slots: Hosts with the tasks that each runs at a time, 1 or more.
-        former: Where the tasks were, by index; empty or of another width at first.
+        former: Where the tasks were, by index; empty at first. If they were more or fewer, a task
+            was where the middle of its key groups was.
 
     Returns:
         One host per task. A host gets its share of tasks by its slots, rounded down or up, and
@@ -25,12 +27,16 @@ def place_tasks(width: int, slots: Mapping[str, int], former: Sequence[str] = ()
 
     Example:
         >>> place_tasks(4, {"a": 1, "b": 1})
-        ['a', 'b', 'a', 'b']
-        >>> place_tasks(4, {"a": 1, "c": 1}, ["a", "b", "a", "b"])
-        ['a', 'c', 'a', 'c']
+        ['a', 'a', 'b', 'b']
+        >>> place_tasks(4, {"a": 1, "c": 1}, ["a", "a", "b", "b"])
+        ['a', 'a', 'c', 'c']
+        >>> place_tasks(2, {"a": 1, "c": 1}, ["c", "c", "a", "a"])
+        ['c', 'a']
     """
     hosts = sorted(slots)
-    before: list[str | None] = list(former) if len(former) == width else [None] * width
+    before: list[str | None] = [None] * width
+    if former:
+        before = [former[(2 * task + 1) * len(former) // (2 * width)] for task in range(width)]
     counts = _shares(width, {host: slots[host] for host in hosts}, before)
     placed: list[str | None] = [None] * width
     for task, host in enumerate(before):
@@ -39,9 +45,12 @@ def place_tasks(width: int, slots: Mapping[str, int], former: Sequence[str] = ()
             counts[host] -= 1
     for task, host in enumerate(placed):
         if host is None:
-            freest = max(hosts, key=lambda name: (counts[name], -hosts.index(name)))
-            placed[task] = freest
-            counts[freest] -= 1
+            # The host of the task before, if it has room: neighbours go together.
+            near = placed[task - 1] if task else None
+            if near is None or not counts[near]:
+                near = max(hosts, key=lambda name: (counts[name], -hosts.index(name)))
+            placed[task] = near
+            counts[near] -= 1
     return [host for host in placed if host is not None]
 
 

@@ -36,6 +36,7 @@ _CLUSTER = {
     "spark.locality.wait": "1s",
     # A host that is gone shows at once by its connection; one that hangs, after this time.
     "spark.network.timeout": "60s",
+    "spark.network.timeoutInterval": "10s",
     "spark.executor.heartbeatInterval": "5s",
     # Lost shuffle files are computed again by the epoch as a whole: waiting for them is in vain.
     "spark.shuffle.io.maxRetries": "1",
