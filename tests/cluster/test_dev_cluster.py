@@ -14,7 +14,7 @@ import pytest
 
 from bicycle_runtime.dev.cluster_options import ClusterOptions
 from bicycle_runtime.dev.spark_cluster import SparkCluster
-from tests.spark.jobsite import until
+from tests.waiting import until
 
 _BICYCLE = Path(sys.executable).with_name("bicycle")
 _PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.clustersite import ClusterSite
 from tests.cluster.wheels import install, new_venv, write_wheel
-from tests.spark.jobsite import until
+from tests.waiting import until
 
 BICYCLE = Path(sys.executable).with_name("bicycle")
 # Says which version of the library it sees: where the graph is built, and in each record.

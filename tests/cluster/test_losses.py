@@ -9,7 +9,8 @@ import signal
 import pytest
 
 from tests.cluster.clustersite import ClusterSite
-from tests.spark.jobsite import Life, expected_counts, until, visible_counts
+from tests.spark.jobsite import Life, expected_counts, visible_counts
+from tests.waiting import until
 
 _EXECUTOR = b"CoarseGrainedExecutorBackend"
 SMALL_EPOCHS = ("--parallelism", "2", "--max-records-per-epoch", "20")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness
 from tests.golden.jobs import JOBS, GoldenJob
+from tests.waiting import until
 
 __all__ = ["BACKENDS", "FOLDER", "opened", "sealed", "write"]
 
@@ -25,7 +25,6 @@ FOLDER = Path(__file__).parent
 BACKENDS = ("memory", "rocksdb")
 _S = 1_000
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
-_WAITS_MAX, _WAIT_S = 2_000, 0.01
 
 
 def opened(job: GoldenJob, backend: str, **settings) -> Harness:
@@ -81,11 +80,7 @@ def wait_for_bases(harness: Harness) -> None:
         for part in state.ranges
         if part.making is not None and part.making.epoch < part.epoch
     ]
-    for _ in range(_WAITS_MAX):
-        if all(map(harness.storage.exists, begun)):
-            return
-        time.sleep(_WAIT_S)
-    raise TimeoutError(f"bases are not made: {begun}")
+    until(lambda: all(map(harness.storage.exists, begun)), f"the bases {begun}")
 
 
 def _pack(storage: Storage, path: Path) -> None:

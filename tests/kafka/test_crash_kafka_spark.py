@@ -12,7 +12,8 @@ import signal
 import pytest
 
 from bicycle_runtime.base.faults import FAULT_POINTS, TRANSACTION_POINTS
-from tests.spark.jobsite import JobSite, Life, until
+from tests.spark.jobsite import JobSite, Life
+from tests.waiting import until
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 

@@ -9,7 +9,7 @@ from tests.kafka.kafka_feeding import feed
 from tests.kafka.relay_plugin import RELAY
 from tests.kafka.sink_runs import messages_in
 from tests.plugin_zoo.zoo import install
-from tests.spark.jobsite import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,8 @@ import signal
 import pytest
 
 from bicycle_runtime.base.faults import TRANSACTION_POINTS
-from tests.spark.jobsite import Life, until
+from tests.spark.jobsite import Life
+from tests.waiting import until
 
 pytestmark = pytest.mark.crash
 

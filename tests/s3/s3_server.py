@@ -15,7 +15,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.ports import choose_port
 from bicycle_runtime.dev.waiting import locked
+from tests.waiting import until
 
 KEY, SECRET = "ada-key", "ada-secret-that-nobody-may-see"
 _LIST = Path(__file__).with_name("s3proxy_jars.txt")
@@ -136,11 +136,9 @@ class S3Server:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             start_new_session=True,
         )
-        deadline = time.monotonic() + _START_S
-        while not self._answers():
-            assert self.process.poll() is None, (self.root / "log").read_text()
-            assert time.monotonic() < deadline, (self.root / "log").read_text()
-            time.sleep(0.05)
+        told = (self.root / "log").read_text
+        until(lambda: not self.is_up() or self._answers(), told, patience_s=_START_S)
+        assert self.is_up(), told()
 
     def make_bucket(self, name: str) -> None:
         (self.root / "data" / name).mkdir(exist_ok=True)

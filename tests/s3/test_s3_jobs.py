@@ -11,7 +11,13 @@ import pytest
 
 from tests.s3.s3_server import KEY, SECRET
 from tests.simulation.leased_site import LeasedSite, ended
-from tests.spark.jobsite import JobSite, Life, expected_counts, until, visible_counts
+from tests.spark.jobsite import (
+    JobSite,
+    Life,
+    expected_counts,
+    visible_counts,
+)
+from tests.waiting import until
 
 pytestmark = pytest.mark.crash
 

@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "plugin_sdk/src", ROOT / "runtime/src", ROOT / "plugins/wordcount/src"]
@@ -65,11 +66,12 @@ class Bicycle:
 
     def wait_until(self, job: str, condition) -> dict:
         """Wait until the status of a job is as it should be."""
-        deadline = time.monotonic() + PATIENCE_S
-        while not ((status := self.status(job)) and condition(status)):
-            assert time.monotonic() < deadline, status
-            time.sleep(0.02)
-        return status
+
+        def found() -> dict | None:
+            status = self.status(job)
+            return status if status and condition(status) else None
+
+        return until(found, lambda: f"another status: {self.status(job)}", patience_s=PATIENCE_S)
 
 
 def end(process: subprocess.Popen[str]) -> None:

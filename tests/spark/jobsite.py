@@ -16,27 +16,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.connectors.files.parts import PartPlan
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
+from tests.waiting import PATIENCE_S, until
 
 MARK = "BICYCLE_TEST_SITE"
-PATIENCE_S = 90.0
 _LEFTOVER_PATIENCE_S = 30.0
 _DAEMON = b"pyspark.daemon"
-
-
-def until(condition: Callable[[], Any], what: str, *, patience_s: float = PATIENCE_S) -> Any:
-    """Return the first true answer of a condition, looked at often; fail when there is none."""
-    deadline = time.monotonic() + patience_s
-    while not (answer := condition()):
-        assert time.monotonic() < deadline, f"waited {patience_s} s for {what}"
-        time.sleep(0.01)
-    return answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +202,7 @@ class JobSite:
         """Prove that whatever was started has ended by itself."""
         until(
             lambda: not self.processes(),
-            f"the end of {self.processes()}",
+            lambda: f"the end of {self.processes()}",
             patience_s=_LEFTOVER_PATIENCE_S,
         )
 

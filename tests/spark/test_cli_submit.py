@@ -4,17 +4,16 @@ import contextlib
 import json
 import os
 import signal
-import time
 
 import pytest
 
 from tests.spark.cli_process import (
-    PATIENCE_S,
     Bicycle,
     counts_in,
     expected_counts,
     java_children,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -80,10 +79,7 @@ def test_a_canceled_job_is_gone_with_its_java_and_continues_when_submitted_again
 
     assert java == [status["java_pid"]]
     assert canceled["state"] == "CANCELED"
-    deadline = time.monotonic() + PATIENCE_S
-    while not all(map(is_gone, [status["pid"], *java])):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    until(lambda: all(map(is_gone, [status["pid"], *java])), "the end of all")
 
     bicycle.answer(*words(tmp_path, "canceled"))
     bicycle.wait_until("canceled", lambda status: status["state"] == "FINISHED")

@@ -14,7 +14,12 @@ import signal
 import pytest
 
 from tests.plugin_zoo.zoo import install, whole
-from tests.spark.jobsite import JobSite, leftovers, sealed_lines, visible_lines
+from tests.spark.jobsite import (
+    JobSite,
+    leftovers,
+    sealed_lines,
+    visible_lines,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 

@@ -20,10 +20,10 @@ from tests.spark.jobsite import (
     expected_counts,
     leftovers,
     sealed_lines,
-    until,
     visible_counts,
     visible_lines,
 )
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 

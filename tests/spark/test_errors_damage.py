@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from tests.spark.jobsite import JobSite, Life, expected_counts, leftovers, visible_counts
+from tests.spark.jobsite import (
+    JobSite,
+    Life,
+    expected_counts,
+    leftovers,
+    visible_counts,
+)
 
 pytestmark = pytest.mark.spark
 

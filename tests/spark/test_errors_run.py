@@ -9,7 +9,13 @@ import time
 import pytest
 
 from tests.plugin_zoo.zoo import Beast, install, whole
-from tests.spark.jobsite import JobSite, expected_counts, leftovers, until, visible_counts
+from tests.spark.jobsite import (
+    JobSite,
+    expected_counts,
+    leftovers,
+    visible_counts,
+)
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 

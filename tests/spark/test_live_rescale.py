@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.spark.jobsite import JobSite, until, visible_lines
+from tests.spark.jobsite import JobSite, visible_lines
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from bicycle_runtime.base.processes import descendants, is_alive
 from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts
-from tests.spark.jobsite import until
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice in each.
 

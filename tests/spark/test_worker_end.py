@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.plugin_zoo.zoo import install, whole
-from tests.spark.jobsite import JobSite, until
+from tests.spark.jobsite import JobSite
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 

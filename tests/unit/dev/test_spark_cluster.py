@@ -17,7 +17,7 @@ from bicycle_runtime.dev.errors import (
     PortTakenError,
 )
 from bicycle_runtime.dev.spark_cluster import SparkCluster
-from tests.spark.jobsite import until
+from tests.waiting import until
 
 
 @pytest.fixture
