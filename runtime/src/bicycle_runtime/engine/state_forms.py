@@ -16,6 +16,7 @@ from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.forms import OperatorForms, StateChange, evolve
+from bicycle_runtime.state.pickled import Shapes, declared_classes, shapes_here
 from bicycle_runtime.state.reading import refusal_of
 
 __all__ = ["begun_forms", "compared_states", "declared_operators"]
@@ -44,16 +45,23 @@ def declared_operators(
 
 
 def compared_states(
-    manifest: Manifest, declared: Mapping[str, DeclaredOperator]
+    manifest: Manifest, declared: Mapping[str, DeclaredOperator], shapes: Shapes
 ) -> tuple[dict[str, OperatorForms], list[StateChange]]:
-    """Return what is known of all states from now on, and what becomes of each."""
+    """Return what is known of all states from now on, and what becomes of each.
+
+    Args:
+        manifest: What is sealed.
+        declared: What the code declares, by operator.
+        shapes: Tells how classes look of which objects are pickled.
+    """
     forms: dict[str, OperatorForms] = {}
     changes: list[StateChange] = []
     for uid, operator in declared.items():
+        stored = manifest.forms.get(uid, OperatorForms())
         known, found = evolve(
             uid,
-            manifest.forms.get(uid),
-            operator.states,
+            stored,
+            [*operator.states, *declared_classes(stored.states, shapes)],
             keys=operator.keys,
             may_ask=operator.may_ask_for,
         )
@@ -80,7 +88,7 @@ def begun_forms(
         SchemaRefusedError: sealed state can not be read as it is declared now.
         StateLostError: a state is not declared any more, and that is not allowed.
     """
-    forms, changes = compared_states(manifest, declared_operators(plan, payloads))
+    forms, changes = compared_states(manifest, declared_operators(plan, payloads), shapes_here)
     refused = [change for change in changes if change.verdict == "refused"]
     if refused:
         raise refusal_of(refused)

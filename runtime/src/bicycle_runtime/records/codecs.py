@@ -15,7 +15,8 @@ import io
 import pickle
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Literal
 
 import cloudpickle
@@ -23,7 +24,15 @@ import msgspec
 
 from bicycle_runtime.records.errors import RecordDecodingError, RecordEncodingError
 
-__all__ = ["AnyCodec", "CodecName", "RecordCodec", "codec_name_of", "pickle_any", "type_name_of"]
+__all__ = [
+    "AnyCodec",
+    "CodecName",
+    "RecordCodec",
+    "codec_name_of",
+    "noting_classes",
+    "pickle_any",
+    "type_name_of",
+]
 
 CodecName = Literal["typed", "plain", "pickle"]
 
@@ -31,6 +40,7 @@ _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 _ENCODER = msgspec.msgpack.Encoder()
 _PLAIN_DECODER = msgspec.msgpack.Decoder()
 _EXT_PICKLE, _EXT_TUPLE = 1, 2
+_CLASSES: ContextVar[set[type] | None] = ContextVar("_CLASSES", default=None)
 
 
 class RecordCodec:
@@ -188,9 +198,35 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+@contextlib.contextmanager
+def noting_classes() -> Iterator[set[type]]:
+    """Collect the classes that pickles of ``AnyCodec`` name while inside, in this thread."""
+    found: set[type] = set()
+    token = _CLASSES.set(found)
+    try:
+        yield found
+    finally:
+        _CLASSES.reset(token)
+
+
+class _NotingPickler(pickle.Pickler):
+    """Takes note of the classes that it names."""
+
+    def __init__(self, buffer: io.BytesIO, found: set[type]) -> None:
+        super().__init__(buffer, protocol=5)
+        self._found = found
+
+    def reducer_override(self, value: Any) -> Any:
+        """Let everything be pickled as it is. Called for whatever is no plain data."""
+        if isinstance(value, type):
+            self._found.add(value)
+        return NotImplemented
+
+
 def _canonical_pickle(value: Any) -> bytes:
     buffer = io.BytesIO()
-    pickler = pickle.Pickler(buffer, protocol=5)
+    found = _CLASSES.get()
+    pickler = pickle.Pickler(buffer, protocol=5) if found is None else _NotingPickler(buffer, found)
     pickler.fast = True  # without the memo, bytes do not depend on which parts are the same object
     try:
         pickler.dump(value)

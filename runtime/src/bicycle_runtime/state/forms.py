@@ -20,6 +20,7 @@ from bicycle_runtime.state.schemas import UNTYPED, Schema, is_same, words
 
 __all__ = [
     "FORMS_MAX",
+    "PICKLED",
     "DeclaredState",
     "OperatorForms",
     "StateChange",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 Verdict = Literal["kept", "migrated", "new", "dropped", "refused"]
+PICKLED = "pickled"
 FORMS_MAX = 65_536  # what the name of a form has room for
 
 
@@ -47,11 +49,12 @@ class StateForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class StateForms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a manifest knows of one state.
 
-    ``place`` is the name under which its entries lie; ``kind`` tells attributes, keyed states and
-    contents of windows apart; ``keys`` describes the keys within it (of a map, of a ``dict``).
-    ``settings`` are those whose change would give stored values another meaning. ``current`` is the
-    index of the form that values get now. ``is_asked`` says that it was not known before a function
-    asked for it, ``is_told`` that the code of the function had its name as a text.
+    ``place`` is the name under which its entries lie; ``kind`` tells attributes, keyed states,
+    contents of windows and pickled classes apart, of which no entries lie anywhere; ``keys``
+    describes the keys within it (of a map, of a ``dict``). ``settings`` are those whose change
+    would give stored values another meaning. ``current`` is the index of the form that values get
+    now. ``is_asked`` says that it was not known before a function asked for it, ``is_told`` that
+    the code of the function had its name as a text.
     """
 
     name: str
@@ -303,6 +306,8 @@ def _change_of(operator: str, stored: StateForms, declared: DeclaredState) -> St
 
 def _space_of(kind: str) -> str:
     """Return in which space a kind of state has its name: attributes and states do not clash."""
+    if kind == PICKLED:
+        return "class"
     return "attribute" if kind in ("attribute", "entries") else "state"
 
 

@@ -6,8 +6,9 @@ run, and values of earlier forms are read: as they are, taken apart, or by a hoo
 
 from __future__ import annotations
 
+import contextlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from zlib import crc32
 import msgspec
 
 import bicycle_runtime
-from bicycle_runtime.records.codecs import AnyCodec, RecordCodec
+from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, noting_classes
 from bicycle_runtime.state.errors import MigrationError, SchemaRefusedError, StoredValueError
 from bicycle_runtime.state.forms import (
+    PICKLED,
     DeclaredState,
     OperatorForms,
     StateChange,
@@ -28,6 +30,7 @@ from bicycle_runtime.state.forms import (
     fit_of,
     form_words,
 )
+from bicycle_runtime.state.pickled import noted_class
 from bicycle_runtime.state.plain_values import plain_value
 from bicycle_runtime.state.schema_changes import Rewrite
 from bicycle_runtime.state.schemas import UNTYPED
@@ -70,7 +73,18 @@ class StateBook:
         self._operator = operator
         self._known = known or OperatorForms()
         self._asked: dict[str, StateForms] = {}
+        self._classes = {state.name for state in self._known.states if state.kind == PICKLED}
         self.texts: frozenset[str] = frozenset()
+
+    @contextlib.contextmanager
+    def noting_classes(self) -> Iterator[None]:
+        """Take note of the classes of what is pickled while inside; ``asked`` has new ones, too."""
+        with noting_classes() as found:
+            yield
+        for cls in found:
+            noted = noted_class(cls)
+            if noted is not None and noted.name not in self._classes:
+                self._asked[noted.name] = noted
 
     def asked(self) -> list[StateForms]:
         """Return the states that were asked for here and that nobody had declared, by name."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from bicycle_runtime.state.schemas import UNTYPED, Schema, is_same, words
+from bicycle_runtime.state.schemas import UNTYPED, Schema, fields_of, is_same, words
 
 __all__ = ["Fit", "compare", "compare_keys", "could_be", "names_classes"]
 
@@ -53,6 +53,8 @@ def compare(old: Schema, new: Schema) -> Fit:
         return Fit()
     if UNTYPED in (old, new):
         return _untyped(old, new)
+    if "object" in (_kind(old), _kind(new)):
+        return _objects(old, new)
     return _Comparison().of(old, new, place="it")
 
 
@@ -78,6 +80,31 @@ def _untyped(old: Schema, new: Schema) -> Fit:
     if names_classes(old):
         return Fit(problems=(f"it was {words(old)} and has no declared type any more",))
     return Fit(changes=(f"it was {words(old)} and is pickled",))
+
+
+def _objects(old: Schema, new: Schema) -> Fit:
+    """Compare what pickles hold: they are read as they are, whatever the class looks like now."""
+    if _kind(old) != _kind(new):
+        return Fit(problems=(_was(old, new, "it"),))
+    if new.get("restores_itself"):
+        return Fit(changes=("its class restores it",))
+    olds = {each["name"]: each["type"] for each in fields_of(old)}
+    news = {each["name"]: each for each in fields_of(new)}
+    if not olds:
+        return Fit()  # Nothing was known of it.
+    added = [each for name, each in news.items() if name not in olds]
+    problems = [f"field {name!r} is gone from the class" for name in olds if name not in news]
+    problems += [
+        _was(was, news[name]["type"], f"field {name!r}")
+        for name, was in olds.items()
+        if name in news and news[name]["type"] != was
+    ]
+    problems += [
+        f"field {each['name']!r} was added, and what is pickled lacks it"
+        for each in added
+        if new.get("is_fixed") or not each.get("is_optional")
+    ]
+    return Fit(tuple(f"field {each['name']!r} was added" for each in added), tuple(problems))
 
 
 class _Comparison:

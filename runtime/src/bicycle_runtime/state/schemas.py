@@ -2,7 +2,9 @@
 
 A *schema* is JSON data: a word for a scalar (``"int"``), a mapping for anything with parts. Names
 of classes stand in it for people; reading never needs them. Records are described field by field,
-with what stands in for an absent one. ``schema_changes`` compares schemas, ``forms`` keeps them.
+with what stands in for an absent one. An *object* is what a pickle holds: it is read by its class
+alone, and its schema only tells whether that has changed (see ``pickled``). ``schema_changes``
+compares schemas, ``forms`` keeps them.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from msgspec import NODEFAULT, inspect
 from bicycle_runtime.records.codecs import codec_name_of
 from bicycle_sdk.state.aliases import aliases_of
 
-__all__ = ["UNTYPED", "Schema", "describe", "describe_key", "is_same", "outline", "words"]
+__all__ = [
+    "UNTYPED",
+    "Schema",
+    "describe",
+    "describe_key",
+    "fields_of",
+    "is_same",
+    "outline",
+    "words",
+]
 
 Schema = Any  # A word, or a mapping with "type".
 UNTYPED = "untyped"
@@ -221,6 +232,9 @@ def outline(schema: Schema) -> Schema:  # noqa: PLR0911  # one return for each k
             return {"type": "dict", "keys": keys, "values": values}
         case "literal" | "again":
             return schema
+        case "object":
+            fields = [{key: each[key] for key in ("name", "type")} for each in fields_of(schema)]
+            return {**_without_name(schema), "fields": fields}
         case _:
             return {**schema, "items": outline(schema["items"])}
 
@@ -239,7 +253,7 @@ def words(schema: Schema) -> str:  # noqa: PLR0911  # one return for each kind o
     if isinstance(schema, str):
         return "None" if schema == "none" else schema
     match schema["type"]:
-        case "record":
+        case "record" | "object":
             return f"{schema['name']}({', '.join(_field_words(schema))})"
         case "enum":
             return f"{schema['name']}({', '.join(map(repr, schema['members'].values()))})"
@@ -259,8 +273,14 @@ def words(schema: Schema) -> str:  # noqa: PLR0911  # one return for each kind o
             return f"{kind}[{words(schema['items'])}]"
 
 
+def fields_of(schema: Schema) -> list[dict[str, Any]]:
+    """Return the fields of a record or an object; none are known of some objects."""
+    fields: list[dict[str, Any]] = schema.get("fields", [])
+    return fields
+
+
 def _field_words(schema: Schema) -> Iterator[str]:
-    for field in schema["fields"]:
+    for field in fields_of(schema):
         text = f"{field['name']}: {words(field['type'])}"
         if "default" in field:
             text += f" = {field['default']!r}"

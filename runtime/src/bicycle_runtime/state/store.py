@@ -20,6 +20,7 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.folding import fold_files
 from bicycle_runtime.state.loading import LOADING
+from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.refs import RangeState, merge_start
 from bicycle_runtime.state.tables import StateTable
 
@@ -35,11 +36,16 @@ class StateStore(Generic[Table]):
         operator: Operator uid, for paths and errors.
         storage: Checkpoint storage of the job.
         new_table: Makes an empty table.
+        book: Is told of the classes of what is pickled.
     """
 
-    def __init__(self, operator: str, storage: Storage, new_table: Callable[[], Table]) -> None:
+    def __init__(
+        self, operator: str, storage: Storage, new_table: Callable[[], Table],
+        *, book: StateBook | None = None,
+    ) -> None:  # fmt: skip
         self._files = SealedFiles(operator, storage)
         self._new_table = new_table
+        self._book = book or StateBook(operator)
         self._table = new_table()
         self._label: str | None = ""
         self.bases = Bases(self._files)
@@ -97,7 +103,8 @@ class StateStore(Generic[Table]):
             attempt: Unique name of this attempt; makes the path unique.
             is_interval_over: Whether the checkpoint interval has passed since the last base.
         """
-        changes = self._table.changes()
+        with self._book.noting_classes():
+            changes = self._table.changes()
         if not changes:
             self._label = state.label
             return state

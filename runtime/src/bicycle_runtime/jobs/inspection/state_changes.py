@@ -16,6 +16,7 @@ from bicycle_runtime.engine.restoring import lost_operators
 from bicycle_runtime.engine.state_forms import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import StateChangesError
+from bicycle_runtime.jobs.inspection.class_shapes import class_shapes
 from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
 from bicycle_runtime.operators.declared_forms import DeclaredOperator
 from bicycle_runtime.recovery.adoption import Origin
@@ -79,7 +80,7 @@ def state_changes(origin: Origin, bundle: JobBundle, report: JobReport) -> State
     declared = {
         uid: msgspec.convert(state.declared, DeclaredOperator) for uid, state in reports.items()
     }
-    _, changes = compared_states(manifest, declared)
+    _, changes = compared_states(manifest, declared, class_shapes)
     found = [
         _operator(manifest, reports[uid], [each for each in changes if each.operator == uid])
         for uid in declared

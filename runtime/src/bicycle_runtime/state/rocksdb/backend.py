@@ -54,7 +54,10 @@ class RocksTables:
         self, operator: str, storage: Storage, new_table: Callable[[], Table],
         *, is_resident: Callable[[str], bool],
     ) -> PagedStore[Table]:  # fmt: skip
-        return PagedStore(operator, storage, new_table, pages=self.pages, is_resident=is_resident)
+        return PagedStore(
+            operator, storage, new_table,
+            pages=self.pages, is_resident=is_resident, book=self.book,
+        )  # fmt: skip
 
     def trim(self) -> None:
         self.pages.trim()

@@ -27,6 +27,7 @@ from bicycle_runtime.state.changes import EVERYWHERE, Section, merge_sections
 from bicycle_runtime.state.errors import LocalStateError, StateFileError
 from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.loading import LOADING
+from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.refs import RangeState, SstRef, StateRef, merge_start
 from bicycle_runtime.state.rocksdb.bases import upload
 from bicycle_runtime.state.rocksdb.pages import Pages
@@ -51,14 +52,16 @@ class PagedStore(Generic[Table]):
         new_table: Makes an empty table over ``pages``.
         pages: What the parts of the table share.
         is_resident: Tells by the name of a section whether the table holds it in memory.
+        book: Is told of the classes of what is pickled.
     """
 
     def __init__(
         self, operator: str, storage: Storage, new_table: Callable[[], Table],
-        *, pages: Pages, is_resident: Callable[[str], bool],
+        *, pages: Pages, is_resident: Callable[[str], bool], book: StateBook,
     ) -> None:  # fmt: skip
         self._files = SealedFiles(operator, storage)
         self._new_table = new_table
+        self._book = book
         self._pages = pages
         self._is_resident = is_resident
         self._table = new_table()
@@ -115,7 +118,8 @@ class PagedStore(Generic[Table]):
             attempt: Unique name of this attempt; makes the path unique.
             is_interval_over: Whether the checkpoint interval has passed since the last base.
         """
-        changes = self._table.changes()
+        with self._book.noting_classes():
+            changes = self._table.changes()
         if not changes:
             self._label = state.label
             self._pending = ([], state.label)

@@ -1,0 +1,50 @@
+"""How classes of a plugin look of which objects lie in state as pickles.
+
+To look at them their modules are imported, which a child process does: run as
+``python -m bicycle_runtime.jobs.inspection.class_shapes`` with the names on standard input as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Collection
+
+from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
+from bicycle_runtime.jobs.errors import InspectionError
+from bicycle_runtime.state.pickled import shapes_here
+from bicycle_runtime.state.schemas import Schema
+
+__all__ = ["class_shapes", "main"]
+
+_MODULE = "bicycle_runtime.jobs.inspection.class_shapes"
+_TIMEOUT_S = 60
+
+
+def class_shapes(names: Collection[str]) -> dict[str, Schema]:
+    """Return how classes look, by name; those that are gone are left out.
+
+    Raises:
+        InspectionError: the child process gave no answer.
+    """
+    given = json.dumps(sorted(names)).encode()
+    try:
+        found: dict[str, Schema] = ask_child(_MODULE, given=given, timeout_s=_TIMEOUT_S)
+    except NoAnswerError as error:
+        raise InspectionError(plugin=", ".join(sorted(names)), detail=str(error)) from None
+    return found
+
+
+def main() -> int:
+    """Answer one request; whatever modules print goes to standard error."""
+    answer_descriptor = os.dup(1)
+    os.dup2(2, 1)
+    found = shapes_here(json.loads(sys.stdin.buffer.read()))
+    with os.fdopen(answer_descriptor, "wb") as stream:
+        stream.write(json.dumps(found).encode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
