@@ -126,6 +126,7 @@ class ParquetReader:
         if is_named_tuple(self._record_type):
             shaped = in_field_order(self._record_type, rows)
         try:
+            # Which type it is, is known when it runs.
             values = msgspec.convert(shaped, list[self._record_type])  # type: ignore[name-defined]
             return SourceBatch(values=values, offsets=numbers, next_offset=next_offset)
         except msgspec.ValidationError:
