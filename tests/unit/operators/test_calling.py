@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.operators.calling import call_all
 from bicycle_runtime.operators.calls import Calls, CallSettings, CallTimeout
+from bicycle_runtime.operators.user_functions import run
 
 
 class Context(SimpleNamespace):
