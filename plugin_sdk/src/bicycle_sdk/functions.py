@@ -127,8 +127,8 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         """Return the state to save; None (the default) saves the state attributes.
 
         Called on a worker at the end of each epoch, for each key group that was touched (without
-        ``key_by``: once per subtask). It must not change the state. What it returns must be
-        picklable.
+        ``key_by``: once per subtask). It must not change the state. With an annotated result it is
+        stored by that type; else what it returns must be picklable.
         """
         return None
 
@@ -155,7 +155,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         one that the value was written with. It must not look at other state.
 
         Args:
-            attribute: Name of the state attribute.
+            attribute: Name of the state attribute; ``snapshot_state`` for what that returned.
             old_version: The ``state_version`` that wrote the value.
             value: The value as plain data, a record as a dict by field names. Of an attribute that
                 is a ``dict``: one of its values.

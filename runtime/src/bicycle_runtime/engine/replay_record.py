@@ -146,14 +146,16 @@ class BegunEpoch:
             self._writing = None
 
     def _begin(self, record: ReplayRecord) -> None:
-        if isinstance(self._storage, FsspecStorage):
+        storage = self._storage
+        if isinstance(storage, FsspecStorage):
             if self._writing is None or not self._writing.is_alive():  # Else it is slow: no queue.
-                note = partial(self._note, self._storage, record)
+                note = partial(self._note, storage, record)
                 self._writing = Thread(target=note, name="epoch-begun", daemon=True)
                 self._writing.start()
             return
-        is_local = isinstance(self._storage, LocalStorage)
-        self._note(replace(self._storage, is_synced=False) if is_local else self._storage, record)
+        if isinstance(storage, LocalStorage):
+            storage = replace(storage, is_synced=False)
+        self._note(storage, record)
 
     def _note(self, storage: Storage, record: ReplayRecord) -> None:
         try:

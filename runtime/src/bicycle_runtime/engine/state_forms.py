@@ -9,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import cloudpickle
+from msgspec.structs import replace
 
 from bicycle_runtime.operators.declared_forms import DeclaredOperator, declared_operator
 from bicycle_runtime.operators.policy import user_hook
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_runtime.state.forms import OperatorForms, StateChange, evolve
+from bicycle_runtime.state.attributes import SNAPSHOT
+from bicycle_runtime.state.forms import (
+    OperatorForms,
+    StateChange,
+    StateForm,
+    StateForms,
+    evolve,
+)
 from bicycle_runtime.state.pickled import Shapes, declared_classes, shapes_here
 from bicycle_runtime.state.reading import refusal_of
 
@@ -57,7 +65,7 @@ def compared_states(
     forms: dict[str, OperatorForms] = {}
     changes: list[StateChange] = []
     for uid, operator in declared.items():
-        stored = manifest.forms.get(uid, OperatorForms())
+        stored = _stored(manifest, uid, operator)
         known, found = evolve(
             uid,
             stored,
@@ -69,6 +77,21 @@ def compared_states(
         if known != OperatorForms():
             forms[uid] = known
     return forms, changes
+
+
+def _stored(manifest: Manifest, uid: str, declared: DeclaredOperator) -> OperatorForms:
+    """Return what is known of an operator; of snapshots older manifests know nothing."""
+    stored = manifest.forms.get(uid, OperatorForms())
+    sealed = manifest.states.get(uid)
+    snapshots = [state for state in declared.states if state.place == SNAPSHOT]
+    if sealed is None or not any(part.files for part in sealed.ranges):
+        return stored
+    untold = tuple(
+        StateForms(name=state.name, place=SNAPSHOT, kind=state.kind, forms=(StateForm(),))
+        for state in snapshots
+        if stored.find(state) is None
+    )
+    return replace(stored, states=(*stored.states, *untold)) if untold else stored
 
 
 def begun_forms(

@@ -11,12 +11,14 @@ have a codec of their own (``AnyCodec``), in which equal values always have equa
 from __future__ import annotations
 
 import contextlib
+import copyreg
 import io
 import pickle
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
+from operator import attrgetter, methodcaller
 from typing import Any, Literal
 
 import cloudpickle
@@ -26,6 +28,7 @@ from bicycle_runtime.records.errors import RecordDecodingError, RecordEncodingEr
 
 __all__ = [
     "AnyCodec",
+    "ClassNotes",
     "CodecName",
     "RecordCodec",
     "codec_name_of",
@@ -40,7 +43,9 @@ _PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 _ENCODER = msgspec.msgpack.Encoder()
 _PLAIN_DECODER = msgspec.msgpack.Decoder()
 _EXT_PICKLE, _EXT_TUPLE = 1, 2
-_CLASSES: ContextVar[set[type] | None] = ContextVar("_CLASSES", default=None)
+_PROTOCOL = 5
+_REDUCE, _NAME_OF_CLASS = methodcaller("__reduce_ex__", _PROTOCOL), attrgetter("__qualname__")
+_CLASSES: ContextVar[ClassNotes | None] = ContextVar("_CLASSES", default=None)
 
 
 class RecordCodec:
@@ -136,9 +141,9 @@ def type_name_of(declared: Any) -> str:
 def pickle_any(value: Any) -> bytes:
     """Pickle a value; functions and local classes go by value (cloudpickle)."""
     try:
-        return pickle.dumps(value, protocol=5)
+        return pickle.dumps(value, protocol=_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return typing.cast(bytes, cloudpickle.dumps(value, protocol=5))
+        return typing.cast(bytes, cloudpickle.dumps(value, protocol=_PROTOCOL))
 
 
 class AnyCodec:
@@ -198,35 +203,35 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+class ClassNotes(dict[type, Callable[[Any], Any]]):
+    """The classes of what ``AnyCodec`` has pickled, but for plain data.
+
+    It is a dispatch table: pickle asks it how to reduce objects of a class, and gets what it would
+    do by itself. So a class is noted once, and costs nothing from then on.
+    """
+
+    def __missing__(self, cls: type) -> Callable[[Any], Any]:
+        by_itself = _NAME_OF_CLASS if issubclass(cls, type) else _REDUCE
+        found = self[cls] = copyreg.dispatch_table.get(cls, by_itself)
+        return found
+
+
 @contextlib.contextmanager
-def noting_classes() -> Iterator[set[type]]:
-    """Collect the classes that pickles of ``AnyCodec`` name while inside, in this thread."""
-    found: set[type] = set()
-    token = _CLASSES.set(found)
+def noting_classes(notes: ClassNotes) -> Iterator[None]:
+    """Take note of the classes of what is pickled while inside, in this thread."""
+    token = _CLASSES.set(notes)
     try:
-        yield found
+        yield
     finally:
         _CLASSES.reset(token)
 
 
-class _NotingPickler(pickle.Pickler):
-    """Takes note of the classes that it names."""
-
-    def __init__(self, buffer: io.BytesIO, found: set[type]) -> None:
-        super().__init__(buffer, protocol=5)
-        self._found = found
-
-    def reducer_override(self, value: Any) -> Any:
-        """Let everything be pickled as it is. Called for whatever is no plain data."""
-        if isinstance(value, type):
-            self._found.add(value)
-        return NotImplemented
-
-
 def _canonical_pickle(value: Any) -> bytes:
     buffer = io.BytesIO()
-    found = _CLASSES.get()
-    pickler = pickle.Pickler(buffer, protocol=5) if found is None else _NotingPickler(buffer, found)
+    pickler = pickle.Pickler(buffer, protocol=_PROTOCOL)
+    notes = _CLASSES.get()
+    if notes is not None:
+        pickler.dispatch_table = notes
     pickler.fast = True  # without the memo, bytes do not depend on which parts are the same object
     try:
         pickler.dump(value)

@@ -21,8 +21,10 @@ from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.state.aliases import aliases_of
 
-__all__ = ["Attribute", "declared_attributes", "describe_attributes", "saves_attributes"]
+__all__ = ["SNAPSHOT", "Attribute", "declared_attributes", "describe_attributes"]
 
+SNAPSHOT = "$snapshot"  # Where what ``snapshot_state`` returns lies.
+_SNAPSHOT_NAME = "snapshot_state"
 _VERSION = "state_version"
 _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), complex})
 
@@ -48,16 +50,18 @@ def describe_attributes(function: Any, book: StateBook | None = None) -> list[At
     """Return the state attributes of a function, which are what it holds now, by name.
 
     A plain ``dict`` annotated ``dict[K, V]`` is stored entry by entry, anything else as one value.
+    Of a function that makes its own snapshots these are stored instead: the last one, ``SNAPSHOT``.
 
     Args:
         function: The function, before it is opened.
-        book: Knows in which forms they are sealed; None when nothing is. A function that makes its
-            own snapshots does not ask it.
+        book: Knows in which forms they are sealed; None when nothing is.
 
     Raises:
         SchemaRefusedError: what is sealed can not be read as it is declared now.
     """
-    book = book if book is not None and saves_attributes(function) else StateBook()
+    snapshots = _snapshots(function)
+    sealed = book or StateBook()
+    book = StateBook() if snapshots else sealed  # Nothing of attributes is sealed then.
     found = []
     for state, value_type, declared in _declared(function):
         opened = book.open(state, value_type, _hook_of(function, state.name))
@@ -65,18 +69,36 @@ def describe_attributes(function: Any, book: StateBook | None = None) -> list[At
         if state.kind == "entries":
             tracked = TrackedDict if _is_immutable(value_type) else TouchTrackedDict
         found.append(Attribute(state.name, opened.codec, tracked, declared, opened.place))
+    for state, declared in snapshots:
+        opened = sealed.open(state, declared, _hook_of(function, state.name))
+        found.append(Attribute(SNAPSHOT, opened.codec, None, declared))
     return found
 
 
 def declared_attributes(function: Any) -> list[DeclaredState]:
-    """Return the state attributes of a function as its code declares them, by name."""
-    return [state for state, _, _ in _declared(function)] if saves_attributes(function) else []
+    """Return the state attributes of a function as its code declares them, by name.
+
+    Of a function that makes its own snapshots that is what these are.
+    """
+    snapshots = [state for state, _ in _snapshots(function)]
+    return snapshots or [state for state, _, _ in _declared(function)]
 
 
-def saves_attributes(function: Any) -> bool:
-    """Tell whether attributes are saved one by one, and not by a ``snapshot_state`` of its own."""
-    hook = getattr(type(function), "snapshot_state", None)
-    return hook is None or hook is RichAsyncFunction.snapshot_state
+def _snapshots(function: Any) -> list[tuple[DeclaredState, Any]]:
+    """Return the state that snapshots are, with their type, of a function that makes its own."""
+    hook = getattr(type(function), _SNAPSHOT_NAME, None)
+    if hook is None or hook is RichAsyncFunction.snapshot_state:
+        return []
+    declared = _hints(hook).get("return")
+    state = DeclaredState(
+        name=_SNAPSHOT_NAME,
+        kind="attribute",
+        schema=describe(declared),
+        version=getattr(function, _VERSION, 1),
+        migrates=_hook_of(function, _SNAPSHOT_NAME) is not None,
+        place=SNAPSHOT,
+    )
+    return [(state, declared)]
 
 
 def _declared(function: Any) -> list[tuple[DeclaredState, Any, Any]]:
@@ -126,9 +148,9 @@ def _is_immutable(declared: Any) -> bool:
     return declared in _IMMUTABLE
 
 
-def _hints(cls: type) -> dict[str, Any]:
+def _hints(annotated: Any) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(cls)
+        return typing.get_type_hints(annotated)
     except (NameError, TypeError, AttributeError):
         return {}  # an annotation that can not be resolved here: the values are stored undeclared
 

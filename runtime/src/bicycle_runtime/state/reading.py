@@ -10,6 +10,7 @@ import contextlib
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -17,7 +18,7 @@ from zlib import crc32
 import msgspec
 
 import bicycle_runtime
-from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, noting_classes
+from bicycle_runtime.records.codecs import AnyCodec, ClassNotes, RecordCodec, noting_classes
 from bicycle_runtime.state.errors import MigrationError, SchemaRefusedError, StoredValueError
 from bicycle_runtime.state.forms import (
     PICKLED,
@@ -73,15 +74,17 @@ class StateBook:
         self._operator = operator
         self._known = known or OperatorForms()
         self._asked: dict[str, StateForms] = {}
+        self._notes = ClassNotes()
         self._classes = {state.name for state in self._known.states if state.kind == PICKLED}
         self.texts: frozenset[str] = frozenset()
 
     @contextlib.contextmanager
     def noting_classes(self) -> Iterator[None]:
         """Take note of the classes of what is pickled while inside; ``asked`` has new ones, too."""
-        with noting_classes() as found:
+        known_count = len(self._notes)
+        with noting_classes(self._notes):
             yield
-        for cls in found:
+        for cls in islice(self._notes, known_count, None):
             noted = noted_class(cls)
             if noted is not None and noted.name not in self._classes:
                 self._asked[noted.name] = noted

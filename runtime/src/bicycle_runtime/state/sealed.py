@@ -88,7 +88,7 @@ class SealedEntry:
             case "sessions":
                 return _named_fields(value, _SESSION)
             case "panes":
-                return _named_fields(value, _PANE)
+                return _named_fields(_told(value), _PANE)
             case _:
                 return value
 
@@ -282,6 +282,20 @@ def _records(row: Any) -> list[Any]:
     if not isinstance(values, list):
         return [{"times_ms": times, "values": values}]
     return [{"time_ms": t, "value": v} for t, v in zip(times, values, strict=True)]
+
+
+def _told(panes: Any) -> Any:
+    """Return panes with what functions saved by name in them, which is encoded by itself."""
+    if not isinstance(panes, list):
+        return panes
+    return [[_saved(part) for part in pane] for pane in panes]
+
+
+def _saved(part: Any) -> Any:
+    if not isinstance(part, bytes):
+        return part
+    parts = decode_unloaded(part) if part else []
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def _named_fields(value: Any, names: tuple[str, ...]) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.attributes import Attribute
+from bicycle_runtime.state.attributes import SNAPSHOT, Attribute
 from bicycle_runtime.state.changes import Section, make_section
 from bicycle_runtime.state.dicts import DictState
 from bicycle_runtime.state.tracked import TrackedDict
@@ -21,7 +21,6 @@ from bicycle_runtime.state.values import ValueCodec
 
 __all__ = ["AccumulatorTable", "FunctionTable", "GroupState", "StateTable"]
 
-SNAPSHOT = "$snapshot"
 NAMED = "$named"
 # Names the dicts that were written, of those that a function begins with entries in: once it has
 # deleted them all, nothing else tells such a dict from one that was never used.
@@ -72,7 +71,11 @@ class FunctionTable:
     ) -> None:
         self._prototype = prototype
         self._dict_attributes = [item for item in attributes if item.tracked is not None]
-        self._value_attributes = [item for item in attributes if item.tracked is None]
+        self._value_attributes = [
+            item for item in attributes if item.tracked is None and item.name != SNAPSHOT
+        ]
+        snapshots = [item.codec for item in attributes if item.name == SNAPSHOT]
+        self._snapshots = snapshots[0] if snapshots else ValueCodec()
         self._values_by_section = {item.section: item for item in self._value_attributes}
         self._dicts_by_section = {item.section: item.name for item in self._dict_attributes}
         self._seeded = [
@@ -157,7 +160,7 @@ class FunctionTable:
         hook = getattr(state.instance, "snapshot_state", None)
         snapshot = self._call_hook(hook) if hook is not None else None
         if snapshot is not None:
-            value = _KEYS.encode_list([snapshot])
+            value = self._snapshots.encode_list([snapshot])
             sections.append(make_section(group, SNAPSHOT, _NO_KEY, value, is_full=True))
         else:
             for name, kept in state.dicts.items():
@@ -189,7 +192,7 @@ class FunctionTable:
     def _apply_one(self, section: Section, state: GroupState) -> None:
         name = section.name
         if name == SNAPSHOT:
-            snapshot = _KEYS.decode_list(bytes(section.values))[0]
+            [snapshot] = self._snapshots.decode_list(section.values)
             self._call_hook(state.instance.restore_state, snapshot)
         elif name == NAMED:
             state.named.apply(section)

@@ -18,7 +18,7 @@ from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.user_functions import resolve
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_runtime.state.attributes import Attribute, describe_attributes
+from bicycle_runtime.state.attributes import SNAPSHOT, Attribute, describe_attributes
 from bicycle_runtime.state.backends import MemoryTables
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.keyed import KeyedTable
@@ -117,7 +117,7 @@ def _function_states(
     if is_rich and type(function).restore_state is not RichAsyncFunction.restore_state:
         info = TaskInfo(job_id=setup.job_id, operator_name=spec.vertex.label)
         resolve(function.open, KeyedContext(info, processing_time=0))
-    names = [attribute.name for attribute in attributes]
+    names = [attribute.name for attribute in attributes if attribute.name != SNAPSHOT]
     tables = _tables(setup, manifest, spec, lambda: _composite(function, attributes))
     return {group: (state, names) for table in tables for group, state in table.main.groups.items()}
 

@@ -7,6 +7,7 @@ start; whatever user code prints goes to standard error.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import sys
@@ -30,7 +31,7 @@ from bicycle_runtime.operators.reduce import reduced_type
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
-from bicycle_runtime.state.attributes import describe_attributes
+from bicycle_runtime.state.attributes import SNAPSHOT, describe_attributes
 from bicycle_runtime.state.values import ValueCodec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import RichAsyncFunction
@@ -152,9 +153,13 @@ def _window(bundle: JobBundle, spec: OperatorSpec, plan: WindowPlan) -> dict[str
 
 
 def _attributes(function: Any) -> list[dict[str, Any]]:
+    """Describe attributes, or of a function that makes its own snapshots these."""
+    parts = describe_attributes(function)
+    if parts and parts[-1].name == SNAPSHOT:
+        parts = [dataclasses.replace(parts[-1], name="snapshot_state()")]
     return [
         _attribute(part.name, part.declared, part.codec, is_per_entry=part.tracked is not None)
-        for part in describe_attributes(function)
+        for part in parts
     ]
 
 

@@ -240,7 +240,7 @@ def _state_warnings(state: StateReport) -> list[Warned]:
     found += [
         ("untyped-state", f"state {part.name!r} has no declared type and is stored untyped, slowly")
         for part in state.attributes
-        if part.codec != "typed" and not state.has_snapshot_hook
+        if part.codec != "typed"
     ]
     if state.window_growth is not None:
         found += _WINDOW_WARNINGS[state.window_growth]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from types import GenericAlias
 from typing import Any
 
+from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_sdk.windows import Window
 
-__all__ = ["Pane", "PaneContext", "dump_panes", "load_panes"]
+__all__ = ["Pane", "PaneContext", "dump_panes", "load_panes", "type_of_panes"]
+
+_ANY = AnyCodec()
 
 
 @dataclass(slots=True)
@@ -46,12 +51,32 @@ class Pane:
         self.count = 0
 
 
+def type_of_panes(accumulators: Any, *, keeps_records: bool) -> Any:
+    """Return the type of what ``dump_panes`` returns; None when it is not known.
+
+    Args:
+        accumulators: Their type, None when unknown.
+        keeps_records: Whether panes have none, since records are kept instead.
+    """
+    if accumulators is None and not keeps_records:
+        return None
+    pane = namedtuple("pane", "start end first last count content trigger events moments values")
+    content = None if keeps_records else accumulators | None
+    times, bound = list[int], int | None
+    types = (int, int, bound, bound, int, content, bytes, times, times, bytes)
+    pane.__annotations__ = dict(zip(pane._fields, types, strict=True))
+    return GenericAlias(list, (pane,))
+
+
 def dump_panes(panes: list[Pane]) -> list[Any]:
-    """Return the panes of a key as plain data; the form is part of the state format."""
+    """Return the panes of a key as plain data; the form is part of the state format.
+
+    What functions save by name has no type: it is encoded by itself, so that the rest has one.
+    """
     return [
         (
-            pane.start, pane.end, pane.first, pane.last, pane.count, pane.content, pane.state,
-            sorted(pane.events), sorted(pane.moments), pane.values,
+            pane.start, pane.end, pane.first, pane.last, pane.count, pane.content,
+            _dumped(pane.state), sorted(pane.events), sorted(pane.moments), _dumped(pane.values),
         )
         for pane in panes
     ]  # fmt: skip
@@ -61,10 +86,22 @@ def load_panes(data: list[Any]) -> list[Pane]:
     """Return the panes that ``dump_panes`` described."""
     panes = []
     for start, end, first, last, count, content, state, events, moments, values in data:
-        pane = Pane(start, end, first, last, count, content, state, values=values)
+        pane = Pane(start, end, first, last, count, content, _loaded(state), values=_loaded(values))
         pane.events, pane.moments = set(events), set(moments)
         panes.append(pane)
     return panes
+
+
+def _dumped(named: dict[str, Any]) -> bytes:
+    """Return named values: names and values by turns, none of them pickled that need not be."""
+    return _ANY.encode_list([part for pair in named.items() for part in pair]) if named else b""
+
+
+def _loaded(data: Any) -> dict[str, Any]:
+    if isinstance(data, dict):
+        return data  # As panes without a type were stored.
+    parts = _ANY.decode_list(data) if data else []
+    return dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 class PaneContext:

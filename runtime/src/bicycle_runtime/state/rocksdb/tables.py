@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.attributes import Attribute
+from bicycle_runtime.state.attributes import SNAPSHOT, Attribute
 from bicycle_runtime.state.changes import Section, make_section
 from bicycle_runtime.state.dicts import DictState
 from bicycle_runtime.state.errors import StateTypeError
@@ -24,13 +24,7 @@ from bicycle_runtime.state.rocksdb.places import (
     section_start,
     value_in,
 )
-from bicycle_runtime.state.tables import (
-    BEGUN,
-    SNAPSHOT,
-    AccumulatorTable,
-    FunctionTable,
-    GroupState,
-)
+from bicycle_runtime.state.tables import BEGUN, AccumulatorTable, FunctionTable, GroupState
 from bicycle_runtime.state.tracked import TrackedDict
 from bicycle_runtime.state.values import ValueCodec
 from bicycle_sdk.functions import RichAsyncFunction
@@ -39,7 +33,6 @@ __all__ = ["PagedAccumulatorTable", "PagedFunctionTable"]
 
 _KEYS = AnyCodec()
 _NO_KEY = key_bytes(None)
-_ANY = ValueCodec()
 
 
 class PagedAccumulatorTable(AccumulatorTable):
@@ -219,7 +212,7 @@ class PagedFunctionTable(FunctionTable):
     def _read_values(self, group: int, state: GroupState) -> None:
         snapshot = self._pages.read(section_start(group, SNAPSHOT) + _NO_KEY)
         if snapshot is not None:
-            restored = _ANY.decode_one(value_in(snapshot))
+            restored = self._snapshots.decode_one(value_in(snapshot))
             self._call_hook(state.instance.restore_state, restored)
         for attribute in self._value_attributes:
             data = self._pages.read(section_start(group, attribute.section) + _NO_KEY)
