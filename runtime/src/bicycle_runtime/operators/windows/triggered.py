@@ -19,7 +19,13 @@ from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.intervals import session_ends
-from bicycle_runtime.operators.windows.panes import Pane, PaneContext, dump_panes, load_panes
+from bicycle_runtime.operators.windows.panes import (
+    Pane,
+    PaneContext,
+    dump_panes,
+    load_panes,
+    type_of_panes,
+)
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.timetable import Spot, Timetable
 from bicycle_runtime.state.windows import Cells
@@ -62,8 +68,9 @@ class TriggeredOperator(WindowOperator):
         self._has_times = True
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:  # noqa: ARG003  # the contract
-        return Cells("p", dump=dump_panes, load=load_panes)
+    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
+        kind = type_of_panes(folding.state_type, keeps_records=plan.keeps_records)
+        return Cells("p", kind, dump=dump_panes, load=load_panes)
 
     def index(self) -> None:
         self._event_times, self._processing_times = Timetable(), Timetable()
