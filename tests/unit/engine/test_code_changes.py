@@ -11,6 +11,7 @@ from bicycle_runtime.state.errors import MigrationError, SchemaRefusedError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import (
     Aliases,
+    BroadcastProcessFunction,
     KeyedProcessFunction,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -413,6 +414,61 @@ def test_names_that_are_made_while_the_code_runs_are_no_loss_at_its_next_start()
 
     with Run(job, sealed) as run:
         assert run.put(("a", 1), ("a", 2))[-2:] == [3, 2]
+
+
+RULES = MapStateDescriptor("rules", str, int)
+
+
+def counted(ctx):
+    """Count under the key at hand, for any function."""
+    state = ctx.get_value_state("counted", int, default=0)
+    state.update(state.value() + 1)
+    return state.value()
+
+
+class AsksByAHelper(KeyedProcessFunction):
+    def process_element(self, pair, ctx):
+        return [counted(ctx)]
+
+
+def asks_in_a_window(elements, ctx):
+    return [counted(ctx) for _ in elements]
+
+
+class AsksForRules(BroadcastProcessFunction):
+    def process_element(self, pair, ctx):
+        return [ctx.get_broadcast_state(RULES).get("step", 0) + 1]
+
+    def process_broadcast_element(self, pair, ctx):
+        ctx.get_broadcast_state(RULES).put("step", 1)
+        return []
+
+
+def by_name(pairs):
+    return pairs.key_by(lambda pair: pair[0])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda pairs: by_name(pairs).process_fn(AsksByAHelper()),
+        lambda pairs: by_name(pairs).count_window(1).process(asks_in_a_window),
+        lambda pairs: by_name(pairs).connect(pairs.broadcast()).process(AsksForRules()),
+    ],
+    ids=["helper", "window", "broadcast"],
+)
+def test_a_state_of_which_the_class_of_the_function_says_nothing_survives_a_crash(make):
+    def job(env):
+        make(env.add_source(script_source()).uid("pairs")).uid("state").collect("out")
+
+    with Harness(job) as harness:
+        harness.push([("a", 1)])
+        harness.run_epoch()
+        harness.crash()
+        harness.push([("a", 2)])
+        harness.run()
+
+        assert harness.results("out")[-1] == 2
 
 
 def test_a_key_of_another_type_is_refused():

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.operators.declarations import asks_for_states, declared_states, texts_in
+from bicycle_runtime.operators.declarations import declared_states, texts_in
 from bicycle_runtime.operators.reduce import reduced_type
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.build import window_table
@@ -31,20 +31,20 @@ __all__ = ["DeclaredOperator", "declared_operator"]
 class DeclaredOperator(msgspec.Struct, frozen=True, kw_only=True):
     """What one operator declares: its states and its keys.
 
-    ``asks`` says that its code asks for states while it runs, ``texts`` are those that it has.
+    ``texts`` are those that its code has.
     """
 
     states: list[DeclaredState] = []
     keys: Any = UNTYPED
-    asks: bool = False
     texts: list[str] = []
 
     def may_ask_for(self, state: StateForms) -> bool:
         """Tell whether the code may still ask for a state that it asked for before.
 
-        A name that is put together while the code runs is no text of it, and may come again.
+        A name that is put together while the code runs, or that a function elsewhere knows, is no
+        text of it and may come again.
         """
-        return self.asks and (not state.is_told or state.name in self.texts)
+        return not state.is_told or state.name in self.texts
 
 
 def declared_operator(spec: OperatorSpec, load: Callable[[str], Any]) -> DeclaredOperator:
@@ -71,9 +71,7 @@ def declared_operator(spec: OperatorSpec, load: Callable[[str], Any]) -> Declare
 
 def _with_keyed(states: list[DeclaredState], function: Any, keys: Any) -> DeclaredOperator:
     found = [*states, *map(keyed_state, declared_states(function))]
-    asks = asks_for_states(function)
-    texts = sorted(texts_in(function)) if asks else []
-    return DeclaredOperator(states=found, keys=keys, asks=asks, texts=texts)
+    return DeclaredOperator(states=found, keys=keys, texts=sorted(texts_in(function)))
 
 
 def _key_schema(spec: OperatorSpec, load: Callable[[str], Any]) -> Any:
