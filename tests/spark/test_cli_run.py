@@ -1,7 +1,9 @@
 """``bicycle run`` as a process: to the end, through a kill, a signal, a function that fails."""
 
+import contextlib
 import json
 import signal
+import socket
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts, ja
 
 pytestmark = pytest.mark.spark
 
+STARTING = "recovering"
 TEXT = "To be or not to be\nthat is the question\nto be is to do\n"
 FAILING = whole(
     "failing",
@@ -137,6 +140,52 @@ def test_sigterm_publishes_and_ends_with_0_and_the_next_start_reads_nothing_agai
 
     assert again["record_count"] == 0
     count.assert_exact()
+
+
+def test_a_stop_while_spark_starts_ends_at_once_and_nothing_has_happened(bicycle, count):
+    process = bicycle.start(*count.words("early"))
+    try:
+        bicycle.wait_until("early", lambda status: (status["phase"] or {}).get("name") == STARTING)
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=30)
+    finally:
+        end(process)
+
+    assert process.returncode == 0, stderr
+    assert bicycle.status("early")["state"] == "STOPPED"
+    assert not list(count.checkpoints.glob("*/epochs/*"))
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        taken = [held.enter_context(socket.create_server(("", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in taken]
+
+
+def test_the_word_count_takes_lines_and_sends_counts_over_sockets(bicycle, tmp_path):
+    port, sink_port = free_ports(2)
+    ports = ("--set", f"port={port}", "--set", f"sink_port={sink_port}")
+    words = ("run", "--plugin", "wordcount", "--set", "source=socket", *ports)
+    process = bicycle.start(*words, "--checkpoint-dir", str(tmp_path), "--name", "sockets")
+    try:
+        bicycle.wait_until("sockets", lambda status: status["state"] == "RUNNING")
+        with (
+            socket.create_connection(("127.0.0.1", sink_port), timeout=30) as reading,
+            socket.create_connection(("127.0.0.1", port), timeout=30) as writing,
+            reading.makefile("r") as lines,
+        ):
+            writing.sendall(b"To be or not\nto be\n")
+            found = [next(lines).strip() for _ in range(6)]
+        process.send_signal(signal.SIGTERM)
+        stdout, stderr = process.communicate(timeout=30)
+    finally:
+        end(process)
+
+    assert sorted(found) == ["be:1", "be:2", "not:1", "or:1", "to:1", "to:2"]
+    assert process.returncode == 0, stderr
+    assert f"Input: nc localhost {port}" in stderr
+    assert f"Output: nc localhost {sink_port}" in stderr
+    assert "dropped" not in stdout
 
 
 def test_a_wrong_parameter_is_an_error_of_the_run_and_of_its_status(bicycle, count):

@@ -124,7 +124,7 @@ def test_a_reader_that_went_away_does_not_end_the_job():
         ({}, "wrote     3 records to jsonl_file out"),
         ({}, "resume    bicycle run"),
         ({"record_count": 0}, "nothing new to read; 9,000 records were read up to epoch 4"),
-        ({"record_count": 0, "epoch": 0}, "the input is empty"),
+        ({"record_count": 0, "event_count": 0}, "the input is empty"),
         ({"skipped_count": 2}, "skipped   2 records"),
         ({"dead_letter_count": 1, "dead_letters": "cp/j/dead"}, "1 dead letters in cp/j/dead"),
         ({"dropped_count": 5}, "dropped   5 records"),

@@ -67,7 +67,7 @@ def summary_lines(summary: JobSummary) -> list[str]:
             f"{count_text(summary.epoch_count)} epochs, {duration_text(summary.duration_ms)}, "
             f"{count_text(summary.records_per_second)} records/s"
         )
-    elif summary.epoch:
+    elif summary.event_count:
         lines.append(
             f"  read      nothing new to read; {count_text(summary.event_count)} records were read "
             f"up to epoch {summary.epoch}"

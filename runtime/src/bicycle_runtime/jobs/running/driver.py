@@ -65,6 +65,11 @@ _LOG = logging.getLogger(__name__)
 _HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
 _STALLED_CODE = 1
 _RESTARTABLE = (SparkLostError, EpochFailedError, EpochTakenError, StalledError)
+# How a start, or an epoch, fails whose Java process was ended.
+_CUT_SHORT = (
+    *(SparkStartError, MasterUnreachableError, NoExecutorError),
+    *(SparkLostError, EpochFailedError, PublishInterruptedError),
+)
 _AWAY = (MasterUnreachableError, NoExecutorError)  # passes, when a cluster was there before
 
 
@@ -264,6 +269,9 @@ class _Driver:
             on_request=self._note_stop,
             abort=self._abort_epoch,
         )
+        if stop.is_set:  # It was asked for before anything could be interrupted.
+            self._note_stop()
+            return JobState.STOPPED
         try:
             with self._recovered(setup) as loop:
                 self._running = loop
@@ -277,7 +285,9 @@ class _Driver:
                 loop.finish(is_finished=is_finished and not self._is_draining)
                 progress.status.dropped_count = loop.dropped_count()
                 return JobState.FINISHED if is_finished else JobState.STOPPED
-        except (SparkLostError, EpochFailedError, PublishInterruptedError):
+        except _CUT_SHORT:
+            if stop.is_set and self._running is None:
+                return JobState.STOPPED
             if not stop.was_aborted:
                 raise
             self._log("epoch_aborted", epoch=progress.status.epoch + 1)
@@ -383,6 +393,8 @@ class _Driver:
     def _note_stop(self) -> None:
         self._progress.enter_stopping()
         self._log("stop_requested")
+        if self._running is None:  # There is no epoch to finish: Spark is still starting.
+            self._kill_java()
 
     def _abort_epoch(self) -> None:
         if self._executor.java_pid is not None:
