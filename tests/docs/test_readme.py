@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.plugin import build
 from tests.docs.scripts import DOCS, load
@@ -57,3 +58,18 @@ def test_the_table_is_what_the_demo_shows():
 
     assert "\n".join(demo.table(counts)) in README
     assert f"{len(words)} words, {len(counts)} different" in README
+
+
+def test_the_index_names_every_page():
+    index = (DOCS / "index.md").read_text("utf-8")
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"}
+    decisions = {page for page in pages if page.startswith("adr/")}
+
+    assert {page for page in pages - decisions if f"]({page})" not in index} == set()
+
+
+def test_the_preview_is_what_it_shows():
+    code, shown = re.search(r"^>>> (env\..*)\n(.*)$", README, re.MULTILINE).groups()
+    env = StreamEnvironment()
+
+    assert repr(eval(code, {"env": env})) == shown
