@@ -4,11 +4,11 @@ import contextlib
 
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_runtime.testing.errors import HarnessError
 from bicycle_sdk import WatermarkStrategy
+from tests.property.mishaps import act, actions
 
 DISORDER = 50
 STRATEGY = WatermarkStrategy.bounded_out_of_orderness(DISORDER).with_timestamps(lambda row: row[1])
@@ -37,38 +37,7 @@ def disordered(draw, label, max_size=12):
     return rows
 
 
-FAULTS = st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4))
-RESCALES = st.tuples(st.sampled_from(["rescale", "rescale_live"]), st.sampled_from([1, 2, 3]))
-
-
-def actions(*sources):
-    """What may happen to a job with these sources."""
-    pushes = st.tuples(st.just("push"), st.sampled_from(sources), st.integers(1, 4))
-    return st.lists(
-        st.one_of(pushes, pushes, st.just("epoch"), FAULTS, RESCALES, st.just("lose workers")),
-        max_size=12,
-    )
-
-
-ACTIONS = actions("left", "right")
-
-
-def fail_in_next_epoch(harness, event):
-    """Let the job crash on its way, if the event says so."""
-    match event:
-        case ("crash", point, passage):
-            harness.fail_at(point, passage=passage)
-
-
-def happen(harness, event):
-    """Let something happen to the job between two epochs."""
-    match event:
-        case ("rescale" | "rescale_live" as how, parallelism):
-            getattr(harness, how)(parallelism)
-        case "crash":
-            harness.crash()
-        case "lose workers":
-            harness.lose_workers()
+ACTIONS = actions(["left", "right"])
 
 
 def run(job, rows, actions, budget):
@@ -77,15 +46,7 @@ def run(job, rows, actions, budget):
     engine = EngineOptions(max_records_per_epoch=budget)
     with Harness(job, engine=engine) as harness:
         for action in actions:
-            match action:
-                case ("push", source, count):
-                    harness.push(left[source][:count], source=source)
-                    del left[source][:count]
-                case "epoch":
-                    harness.run_epoch()
-                case _:
-                    fail_in_next_epoch(harness, action)
-                    happen(harness, action)
+            act(harness, action, left)
         for source, found in left.items():
             harness.push(found, source=source)
         harness.end()

@@ -5,11 +5,11 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import WatermarkStrategy
 from tests.event_time import SIZE, Stamps, Tumbling, first, second
+from tests.property.mishaps import act, actions
 
 DISORDER = 5_000
 
@@ -44,38 +44,17 @@ def disordered(draw):
     return records
 
 
-ACTIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("push"), st.sampled_from(["a-in", "b-in"]), st.integers(1, 4)),
-        st.just("epoch"),
-        st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4)),
-        st.tuples(st.sampled_from(["rescale", "rescale_live"]), st.sampled_from([1, 2, 5])),
-        st.tuples(st.just("wait"), st.integers(1, 400)),
-        st.just("lose workers"),
-    ),
-    max_size=14,
-)
-
-
-def act(harness, action, left):
-    match action:
-        case ("push", source, count):
-            harness.push(left[source][:count], source=source)
-            del left[source][:count]
-        case "epoch":
-            harness.run_epoch()
-        case ("crash", point, passage):
-            harness.fail_at(point, passage=passage)
-        case ("rescale" | "rescale_live" as how, parallelism):
-            getattr(harness, how)(parallelism)
-        case ("wait", duration_ms):
-            harness.advance_time(duration_ms)
-        case "lose workers":
-            harness.lose_workers()
+WAITS = st.tuples(st.just("wait"), st.integers(1, 400))
 
 
 @settings(deadline=None, max_examples=60)
-@given(disordered(), disordered(), ACTIONS, st.sampled_from([1, 3, 10]), st.booleans())
+@given(
+    disordered(),
+    disordered(),
+    actions(["a-in", "b-in"], WAITS),
+    st.sampled_from([1, 3, 10]),
+    st.booleans(),
+)
 def test_counts_by_window_equal_the_model(left, right, actions, budget, is_behind_exchange):
     model = Counter((key, time // SIZE * SIZE + SIZE) for key, time in left + right)
     expected = sorted((key, end, count) for (key, end), count in model.items())

@@ -11,13 +11,10 @@ from bicycle_sdk import LookupCache
 from bicycle_sdk.joins.lookups import Answers
 from tests.event_time import Stamps
 from tests.property.join_jobs import (
-    FAULTS,
-    RESCALES,
     STRATEGY,
-    fail_in_next_epoch,
-    happen,
     key_of,
 )
+from tests.property.mishaps import FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
 
 MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 FAILING, UNKNOWN = "f", "u"
@@ -96,9 +93,7 @@ def run(job, parts, **options):
 @pytest.mark.parametrize("how", ["inner", "left"])
 @MANY
 @given(
-    parts=parts_of_rows(
-        st.one_of(st.none(), FAULTS, RESCALES, st.sampled_from(["crash", "lose workers"]))
-    ),
+    parts=parts_of_rows(st.one_of(st.none(), FAULTS, RESCALES, LOSSES)),
     parallelism=st.integers(1, 3),
     capacity=st.integers(1, 5),
     cache=st.builds(LookupCache, size=st.integers(0, 3)),

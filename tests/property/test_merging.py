@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.testing import Harness, script_source
 from tests.event_time import Stamps
-from tests.property.join_jobs import FAULTS, RESCALES, STRATEGY, actions, disordered, run
+from tests.property.join_jobs import STRATEGY, disordered, run
+from tests.property.mishaps import FAULTS, RESCALES, actions, befall
 
 MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 NAMES = ("one", "two", "three")
@@ -34,7 +35,7 @@ def in_order(names, rows):
 @MANY
 @given(
     st.fixed_dictionaries({name: disordered(name[1], max_size=9) for name in NAMES}),
-    actions(*NAMES),
+    actions(NAMES),
     st.sampled_from([1, 4, 10]),
     st.permutations(NAMES),
 )
@@ -71,13 +72,7 @@ def test_rows_behind_what_has_left_are_late_and_all_others_in_order(epochs):
                 accepted[name] += [row for row in some if row[1] >= watermark]
                 late += [(row, watermark - row[1]) for row in some if row[1] < watermark]
             watermark += distance
-            match event:
-                case ("crash", point, passage):
-                    harness.fail_at(point, passage=passage)
-                case ("rescale" | "rescale_live" as how, parallelism):
-                    getattr(harness, how)(parallelism)
-                case "crash":
-                    harness.crash()
+            befall(harness, event)
             harness.advance_watermark(watermark)
             passed = [row for row in in_order(NAMES, accepted) if row[1] < watermark]
             assert [row for row, _ in harness.results("out")] == passed

@@ -10,21 +10,16 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from tests.event_time import Stamps
 from tests.property.join_jobs import (
-    FAULTS,
-    RESCALES,
     STRATEGY,
-    fail_in_next_epoch,
-    happen,
     key_of,
     sides,
 )
+from tests.property.mishaps import FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
 
 MANY = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 KEYS = "xyz"
 TIMES = st.integers(-200, 200)  # In no order at all: nothing is late where no time counts.
-EVENTS = st.one_of(
-    st.none(), st.none(), FAULTS, RESCALES, st.sampled_from(["crash", "lose workers"])
-)
+EVENTS = st.one_of(st.none(), st.none(), FAULTS, RESCALES, LOSSES)
 # Which side of a part comes in epochs of its own before the other; None: both in one epoch.
 ALONE = st.sampled_from([None, "left", "right"])
 

@@ -20,6 +20,7 @@ from bicycle_sdk.windows import (
     Sum,
 )
 from tests.property import window_model
+from tests.property.mishaps import FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
 
 Record = tuple[str, int, int | float]
 KEYS = ["a", "b", "c", ""]
@@ -43,8 +44,6 @@ def gap_of(record):
 
 SESSIONS = st.sampled_from([("session", lambda record: 10), ("session", gap_of)])
 KINDS = st.one_of(FIXED, SESSIONS)
-FAULTS = ["read", "operator", "delta_written", "before_seal", "after_seal", "before_publish"]
-LIVE = [("live", width) for width in (1, 2, 3)]
 PATIENT = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -136,7 +135,7 @@ def histories(draw):
         st.lists(
             st.tuples(
                 st.integers(1, 15),
-                st.sampled_from(["on", "on", "crash", "workers", *FAULTS, 1, 2, 3, *LIVE]),
+                st.one_of(st.just("on"), LOSSES, FAULTS, RESCALES),
             ),
             max_size=6,
         )
@@ -149,18 +148,9 @@ def run(harness, records, history):
     for size, event in history:
         part, left = left[:size], left[size:]
         harness.push(part)
-        if event in FAULTS:
-            harness.fail_at(event)
+        fail_in_next_epoch(harness, event)
         harness.run()
-        match event:
-            case "crash":
-                harness.crash()
-            case "workers":
-                harness.lose_workers()
-            case int():
-                harness.rescale(event)
-            case ("live", parallelism):
-                harness.rescale_live(parallelism)
+        happen(harness, event)
     harness.push(left)
     harness.end()
     harness.run()
@@ -255,7 +245,9 @@ def test_late_records_are_told_from_those_that_update_a_result(
         max_size=30,
     ),
     # Cuts are due, and rests are open, while records still come: most epochs are short.
-    history=st.one_of(histories(), st.just([(1, "on")] * 20), st.just([(2, "on"), (2, 2)] * 6)),
+    history=st.one_of(
+        histories(), st.just([(1, "on")] * 20), st.just([(2, "on"), (2, ("rescale", 2))] * 6)
+    ),
     parallelism=st.integers(1, 4),
     what=st.sampled_from(["count", "sum", "process"]),
 )
