@@ -11,7 +11,6 @@ import copy
 import inspect
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from bicycle_sdk.contexts import OnTimerContext, TaskInfo
@@ -111,12 +110,7 @@ class FunctionHarness(Generic[In, Out]):
         self._call_if_there("open", self.context)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._call_if_there("close")
         finally:

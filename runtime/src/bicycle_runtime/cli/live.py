@@ -11,7 +11,6 @@ import os
 import shutil
 import threading
 from io import TextIOBase
-from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from bicycle_runtime.cli.rendering import (
@@ -66,12 +65,7 @@ class LiveLine(TextIOBase):
     def __enter__(self) -> LiveLine:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.show("")
 
     def show(self, line: str) -> None:

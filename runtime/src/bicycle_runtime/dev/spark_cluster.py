@@ -17,7 +17,6 @@ import socket
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.java import (
@@ -83,10 +82,7 @@ class SparkCluster:
         self.start()
         return self
 
-    def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:  # fmt: skip
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     @property

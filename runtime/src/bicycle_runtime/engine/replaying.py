@@ -33,6 +33,7 @@ from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.state_forms import begun_forms
 from bicycle_runtime.engine.stats import total_counts
 from bicycle_runtime.engine.watermarks import Timeline
+from bicycle_runtime.operators.counts import OperatorCounts
 from bicycle_runtime.operators.io import (
     EventTimes,
     PreparingWriter,
@@ -44,7 +45,7 @@ from bicycle_runtime.operators.io import (
     WriterTask,
 )
 from bicycle_runtime.operators.program import Program
-from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
+from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.state.forms import OperatorForms

@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bicycle_runtime.connectors.contract import Lag
+from bicycle_runtime.operators.counts import OperatorCounts
 from bicycle_runtime.operators.key_samples import KeySample
-from bicycle_runtime.operators.reports import OperatorCounts, TaskReport
-from bicycle_runtime.operators.user_metrics import add_metrics
+from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.recovery.manifest import OperatorState, TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.graph import JobGraph, OperatorKind
@@ -97,16 +97,7 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
     for report in reports:
         for uid, counts in report.counts.items():
             total = totals.setdefault(uid, OperatorCounts())
-            total.records_in += counts.records_in
-            total.records_out += counts.records_out
-            total.failed += counts.failed
-            total.retried += counts.retried
-            total.late += counts.late
-            total.timed_out += counts.timed_out
-            total.blocked += counts.blocked
-            total.blocked_ms = max(total.blocked_ms, counts.blocked_ms)
-            total.blocked_at = counts.blocked_at or total.blocked_at
-            add_metrics(total.metrics, counts.metrics)
+            total.add(counts)
     return totals
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 from pathlib import Path
-from types import TracebackType
 
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.jobs.errors import JobRunningError
@@ -58,12 +57,7 @@ class FileLock:
                 url=self._place, action="create", path=self._path.name, reason=reason
             ) from error
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

@@ -14,7 +14,7 @@ import msgspec
 
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.jobs.errors import StatusFormatError
-from bicycle_runtime.operators.user_metrics import MetricValues
+from bicycle_runtime.operators.counts import OperatorCounts
 
 __all__ = [
     "HotKey",
@@ -83,33 +83,20 @@ class HotKey(msgspec.Struct, kw_only=True):
     share: float
 
 
-class OperatorStatus(msgspec.Struct, kw_only=True):
+class OperatorStatus(OperatorCounts, kw_only=True):
     """Records of one operator in this run, and how far event time has come at its input.
 
     ``parallelism`` is that of now: a rescale may have changed it in the run.
-    ``slowest_input`` names the shard that holds the watermark back. ``blocked`` calls of an async
-    function kept the event loop, for ``blocked_ms`` at most, last at the line ``blocked_at``.
-    ``hot_keys`` are the most frequent keys of what comes in; ``skew`` is how much more records the
-    busiest subtask gets than the mean, None where there is one.
-    ``metrics`` are the function's own, those of sealed epochs: counters and histograms added up, of
-    a gauge the last value of each subtask.
+    ``slowest_input`` names the shard that holds the watermark back. ``hot_keys`` are the most
+    frequent keys of what comes in; ``skew`` is how much more records the busiest subtask gets than
+    the mean, None where there is one. Its counts and metrics are those of sealed epochs.
     """
 
     parallelism: int | None = None
-    records_in: int = 0
-    records_out: int = 0
-    failed: int = 0
-    retried: int = 0
-    late: int = 0
-    timed_out: int = 0
     watermark_ms: int | None = None
     slowest_input: str | None = None
-    blocked: int = 0
-    blocked_ms: int = 0
-    blocked_at: str = ""
-    hot_keys: list[HotKey] = []
+    hot_keys: list[HotKey] = msgspec.field(default_factory=list)
     skew: float | None = None
-    metrics: MetricValues = {}
 
 
 class PhaseStatus(msgspec.Struct, kw_only=True):

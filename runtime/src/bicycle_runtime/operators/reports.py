@@ -6,34 +6,14 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.operators.counts import OperatorCounts
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.operators.key_samples import KeySample
-from bicycle_runtime.operators.user_metrics import MetricValues
 from bicycle_runtime.operators.watermarks import ShardTimes
 from bicycle_runtime.state.forms import StateForms
 from bicycle_runtime.state.refs import RangeState
 
-__all__ = ["OperatorCounts", "TaskReport", "decode_report", "encode_report"]
-
-
-class OperatorCounts(msgspec.Struct, kw_only=True):
-    """Records of one operator in one task and epoch, and what it added to the user's metrics.
-
-    ``late`` came after what they belong to was complete, ``timed_out`` were left out since a call
-    took too long and there is no fallback. ``blocked`` calls kept the event loop for
-    ``blocked_ms`` at most, the last of them at the user's line ``blocked_at``.
-    """
-
-    records_in: int = 0
-    records_out: int = 0
-    failed: int = 0
-    retried: int = 0
-    late: int = 0
-    timed_out: int = 0
-    blocked: int = 0
-    blocked_ms: int = 0
-    blocked_at: str = ""
-    metrics: MetricValues = {}
+__all__ = ["TaskReport", "decode_report", "encode_report"]
 
 
 class TaskReport(msgspec.Struct, kw_only=True):

@@ -27,12 +27,13 @@ from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
 from bicycle_runtime.operators.blocking import LOOP_WATCH
+from bicycle_runtime.operators.counts import OperatorCounts
 from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.load_heartbeat import LoadHeartbeat
 from bicycle_runtime.operators.operator import Advance, EpochTime, Operator, Stateful, Timed
 from bicycle_runtime.operators.program import Program
-from bicycle_runtime.operators.reports import OperatorCounts, TaskReport, encode_report
+from bicycle_runtime.operators.reports import TaskReport, encode_report
 from bicycle_runtime.operators.routing import FeedbackRouter, Parcel, ParcelRouter, parse_origin
 from bicycle_runtime.operators.sink import SinkOperator
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec, StagePlan

@@ -18,7 +18,6 @@ import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Literal, Protocol
 from zlib import crc32
 
@@ -346,12 +345,7 @@ class LeaseKeeper:
         self._thread.start()
         return self._lease
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over.set()
         self._thread.join(_JOIN_S)  # It may be in a call to a storage that does not answer.
         try:

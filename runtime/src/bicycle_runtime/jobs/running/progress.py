@@ -28,8 +28,7 @@ from bicycle_runtime.jobs.status import (
     write_status,
 )
 from bicycle_runtime.jobs.supervision.restarts import noted
-from bicycle_runtime.operators.reports import OperatorCounts
-from bicycle_runtime.operators.user_metrics import add_metrics
+from bicycle_runtime.operators.counts import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
@@ -221,14 +220,8 @@ class Progress:
         status.late_dropped_count += stats.late_dropped_count
         for uid, counts in stats.counts.items():
             total = status.operators.setdefault(uid, OperatorStatus())
-            total.records_in += counts.records_in
-            total.records_out += counts.records_out
-            total.failed += counts.failed
-            total.retried += counts.retried
-            total.late += counts.late
-            total.timed_out += counts.timed_out
-            add_metrics(total.metrics, counts.metrics)
-            self._note_blocking(uid, total, counts)
+            self._tell_blocking(uid, total, counts)
+            total.add(counts)
             self._note_skew(uid, total, stats)
         for uid, watermark_ms in stats.time.watermarks.items():
             operator = status.operators.setdefault(uid, OperatorStatus())
@@ -238,17 +231,13 @@ class Progress:
         self._log_epoch(stats)
         self._show()
 
-    def _note_blocking(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
-        if not counts.blocked:
-            return
-        if not total.blocked:  # Once for an operator; the summary tells the rest.
+    def _tell_blocking(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
+        """Log it once for an operator; the summary tells the rest."""
+        if counts.blocked and not total.blocked:
             log_event(
                 _LOG, "event_loop_blocked", level=logging.WARNING, job=self.status.job,
                 operator=uid, place=counts.blocked_at, blocked_ms=counts.blocked_ms,
             )  # fmt: skip
-        total.blocked += counts.blocked
-        total.blocked_ms = max(total.blocked_ms, counts.blocked_ms)
-        total.blocked_at = counts.blocked_at
 
     def _note_skew(self, uid: str, total: OperatorStatus, stats: EpochStats) -> None:
         skew = self._skews.setdefault(uid, Skew())
