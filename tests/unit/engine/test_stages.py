@@ -174,35 +174,56 @@ def test_another_parallelism_is_refused_beyond_the_key_groups():
 def test_epochs_grow_under_backlog_up_to_the_limit_and_not_when_idle():
     pacer = Pacer(EngineOptions(max_records_per_epoch=200_000))
     first = pacer.record_count
-    pacer.learn(duration_ms=1, has_backlog=False)
+    pacer.learn(duration_ms=1, record_count=first, has_backlog=False)
     assert pacer.record_count == first
     for _ in range(20):
         before = pacer.record_count
-        pacer.learn(duration_ms=100, has_backlog=True)
+        pacer.learn(duration_ms=100, record_count=before, has_backlog=True)
         assert before <= pacer.record_count <= 200_000
     assert pacer.record_count == 200_000
 
 
 def test_in_batch_mode_an_epoch_takes_all_that_the_limits_allow():
     pacer = Pacer(EngineOptions(mode="batch", max_records_per_epoch=700, max_bytes_per_epoch=9))
-    pacer.learn(duration_ms=600_000, has_backlog=True)
+    pacer.learn(duration_ms=600_000, record_count=700, has_backlog=True)
 
     assert (pacer.record_count, pacer.byte_count) == (700, 9)
 
 
-def test_epochs_that_take_too_long_shrink():
-    pacer = Pacer(EngineOptions())
-    for _ in range(5):
-        pacer.learn(duration_ms=100, has_backlog=True)
-    large = pacer.record_count
-    pacer.learn(duration_ms=60_000, has_backlog=True)
+@pytest.mark.parametrize("call_ms", [0.001, 1, 100, 5_000])
+def test_epochs_come_to_take_the_time_they_should_however_slow_functions_are(call_ms):
+    options = EngineOptions()
+    pacer = Pacer(options)
+    durations_ms = []
+    for _ in range(8):
+        durations_ms.append(20 + pacer.record_count * call_ms)
+        pacer.learn(duration_ms=durations_ms[-1], record_count=pacer.record_count, has_backlog=True)
 
-    assert 0 < pacer.record_count < large
+    target_ms = max(options.epoch_target_ms, call_ms)
+    is_at_limit = pacer.record_count == options.max_records_per_epoch
+    assert is_at_limit or target_ms / 2 <= durations_ms[-1] <= 2 * target_ms
+
+
+def test_a_slow_epoch_of_few_records_says_that_few_are_enough():
+    pacer = Pacer(EngineOptions(epoch_target_ms=1_000))
+    pacer.learn(duration_ms=10_000, record_count=50, has_backlog=False)
+
+    assert pacer.record_count == 5
+
+
+def test_an_epoch_without_input_teaches_nothing():
+    pacer = Pacer(EngineOptions())
+    first = pacer.record_count
+    pacer.learn(duration_ms=60_000, record_count=0, has_backlog=True)
+
+    assert pacer.record_count == first
 
 
 @pytest.mark.parametrize("limit", [1, 10, 49_999])
 def test_an_epoch_never_takes_more_than_the_limit(limit):
     pacer = Pacer(EngineOptions(max_records_per_epoch=limit, max_bytes_per_epoch=limit))
-    for duration_ms in (1, 10_000, 1, 1):
-        assert pacer.record_count == pacer.byte_count == limit
-        pacer.learn(duration_ms=duration_ms, has_backlog=True)
+    for duration_ms in (1, 10_000, 1, 1, 1, 1):
+        assert 1 <= pacer.record_count <= limit
+        assert 1 <= pacer.byte_count <= limit
+        pacer.learn(duration_ms=duration_ms, record_count=pacer.record_count, has_backlog=True)
+    assert pacer.record_count == pacer.byte_count == limit

@@ -39,7 +39,7 @@ from bicycle_runtime.engine.rescaling import Division
 from bicycle_runtime.engine.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.setup import JobSetup
 from bicycle_runtime.engine.state_forms import begun_forms
-from bicycle_runtime.engine.stats import Stopwatch, state_bytes
+from bicycle_runtime.engine.stats import Stopwatch, read_counts, state_bytes
 from bicycle_runtime.engine.telling import stats_of
 from bicycle_runtime.engine.watermarks import Timeline
 from bicycle_runtime.operators.reports import TaskReport
@@ -344,8 +344,11 @@ class EpochLoop:
     ) -> None:
         duration_ms = watch.elapsed_ms
         has_backlog = self._intake.has_more(statuses)
-        if reports:
-            self._intake.pacer.learn(duration_ms=duration_ms, has_backlog=has_backlog)
+        self._intake.pacer.learn(
+            duration_ms=duration_ms,
+            record_count=max(read_counts(reports).values(), default=0),
+            has_backlog=has_backlog,
+        )
         self._services.on_epoch(
             stats_of(
                 manifest, reports, statuses, watch,

@@ -6,10 +6,11 @@ from bicycle_runtime.engine.options import EngineOptions
 
 __all__ = ["Pacer"]
 
+# Nobody knows how slow functions are before they ran.
 _FIRST_BYTES = 1 << 20
-_FIRST_RECORDS = 50_000
-_GROWTH_MAX = 4.0
-_SHRINK_MAX = 0.25
+_FIRST_RECORDS = 10_000
+_LOW_BYTES = 1 << 16
+_GROWTH_MAX = 16.0
 
 
 class Pacer:
@@ -17,8 +18,8 @@ class Pacer:
 
     In batch mode nobody waits for an epoch: each may take all that the limits allow.
 
-    Only epochs that used most of their budget teach anything; a small one says nothing about a
-    large one.
+    An epoch that took too long tells how many records are enough. One that was quick tells that
+    there may be more, when input was left; a small one says nothing about a large one.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -30,24 +31,27 @@ class Pacer:
         self.byte_count = min(_FIRST_BYTES, options.max_bytes_per_epoch)
         self.record_count = min(_FIRST_RECORDS, options.max_records_per_epoch)
 
-    def learn(self, *, duration_ms: float, has_backlog: bool) -> None:
+    def learn(self, *, duration_ms: float, record_count: int, has_backlog: bool) -> None:
         """Take note of an epoch that has just run.
 
         Args:
-            duration_ms: How long it took, above 0.
+            duration_ms: How long it took.
+            record_count: What it read, of the source that gave most.
             has_backlog: Whether input was left when it was planned.
         """
-        if self._options.is_batch:
+        if self._options.is_batch or not record_count:
             return
         factor = self._options.epoch_target_ms / max(duration_ms, 1.0)
-        if not has_backlog and factor > 1:
+        if factor >= 1 and not has_backlog:
             return
-        factor = min(max(factor, _SHRINK_MAX), _GROWTH_MAX)
-        self.byte_count = _within(
-            self.byte_count * factor, _FIRST_BYTES, self._options.max_bytes_per_epoch
-        )
+        if factor < 1:
+            self.record_count = min(self.record_count, record_count)
+        factor = min(factor, _GROWTH_MAX)
         self.record_count = _within(
-            self.record_count * factor, _FIRST_RECORDS, self._options.max_records_per_epoch
+            self.record_count * factor, 1, self._options.max_records_per_epoch
+        )
+        self.byte_count = _within(
+            self.byte_count * factor, _LOW_BYTES, self._options.max_bytes_per_epoch
         )
 
 

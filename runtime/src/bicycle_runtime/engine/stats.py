@@ -20,6 +20,7 @@ __all__ = [
     "Stopwatch",
     "key_samples",
     "lowest_watermark",
+    "read_counts",
     "state_bytes",
     "subtask_counts",
     "total_counts",
@@ -77,6 +78,15 @@ class Stopwatch:
     def elapsed_ms(self) -> float:
         """Time since the epoch began."""
         return (time.perf_counter() - self._started) * 1000
+
+
+def read_counts(reports: Iterable[TaskReport]) -> dict[str, int]:
+    """Return how many records each source gave."""
+    found: dict[str, int] = {}
+    for report in reports:
+        for uid, count in report.source_counts.items():
+            found[uid] = found.get(uid, 0) + count
+    return found
 
 
 def state_bytes(states: Mapping[str, OperatorState]) -> int:

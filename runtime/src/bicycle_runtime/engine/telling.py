@@ -10,6 +10,7 @@ from bicycle_runtime.engine.stats import (
     Stopwatch,
     key_samples,
     lowest_watermark,
+    read_counts,
     state_bytes,
     subtask_counts,
     total_counts,
@@ -48,7 +49,7 @@ def stats_of(
     counts = total_counts(reports)
     return EpochStats(
         epoch=manifest.epoch,
-        record_count=sum(sum(report.source_counts.values()) for report in reports),
+        record_count=sum(read_counts(reports).values()),
         event_count=manifest.event_count,
         duration_ms=duration_ms,
         phases_ms=watch.phases_ms,
