@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from bicycle_runtime.connectors.kafka.client_log import ClientLog
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
     KafkaClientError,
@@ -195,7 +196,7 @@ def checked_properties(
 def open_client(
     make: Callable[[dict[str, Any]], _C], properties: ClientProperties, extra: Mapping[str, Any]
 ) -> _C:
-    """Return a client made of properties and ``extra``, which wins.
+    """Return a client made of properties and ``extra``, which wins. Its lines go into our log.
 
     Args:
         make: ``Consumer``, ``Producer`` or ``AdminClient``.
@@ -208,7 +209,8 @@ def open_client(
     """
     bound = properties.bound()
     try:
-        return make({**bound.resolved(), **extra})
+        told = ClientLog(bound.vertex, bound.redacted)
+        return make({**bound.resolved(), "logger": told, **extra})
     except (KafkaException, TypeError, ValueError) as error:
         text = bound.redacted(_reason(error))
         known = [name for name in {**bound.plain, **bound.references} if f'"{name}"' in text]

@@ -374,6 +374,8 @@ class TransactionalWriter:
         self._is_in_transaction = False
         if producer is not None:
             producer.purge(blocking=False)
+            with contextlib.suppress(KafkaException), client_errors():
+                producer.poll(0)  # What it has to say, it says now or never.
 
     def _log(
         self, event: str, publication: Publication, level: int = logging.INFO, **fields: Any
