@@ -119,7 +119,7 @@ class SparkExecutor:
                 "spark.driver.memory": self._settings.get("spark.driver.memory", "1g")
             }
             self._starting = start_java(
-                master=self._master, settings=start_settings, work_dir=self._work_dir,
+                master=self._master, settings=start_settings, folder=self._folder,
                 cache_dir=self._cache_dir, errors=sys.stderr.buffer,
             )  # fmt: skip
             importlib.import_module("pyspark")  # 0.35 s, which Java needs anyway

@@ -24,6 +24,7 @@ from bicycle_runtime.base.environment import environment_for_child
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.java import find_java, log4j_settings
 from bicycle_runtime.engine.errors import SparkStartError
+from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
 __all__ = ["JavaProcess", "StartingJava", "spark_environment", "start_java"]
 
@@ -92,23 +93,25 @@ class StartingJava:
 
 
 def start_java(
-    *, master: str, settings: Mapping[str, str], work_dir: Path, cache_dir: Path, errors: IO[bytes]
-) -> StartingJava:
+    *, master: str, settings: Mapping[str, str], folder: WorkFolder, cache_dir: Path,
+    errors: IO[bytes],
+) -> StartingJava:  # fmt: skip
     """Start Spark's Java process and return at once.
+
+    It ends with this process, killed or not, in whatever it is at: its input closes then.
 
     Args:
         master: Spark master URL.
         settings: Spark settings that must be known when the process starts.
-        work_dir: Directory of this run; the log is put there.
+        folder: Of this run; the log is put there.
         cache_dir: Directory that outlives runs.
         errors: Gets what workers print.
     """
     java = find_java()
     if java is None:
         raise SparkStartError(master=master, reason="no Java was found on PATH or in JAVA_HOME")
-    work_dir.mkdir(parents=True, exist_ok=True)
-    log_path, info_path = work_dir / "spark.log", work_dir / "gateway"
-    log4j = work_dir / "log4j2.properties"
+    log_path, info_path = folder.path / "spark.log", folder.path / "gateway"
+    log4j = folder.path / "log4j2.properties"
     log4j.write_text(log4j_settings(log_path, level="warn"), encoding="utf-8")
     now_s = log4j.stat().st_mtime
     archive_options = _archive_options(cache_dir, java.path, now_s=now_s)
@@ -126,7 +129,7 @@ def start_java(
     }  # fmt: skip
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        env=environment_for_child(environment), start_new_session=True,
+        env=environment_for_child(environment), start_new_session=True, pass_fds=folder.held,
     )  # fmt: skip
     threading.Thread(
         target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True

@@ -2,6 +2,8 @@
 
 A driver that is killed can not remove its folder. It holds a lock in it, which the kernel lets go,
 so the next run on this machine knows what is abandoned; it never takes a folder without a lock.
+Spark's Java process holds the same lock: one that is still on its way up when its driver is killed
+finds its folder, comes up, sees that nobody is there, and ends.
 """
 
 from __future__ import annotations
@@ -28,6 +30,11 @@ class WorkFolder:
         self._descriptor: int | None = os.open(unlocked, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         unlocked.rename(self.path / _LOCK)  # Nobody ever sees it without its lock.
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Descriptors to hand on to a process that uses the folder, and so holds it, too."""
+        return () if self._descriptor is None else (self._descriptor,)
 
     def remove(self) -> None:
         """Remove the folder. Doing it again is harmless."""
