@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from bicycle_runtime.base.faults import InjectedFault, arm_fault, disarm_faults, fault_point
@@ -49,3 +51,16 @@ def test_a_disarmed_point_does_nothing():
 def test_a_point_that_nobody_knows_is_refused():
     with pytest.raises(ValueError, match="nowhere"):
         arm_fault("nowhere")
+
+
+def test_a_point_of_any_passage_is_armed_by_removing_its_file(monkeypatch, tmp_path):
+    monkeypatch.setenv("BICYCLE_FAULTS", "read@any=raise")
+    monkeypatch.setenv("BICYCLE_FAULTS_ONCE", str(tmp_path))
+    file = tmp_path / "read@any=raise"
+
+    for _ in range(2):
+        with pytest.raises(InjectedFault):
+            fault_point("read")
+        assert file.read_text() == str(os.getpid())
+        fault_point("read")
+        file.unlink()

@@ -4,8 +4,11 @@ Crash tests set ``BICYCLE_FAULTS`` to ``point@n=action`` (comma separated): at t
 that point in a process, ``kill`` sends SIGKILL to it, ``raise`` raises, and ``hold`` stops there
 until the test lets go, so that it can kill or freeze another process at just that point. With a
 directory in ``BICYCLE_FAULTS_ONCE`` each entry fires once over all processes and restarts, and
-leaves a file of its name with the process id. Within one process ``arm_fault`` does the same as
-``raise``, without the environment, or does there whatever a test wants.
+leaves a file of its name with the process id; ``point@any=action`` fires at whatever passage comes
+while that file is not there, so that a test arms it again by removing the file. A file ``release``
+there lets go of all that hold, one with the entry's name and ``.release`` of that entry. Within one
+process ``arm_fault`` does the same as ``raise``, without the environment, or does there whatever a
+test wants.
 """
 
 from __future__ import annotations
@@ -52,6 +55,7 @@ BASE_POINTS: Final = (
     "base_made",
     "base_taken",
 )
+_ANY = "any"
 _KNOWN_POINTS = FAULT_POINTS + TRANSACTION_POINTS + BASE_POINTS
 
 
@@ -99,9 +103,11 @@ def fault_point(name: str) -> None:
     if not plan or name not in plan:
         return
     _counts[name] = _counts.get(name, 0) + 1
-    for count, action in plan[name]:
-        if _counts[name] == count and _is_first(name, count, action):
-            _break(name, action)
+    for passage, action in plan[name]:
+        is_here = passage in (_ANY, str(_counts[name]))
+        entry = f"{name}@{passage}={action}"
+        if is_here and _is_first(entry):
+            _break(entry, action)
 
 
 def _pass_armed(name: str) -> None:
@@ -118,39 +124,40 @@ def _pass_armed(name: str) -> None:
     act()
 
 
-def _plan() -> dict[str, list[tuple[int, str]]]:
+def _plan() -> dict[str, list[tuple[str, str]]]:
     text = os.environ.get("BICYCLE_FAULTS")
     if not text:
         return {}
-    plan: dict[str, list[tuple[int, str]]] = {}
+    plan: dict[str, list[tuple[str, str]]] = {}
     for entry in text.split(","):
         place, _, action = entry.partition("=")
-        name, _, count = place.partition("@")
-        plan.setdefault(name, []).append((int(count or 1), action))
+        name, _, passage = place.partition("@")
+        plan.setdefault(name, []).append((passage or "1", action))
     return plan
 
 
-def _is_first(name: str, count: int, action: str) -> bool:
+def _is_first(entry: str) -> bool:
     folder = os.environ.get("BICYCLE_FAULTS_ONCE")
     if folder is None:
         return True
     try:
-        with (Path(folder) / f"{name}@{count}={action}").open("x") as stream:
+        with (Path(folder) / entry).open("x") as stream:
             stream.write(str(os.getpid()))
     except FileExistsError:
         return False
     return True
 
 
-def _break(name: str, action: str) -> None:
+def _break(entry: str, action: str) -> None:
     match action:
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "hold":
-            release = Path(os.environ["BICYCLE_FAULTS_ONCE"]) / "release"
-            while not release.exists():
+            folder = Path(os.environ["BICYCLE_FAULTS_ONCE"])
+            releases = (folder / "release", folder / f"{entry}.release")
+            while not any(release.exists() for release in releases):
                 threading.Event().wait(0.01)
         case "raise":
-            raise InjectedFault(name)
+            raise InjectedFault(entry)
         case _:
             raise ValueError(f"unknown fault action {action!r}")
