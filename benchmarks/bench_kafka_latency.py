@@ -2,8 +2,9 @@
 
 A probe in a process of its own sends events at a steady pace and reads what becomes of them with
 ``isolation.level=read_committed``, so a result counts when it is committed. The settings are the
-defaults: an epoch begins whenever there is input. Quix Streams does the same beside us; exactly
-once it commits ten times a second instead of every five seconds.
+defaults: an epoch begins whenever there is input. Quix Streams and Bytewax do the same beside us;
+exactly once Quix Streams commits ten times a second instead of every five seconds, and Bytewax has
+no such sink.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from bicycle_runs import Engine, JobRun, job, spark_engine
-from kafka_peers import QUIX, quix_processes
+from kafka_peers import BYTEWAX_KAFKA, QUIX, bytewax_processes, quix_processes
 from kafka_topics import PARTITIONS, Place, kafka_place
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns, percentile
-from peers import PeerMissingError
+from peers import Peer, PeerMissingError
 from workloads import scratch
 
 from bicycle_runtime.engine.options import EngineOptions
@@ -69,27 +70,23 @@ class Bench:
 
     def quix(self, guarantee: str) -> float:
         """Return the 99th percentile of Quix Streams."""
-        with (
-            self._topics() as (source, target, folder),
-            quix_processes(
-                self.place, "kafka_map", source=source, target=target, guarantee=guarantee,
-                folder=folder, commit_s=QUIX_COMMIT_S if guarantee == ONCE else 5.0,
-            ) as processes,
-        ):  # fmt: skip
-            name = f"{QUIX.name}, {guarantee}"
+        commit_s = QUIX_COMMIT_S if guarantee == ONCE else 5.0
+        start = partial(quix_processes, guarantee=guarantee, commit_s=commit_s)
+        return self._peer(f"{QUIX.name}, {guarantee}", start)
 
-            def is_alive() -> bool:
-                return all(process.poll() is None for process in processes)
+    def bytewax(self) -> float:
+        """Return the 99th percentile of Bytewax, which writes at least once."""
+        return self._peer(f"{BYTEWAX_KAFKA.name}, {LEAST}", bytewax_processes)
 
-            return self._probe(name, source, target, is_alive=is_alive)
-
-    def contenders(self, *, with_quix: bool) -> dict[str, Callable[[], float]]:
+    def contenders(self, peers: list[Peer]) -> dict[str, Callable[[], float]]:
         """Return what takes turns."""
         found: dict[str, Callable[[], float]] = {}
         for guarantee in (LEAST, ONCE):
             found[f"Bicycle, {guarantee}"] = partial(self.ours, guarantee)
-            if with_quix:
+            if QUIX in peers:
                 found[f"{QUIX.name}, {guarantee}"] = partial(self.quix, guarantee)
+        if BYTEWAX_KAFKA in peers:
+            found[f"{BYTEWAX_KAFKA.name}, {LEAST}"] = self.bytewax
         return found
 
     def table(self) -> Table:
@@ -137,6 +134,21 @@ class Bench:
         for topic in (source, target):
             self.place.delete(topic)
 
+    def _peer(
+        self, name: str, start: Callable[..., AbstractContextManager[list[subprocess.Popen[bytes]]]]
+    ) -> float:
+        with (
+            self._topics() as (source, target, folder),
+            start(
+                self.place, "kafka_map", source=source, target=target, folder=folder
+            ) as processes,
+        ):
+
+            def is_alive() -> bool:
+                return all(process.poll() is None for process in processes)
+
+            return self._probe(name, source, target, is_alive=is_alive)
+
     def _probe(self, name: str, source: str, target: str, *, is_alive: Callable[[], bool]) -> float:
         words = [
             sys.executable, _PROBE, self.place.bootstrap, source, target, self.rate, self.seconds,
@@ -158,7 +170,7 @@ def main() -> None:
     options = arguments(__doc__, repeats=3, add=_add_options)
     if options.quick:
         options.rates, options.seconds, options.warm_up = [500], 2.0, 1.0
-    with_quix, notes = _quix_wanted(options)
+    peers, notes = _peers(options)
     settings = EngineOptions(epoch_interval_ms=options.epoch_interval_ms)
     report = Report(
         name="kafka-latency",
@@ -174,7 +186,7 @@ def main() -> None:
     with kafka_place() as place, spark_engine() as engine:
         for rate in options.rates:
             bench = Bench(place, engine, rate, options.seconds, options.warm_up, settings)
-            in_turns(bench.contenders(with_quix=with_quix), rounds=options.repeats)
+            in_turns(bench.contenders(peers), rounds=options.repeats)
             report.tables += [bench.table(), bench.epoch_table()]
             bench.judge(report)
     report.tell(options)
@@ -189,14 +201,15 @@ def _spread(values: list[float]) -> list[str]:
     return [f"{value:.1f}" for value in shares]
 
 
-def _quix_wanted(options: argparse.Namespace) -> tuple[bool, list[str]]:
-    if options.quick or not options.peers:
-        return False, []
-    try:
-        QUIX.python()
-    except PeerMissingError as error:
-        return False, [f"{error}; it is left out."]
-    return True, []
+def _peers(options: argparse.Namespace) -> tuple[list[Peer], list[str]]:
+    found, notes = [], []
+    for peer in (QUIX, BYTEWAX_KAFKA) if options.peers and not options.quick else ():
+        try:
+            peer.python()
+            found.append(peer)
+        except PeerMissingError as error:
+            notes.append(f"{error}; it is left out.")
+    return found, notes
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -210,8 +223,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="least time between the starts of two epochs (default %(default)s)",
     )  # fmt: skip
     parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True, help="with Quix Streams"
-    )
+        "--peers", action=argparse.BooleanOptionalAction, default=True,
+        help="with Quix Streams and Bytewax",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

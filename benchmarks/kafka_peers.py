@@ -2,13 +2,16 @@
 
 Quix Streams has no end of input: its processes are told to end when the output no longer grows. Its
 pace and that of Bytewax are read from their output, so it does not matter when that is noticed.
+Where latency is measured, the processes of both run for as long as they are watched.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,7 +19,14 @@ from kafka_topics import Place
 from measuring import run_program
 from peers import Peer
 
-__all__ = ["BYTEWAX_KAFKA", "QUIX", "quix_processes", "run_bytewax_kafka", "run_quix"]
+__all__ = [
+    "BYTEWAX_KAFKA",
+    "QUIX",
+    "bytewax_processes",
+    "quix_processes",
+    "run_bytewax_kafka",
+    "run_quix",
+]
 
 BYTEWAX_KAFKA = Peer(
     name="Bytewax 0.21.1", folder="bytewax-kafka",
@@ -25,6 +35,7 @@ BYTEWAX_KAFKA = Peer(
 QUIX = Peer(name="Quix Streams 3.28.1", folder="quix", requirements=("quixstreams==3.28.1",))
 PROCESS_COUNT = 2
 _PROGRAMS = Path(__file__).parent / "peer_programs"
+_FLOW = "bytewax_kafka:flow"
 _QUIET_S = 8.0  # Longer than the pause between two of its commits.
 _LONGEST_S = 600.0
 _LOOK_S = 0.5
@@ -71,37 +82,88 @@ def quix_processes(
         commit_s: How often it commits; 5 is its default.
     """
     python = QUIX.python()
-    with ExitStack() as stack:
-        processes = []
-        for number in range(PROCESS_COUNT):
-            own = folder / f"process-{number}"
-            own.mkdir()
-            log = stack.enter_context((own / "log").open("wb"))
-            words = [
-                python, _PROGRAMS / "quix_kafka.py", name, place.bootstrap, source, target,
-                guarantee, commit_s, own / "state",
-            ]  # fmt: skip
-            processes.append(
-                subprocess.Popen(list(map(str, words)), stdout=log, stderr=log, cwd=own)
-            )
-            stack.callback(_end, processes[-1])
+    program = _PROGRAMS / "quix_kafka.py"
+    commands = [
+        [
+            python, program, name, place.bootstrap, source, target, guarantee, commit_s,
+            folder / f"process-{number}" / "state",
+        ]
+        for number in range(PROCESS_COUNT)
+    ]  # fmt: skip
+    with _running(commands, folder) as processes:
         yield processes
 
 
 def run_bytewax_kafka(place: Place, name: str, *, source: str, target: str, folder: Path) -> None:
     """Run two processes, with recovery, until the source's end; arguments as in ``run_quix``."""
     python = BYTEWAX_KAFKA.python()
-    recovery = folder / "recovery"
-    recovery.mkdir()
-    run_program([python, "-m", "bytewax.recovery", recovery, str(PROCESS_COUNT)])
     words = [
-        python, "-m", "bytewax.testing", "bytewax_kafka:flow", "-p", str(PROCESS_COUNT),
-        "-r", recovery, "-s", "10", "-b", "0",
+        python, "-m", "bytewax.testing", _FLOW, "-p", PROCESS_COUNT, *_recovery(python, folder),
     ]  # fmt: skip
-    run_program(
-        words, PYTHONPATH=str(_PROGRAMS), BENCH_BROKERS=place.bootstrap, BENCH_JOB=name,
-        BENCH_SOURCE=source, BENCH_TARGET=target,
-    )  # fmt: skip
+    run_program(list(map(str, words)), **_bytewax_settings(place, name, source, target))
+
+
+@contextmanager
+def bytewax_processes(
+    place: Place, name: str, *, source: str, target: str, folder: Path
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Give two running processes, with recovery, that go on at the source's end.
+
+    They are ended afterwards; arguments are those of ``run_quix``.
+    """
+    python = BYTEWAX_KAFKA.python()
+    recovery = _recovery(python, folder)
+    addresses = ";".join(f"127.0.0.1:{port}" for port in _free_ports(PROCESS_COUNT))
+    commands = [
+        [python, "-m", "bytewax.run", _FLOW, "-i", number, "-a", addresses, *recovery]
+        for number in range(PROCESS_COUNT)
+    ]
+    settings = _bytewax_settings(place, name, source, target)
+    with _running(commands, folder, **settings, BENCH_TAIL="1") as processes:
+        yield processes
+
+
+@contextmanager
+def _running(
+    commands: Sequence[Sequence[object]], folder: Path, **environment: str
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Start a process for each command, in a folder of its own with its log; end all at the end."""
+    with ExitStack() as stack:
+        processes = []
+        for number, command in enumerate(commands):
+            own = folder / f"process-{number}"
+            own.mkdir()
+            log = stack.enter_context((own / "log").open("wb"))
+            process = subprocess.Popen(
+                list(map(str, command)), stdout=log, stderr=log, cwd=own,
+                env={**os.environ, **environment},
+            )  # fmt: skip
+            processes.append(process)
+            stack.callback(_end, process)
+        yield processes
+
+
+def _recovery(python: Path, folder: Path) -> list[str]:
+    """Make Bytewax's recovery files; return the options that use them."""
+    place = folder / "recovery"
+    place.mkdir()
+    run_program([python, "-m", "bytewax.recovery", place, str(PROCESS_COUNT)])
+    return ["-r", str(place), "-s", "10", "-b", "0"]
+
+
+def _bytewax_settings(place: Place, name: str, source: str, target: str) -> dict[str, str]:
+    return {
+        "PYTHONPATH": str(_PROGRAMS), "BENCH_BROKERS": place.bootstrap, "BENCH_JOB": name,
+        "BENCH_SOURCE": source, "BENCH_TARGET": target,
+    }  # fmt: skip
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for found in sockets:
+            found.bind(("127.0.0.1", 0))
+        return [found.getsockname()[1] for found in sockets]
 
 
 def _wait_for_output(

@@ -1,4 +1,4 @@
-"""Bytewax: the jobs of ``kafka_jobs.py``, from the topic's begin to its end, with its recovery.
+"""Bytewax: the jobs of ``kafka_jobs.py``, with its recovery, to the topic's end or behind it.
 
 Whole batches go through one step where the job allows it, which is the fastest form of this system.
 """
@@ -61,7 +61,10 @@ flow = Dataflow("kafka")
 settings = {"fetch.queue.backoff.ms": "1", "queued.min.messages": "20000"}
 events = op.input(
     "events", flow,
-    KafkaSource(_BROKERS, [os.environ["BENCH_SOURCE"]], tail=False, add_config=settings),
+    KafkaSource(
+        _BROKERS, [os.environ["BENCH_SOURCE"]],
+        tail="BENCH_TAIL" in os.environ, add_config=settings,
+    ),
 )  # fmt: skip
 if os.environ["BENCH_JOB"] == "kafka_map":
     records = op.flat_map_batch("orders", events, to_orders)
