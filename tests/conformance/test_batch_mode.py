@@ -1,13 +1,14 @@
 """Input that ends, read in one pass: the results are those of following it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.engine.errors import BatchModeError
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import WatermarkStrategy
+from bicycle_sdk.windows import EventTimeTrigger, TimeEvictor, session_windows, sliding_windows
 from tests.event_time import SIZE, Tumbling, first, second
 
 DISORDER_MS = 2_000
@@ -131,24 +132,63 @@ def histories(draw):
     return [(key, time) for _, key, time in sorted(events)]
 
 
-def three_ways(stream):
-    timed = stream.assign_timestamps(
-        WatermarkStrategy.bounded_out_of_orderness(DISORDER_MS).with_timestamps(second)
-    ).key_by(first)
-    windows = timed.tumbling_window(SIZE).count(), timed.session_window(1_500).count()
-    by_hand = timed.process_fn(Tumbling()).map(str)
-    return by_hand.union(*(counts.map(str) for counts in windows))
+def pair(left, right):
+    return (left, right)
 
 
-@settings(deadline=None, max_examples=25)
+def both(left, right):
+    return [(sorted(left), sorted(right))]
+
+
+def windows_of_all_kinds(keyed):
+    """Return the results of all windows, by what they are."""
+    sliding = keyed.sliding_window(SIZE, 3_000, offset=-700)
+    return {
+        "tumbling": keyed.tumbling_window(SIZE).count(),
+        "sliding": sliding.sum(second),
+        "kept": sliding.process(lambda rows, ctx: [(ctx.current_key(), ctx.window, sorted(rows))]),
+        "session": keyed.session_window(1_500).count(),
+        "cut session": keyed.session_window(1_500, max_duration=4_000).count(),
+        "triggered": keyed.tumbling_window(SIZE).trigger(EventTimeTrigger()).avg(second),
+        "evicted": keyed.tumbling_window(SIZE).evictor(TimeEvictor(2_000)).max(second),
+        "counted": keyed.count_window(3).count(),
+    }
+
+
+def joins_of_all_kinds(timed, keyed):
+    """Return the results of all joins of a stream with a part of itself, by what they are."""
+    others = timed.filter(lambda event: event[1] % 3 == 0).key_by(first)
+    return {
+        "interval": keyed.interval_join(others, -1_000, 2_000, pair, how="full"),
+        "windowed": keyed.window_join(others, sliding_windows(SIZE, 4_000), pair, how="left"),
+        "grouped": keyed.co_group(others, session_windows(1_500), both),
+        "as of": keyed.as_of_join(others, pair, how="left", tolerance=3_000),
+        "merged": timed.merge_by_time(timed.filter(lambda event: event[0] == "a")),
+    }
+
+
+def everything(env):
+    """Event time in every operator that waits for it."""
+    strategy = WatermarkStrategy.bounded_out_of_orderness(DISORDER_MS).with_timestamps(second)
+    timed = env.add_source(script_source()).uid("script").assign_timestamps(strategy)
+    keyed = timed.key_by(first)
+    found = windows_of_all_kinds(keyed) | joins_of_all_kinds(timed, keyed)
+    found["by hand"] = keyed.process_fn(Tumbling())
+    found["running"] = keyed.count()
+    for name, stream in found.items():
+        stream.collect(name)
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.integers(1, 7), st.integers(1, 3))
 def test_one_pass_equals_any_epochs_of_streaming(events, budget, parallelism):
     found = []
     for engine in (EngineOptions(max_records_per_epoch=budget), BATCH):
-        with Harness(on_script(three_ways), engine=engine, parallelism=parallelism) as harness:
+        with Harness(everything, engine=engine, parallelism=parallelism) as harness:
             harness.push(events)
             harness.end()
             harness.run()
-            found.append(sorted(harness.published))
+            found.append({name: sorted(map(str, harness.results(name)))
+                          for name in harness.sink_names()})  # fmt: skip
 
     assert found[0] == found[1]

@@ -3,7 +3,9 @@
 import pytest
 
 from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.contexts import RuntimeContext
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.joins.rows import Rows
 from bicycle_sdk.windows import session_windows, tumbling_windows
 from bicycle_sdk.windows.assigners import count_windows
 
@@ -68,3 +70,40 @@ def test_a_join_shows_its_kind_its_bounds_and_the_users_function(streams):
     assert vertex.details["settings"] == {"how": "inner", "lower_ms": -5, "upper_ms": 9}
     assert vertex.plugin_function == f"{__name__}.pair"
     assert vertex.output_type == "tuple[int, str]"
+
+
+def rows_of_one_state():
+    """Return the rows of one side of a join, and how often the state was read."""
+    context, reads = RuntimeContext.standalone(), []
+    state = context.get_map_state("left", tuple, str)
+
+    class Watched:
+        put = staticmethod(state.put)
+
+        def prefix(self, prefix):
+            for entry in state.prefix(prefix):
+                reads.append(entry)
+                yield entry
+
+    return Rows(Watched()), state, reads
+
+
+def test_rows_of_one_time_are_numbered_without_counting_them_at_each():
+    rows, state, reads = rows_of_one_state()
+    spots = [rows.add("key", 5, f"row {number}") for number in range(500)]
+
+    assert spots == [(5, number) for number in range(500)]
+    assert len(list(state.entries())) == 500
+    assert len(reads) < 100
+
+
+def test_a_new_epoch_numbers_on_from_what_is_sealed():
+    rows, state, _ = rows_of_one_state()
+    for number in range(20):
+        rows.add("key", 5, str(number))
+    for number in range(15, 20):  # The epoch failed: this is what was sealed before it.
+        state.remove((5, number))
+    rows.arrivals.begin_epoch()
+
+    assert rows.add("key", 5, "again") == (5, 15)
+    assert rows.add("key", 6, "other") == (6, 0)

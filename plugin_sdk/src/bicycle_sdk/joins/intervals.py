@@ -52,7 +52,7 @@ class IntervalJoin(RowJoin):
         def store() -> None:
             _mark(self._right_seen, [spot for spot, _ in found])
             if is_kept:
-                spot = self.left.add(time, value)
+                spot = self.left.add(ctx.current_key(), time, value)
                 _mark(self._left_seen, [spot] if found else [])
                 ctx.timer_service.register_event_time_timer(last + 1)
 
@@ -73,7 +73,7 @@ class IntervalJoin(RowJoin):
         def store() -> None:
             _mark(self._left_seen, [spot for spot, _ in found])
             if is_kept:
-                spot = self.right.add(time, value)
+                spot = self.right.add(ctx.current_key(), time, value)
                 _mark(self._right_seen, [spot] if found else [])
                 ctx.timer_service.register_event_time_timer(last + 1)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from bicycle_sdk.connected import BuiltInFunction
+from bicycle_sdk.joins.rows import Arrivals
 from bicycle_sdk.state import MapStateDescriptor
 from bicycle_sdk.windows.panes import LateRecord, Window
 
@@ -34,6 +35,12 @@ class TimeMerge(BuiltInFunction):
     def open(self, ctx: Any) -> None:
         """Get what waits."""
         self._waiting = ctx.get_map_state(self.waiting)
+        self._arrivals = Arrivals()
+
+    def begin_epoch(self) -> None:
+        """Forget the last epoch."""
+        super().begin_epoch()
+        self._arrivals.begin_epoch()
 
     def process_input(self, ordinal: int, value: Any, ctx: Any) -> list[Any]:
         """Let a record of one stream wait for its time."""
@@ -45,7 +52,8 @@ class TimeMerge(BuiltInFunction):
                 late = LateRecord(value, time, window, watermark, watermark - time)
                 ctx.side_output(self._late_tag, late)
             return []
-        number = sum(1 for _ in self._waiting.prefix((time, ordinal)))
+        place = (time, ordinal)
+        number = self._arrivals.number(place, self._waiting.prefix(place))
         self._waiting.put((time, ordinal, number), value)
         ctx.timer_service.register_event_time_timer(time + 1)
         return []

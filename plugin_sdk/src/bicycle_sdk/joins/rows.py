@@ -19,6 +19,7 @@ from bicycle_sdk.state import MapState, MapStateDescriptor
 from bicycle_sdk.windows.panes import LateRecord, Window
 
 __all__ = [
+    "Arrivals",
     "How",
     "JoinOptions",
     "Pair",
@@ -32,6 +33,7 @@ __all__ = [
 How = Literal["inner", "left", "right", "full"]
 Spot = tuple[int, int]  # event time, and which of the rows of that time
 Pair = tuple[int, Any, Any]  # event time of the result, left row, right row
+_FEW = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,34 @@ class JoinOptions:
         return self.how in ("right", "full")
 
 
+class Arrivals:
+    """Numbers what arrives at one place, and counts what lies there once in an epoch.
+
+    Many records may have one time; to count them at each would take time in their square. Places
+    where few lie are counted each time, since to remember them would take more space than they do.
+    """
+
+    def __init__(self) -> None:
+        self._next: dict[Any, int] = {}
+
+    def begin_epoch(self) -> None:
+        """Forget the last epoch, which may not have been sealed."""
+        self._next.clear()
+
+    def number(self, place: Any, there: Iterable[Any]) -> int:
+        """Return the number of what arrives now.
+
+        Args:
+            place: Where it lies.
+            there: What lies there already; read only where the number is not known.
+        """
+        known = self._next.get(place)
+        number = sum(1 for _ in there) if known is None else known
+        if number >= _FEW:
+            self._next[place] = number + 1
+        return number
+
+
 class Rows:
     """The rows of one side under the current key, by event time.
 
@@ -68,10 +98,12 @@ class Rows:
 
     def __init__(self, state: MapState[Spot, Any]) -> None:
         self._state = state
+        self.arrivals = Arrivals()
 
-    def add(self, time_ms: int, row: Any) -> Spot:
-        """Put a row behind those of its time, and return where it lies."""
-        spot = (time_ms, sum(1 for _ in self._state.prefix((time_ms,))))
+    def add(self, key: Any, time_ms: int, row: Any) -> Spot:
+        """Put a row of the current key behind those of its time, and return where it lies."""
+        there = self._state.prefix((time_ms,))
+        spot = (time_ms, self.arrivals.number((key, time_ms), there))
         self._state.put(spot, row)
         return spot
 
@@ -111,6 +143,8 @@ class RowJoin(BuiltInFunction, ABC):
         """Forget the timer that fired last: state is now as it was sealed."""
         super().begin_epoch()
         self._fired = None
+        for side in (self.left, self.right):
+            side.arrivals.begin_epoch()
 
     def open(self, ctx: Any) -> Any:
         """Get the rows, and open the user's function."""

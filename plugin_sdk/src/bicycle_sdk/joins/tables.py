@@ -67,7 +67,7 @@ class AsOfJoin(RowJoin):
         service = ctx.timer_service
 
         def store() -> None:
-            (self.left if is_left else self.right).add(time, value)
+            (self.left if is_left else self.right).add(ctx.current_key(), time, value)
             service.register_event_time_timer(time + 1)
             if not is_left and self._tolerance is not None:
                 service.register_event_time_timer(time + self._tolerance + 2)

@@ -72,7 +72,7 @@ class WindowJoin(RowJoin):
             return self.refuse_late(value, window, ctx)
 
         def store() -> None:
-            (self.left if is_left else self.right).add(ctx.timestamp, value)
+            (self.left if is_left else self.right).add(ctx.current_key(), ctx.timestamp, value)
             for time in due:
                 ctx.timer_service.register_event_time_timer(time)
 
