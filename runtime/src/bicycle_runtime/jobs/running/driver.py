@@ -286,7 +286,7 @@ class _Driver:
                 progress.status.dropped_count = loop.dropped_count()
                 return JobState.FINISHED if is_finished else JobState.STOPPED
         except _CUT_SHORT:
-            if stop.is_set and self._running is None:
+            if self._is_stopped_at_its_start():
                 return JobState.STOPPED
             if not stop.was_aborted:
                 raise
@@ -295,6 +295,9 @@ class _Driver:
         finally:
             with self._phases.copying():
                 self._savepoints.wait()
+
+    def _is_stopped_at_its_start(self) -> bool:
+        return self._services.stop.is_set and self._running is None
 
     @contextlib.contextmanager
     def _recovered(self, setup: JobSetup) -> Iterator[EpochLoop]:
