@@ -48,7 +48,7 @@ class Accesses:
         self._tables = tables_for(settings, job_url="benchmark")
         self._keyed = self._tables.keyed(GroupCache(GROUPS), lambda _: 0)
         storage = LocalStorage(str(place / "sealed"), is_synced=False)
-        self.store = self._tables.store("op", storage, self._new_table, is_resident=lambda _: False)
+        self.store = self._tables.store("op", storage, self._new_table)
         self._state = RangeState(first_group=0, end_group=GROUPS)
         self._epoch = 0
         self._keys = [f"user-{number:07}" for number in range(key_count)]

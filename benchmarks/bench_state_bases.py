@@ -43,9 +43,7 @@ class Subtask:
         settings = StateSettings(backend=backend, folder=str(place / "local"))
         self.tables = tables_for(settings, job_url="benchmark")
         storage = LocalStorage(str(place / "sealed"), is_synced=False)
-        self.store = self.tables.store(
-            "op", storage, lambda: self.tables.accumulators(int), is_resident=lambda _: False
-        )
+        self.store = self.tables.store("op", storage, lambda: self.tables.accumulators(int))
 
     def epoch(
         self, sealed: RangeState, keys: list[int], number: int, *, is_over: bool = False

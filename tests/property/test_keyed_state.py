@@ -223,11 +223,11 @@ class Subtask:
         groups = GroupCache(GROUPS)
         self.tables = tables_for(settings, job_url=storage.url)
         self.keyed = self.tables.keyed(groups, lambda _: 0)
-        self.timers = TimerTable(groups)
+        self.timers = self.tables.timers(groups)
         self.broadcast = BroadcastTable(lambda _: 0)
         self.scope = Scope()
         self.rules = make_handle(MAP_RULES, self.broadcast.cells_of(MAP_RULES), BROADCAST)
-        self.store = self.tables.store("op", storage, self.new_table, is_resident=is_resident)
+        self.store = self.tables.store("op", storage, self.new_table)
 
     def new_table(self):
         for table in (self.keyed, self.timers, self.broadcast):
@@ -237,10 +237,6 @@ class Subtask:
     def handle(self, name):
         self.tables.trim()
         return make_handle(STATES[name], self.keyed.cells_of(STATES[name]), self.scope)
-
-
-def is_resident(section_name):
-    return section_name.startswith(("$timers.", "$broadcast."))
 
 
 MAP_RULES = MapStateDescriptor("rules", str, int)

@@ -42,7 +42,7 @@ class Job:
         self.close()
         tables = tables_for(self.settings, job_url="job")
         self.store = tables.store(
-            "op", self.storage, lambda: tables.accumulators(None), is_resident=lambda _: False
+            "op", self.storage, lambda: tables.accumulators(None)
         )
         return last
 

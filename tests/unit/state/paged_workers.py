@@ -41,7 +41,6 @@ class Worker:
             "op",
             self.storage,
             lambda: self.tables.attributes(function, describe_attributes(function), call),
-            is_resident=lambda _: False,
         )
 
     def epoch(self, sealed, number, write, *, is_interval_over=False):

@@ -301,7 +301,7 @@ def test_a_damaged_base_in_the_storage_is_noticed(start, tmp_path, part, damage,
 def test_a_base_of_another_layout_is_refused(start, tmp_path, monkeypatch):
     worker = start()
     sealed = with_base(worker, three_epochs(worker), joe=5)
-    monkeypatch.setattr("bicycle_runtime.state.rocksdb.bases.LAYOUT", "2")
+    monkeypatch.setattr("bicycle_runtime.state.rocksdb.bases.READ_LAYOUTS", ("1",))
 
     with pytest.raises(StateFileError) as caught:
         counts_of(start("memory"), sealed)

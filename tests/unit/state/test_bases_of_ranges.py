@@ -149,7 +149,7 @@ class Timed:
         storage = LocalStorage(str(folder / "sealed"), is_synced=False)
         self.descriptor = ValueStateDescriptor("seen", int, ttl=ttl)
         self.keyed.cells_of(self.descriptor)
-        self.store = tables.store("op", storage, self.new_table, is_resident=lambda _: False)
+        self.store = tables.store("op", storage, self.new_table)
 
     def new_table(self):
         self.keyed.reset()

@@ -12,7 +12,6 @@ from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.errors import StateKindError
 from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.timers import TimerTable
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import (
@@ -66,8 +65,8 @@ def process(request, tmp_path, clock):
 class Process:
     def __init__(self, storage, clock, tables):
         self.keyed = tables.keyed(GROUPS, clock)
-        self.timers = TimerTable(GROUPS)
-        self.store = tables.store("op", storage, self.new_table, is_resident=is_timer)
+        self.timers = tables.timers(GROUPS)
+        self.store = tables.store("op", storage, self.new_table)
 
     def new_table(self):
         self.keyed.reset()
@@ -81,10 +80,6 @@ class Process:
         return self.store.commit(
             sealed, epoch=number, attempt=f"a{number}", is_interval_over=is_interval_over
         )
-
-
-def is_timer(section_name):
-    return section_name.startswith("$timers.")
 
 
 def put(descriptor, key, value):
@@ -264,11 +259,33 @@ def test_a_state_that_expires_by_event_time_asks_for_no_time_of_day(process):
     assert worker.keyed.next_due_ms() is None
 
 
+def test_entries_of_a_key_are_told_from_those_of_a_key_that_goes_on_with_a_nul(process):
+    visits, notes = MapStateDescriptor("visits", str, int), ListStateDescriptor("notes", int)
+
+    def write(keyed):
+        for number, key in enumerate(["a", "a\x00", "a\x00b"]):
+            keyed.cells_of(visits).put(key, "page", number)
+            keyed.cells_of(notes).append(key, [number] * (number + 1))
+
+    sealed = process().epoch(ALL, 1, write)
+    after = process()
+    after.store.at(sealed)
+    keyed = after.keyed
+
+    assert [keyed.cells_of(visits).items(key) for key in ("a", "a\x00")] == [
+        [("page", 0)], [("page", 1)],
+    ]  # fmt: skip
+    keyed.cells_of(notes).append("a", [7])
+    assert keyed.cells_of(notes).items("a") == [(0, 0), (1, 7)]
+
+
 def test_deleted_timers_leave_the_heap(process):
-    queue = process().timers.event
+    worker = process()
+    worker.store.at(ALL)
+    queue = worker.timers.event
     for time_ms in range(10_000):
         queue.set("ada", time_ms)
         queue.delete("ada", time_ms)
 
+    assert len(getattr(queue, "_agenda", queue._heap)) < 200
     assert queue.next_time_ms() is None
-    assert len(queue._heap) < 200

@@ -7,7 +7,7 @@ they fire is decided by who advances the time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Container, Hashable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple, Protocol
 
@@ -105,17 +105,31 @@ class TimerQueue:
 
     def pop_due(self, time_ms: int) -> Timer | None:
         """Take out and return the first timer that is due at a time; None when none is."""
-        first = self._first()
+        first = self.peek()
         if first is None or first.time_ms > time_ms:
             return None
         heappop(self._heap)
         self.delete(first.key, first.time_ms)
         return first
 
+    def peek(self) -> Timer | None:
+        """Return the first timer; None when there is none."""
+        if not self._is_ordered:
+            self._rebuild()
+        heap = self._heap
+        while heap and (heap[0][3], heap[0][0]) not in self.waiting:
+            heappop(heap)
+        return Timer(self.domain, heap[0][0], heap[0][3]) if heap else None
+
     def next_time_ms(self) -> int | None:
         """Return the time of the first timer; None when there is none."""
-        first = self._first()
+        first = self.peek()
         return None if first is None else first.time_ms
+
+    def keep_only(self, keys: Container[Any]) -> None:
+        """Forget the timers of other keys, as if there had never been any."""
+        for key, time_ms in [cell for cell in self.waiting if cell[0] not in keys]:
+            self.unload(key, time_ms)
 
     def reset(self) -> None:
         """Forget all timers, sealed or not."""
@@ -126,14 +140,6 @@ class TimerQueue:
     def times_of(self, key: Hashable) -> list[int]:
         """Return the times for which a key has timers, in order."""
         return sorted(time_ms for owner, time_ms in self.waiting if owner == key)
-
-    def _first(self) -> Timer | None:
-        if not self._is_ordered:
-            self._rebuild()
-        heap = self._heap
-        while heap and (heap[0][3], heap[0][0]) not in self.waiting:
-            heappop(heap)
-        return Timer(self.domain, heap[0][0], heap[0][3]) if heap else None
 
     def _rebuild(self) -> None:
         self._heap = [

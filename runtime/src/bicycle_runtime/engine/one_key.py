@@ -93,8 +93,7 @@ def _narrow_timers(operator: StatefulOperator, keys: Sequence[Any]) -> None:
         """Forget the timers of other keys, without a trace in the state."""
         timers = operator.context.timers
         for queue in (timers.event, timers.processing):
-            for key, time_ms in [cell for cell in queue.waiting if cell[0] not in keys]:
-                queue.unload(key, time_ms)
+            queue.keep_only(keys)
         begin_time(advance)
 
     operator.begin_time = begin_with_keys  # type: ignore[method-assign]  # of this one, for a replay

@@ -17,7 +17,6 @@ from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.backends import MemoryTables, Tables
 from bicycle_runtime.state.keyed import BROADCAST, BroadcastTable
 from bicycle_runtime.state.reading import StateBook
-from bicycle_runtime.state.timers import TimerTable
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import MapState, MapStateDescriptor, StateDescriptor, TimeDomain
@@ -41,11 +40,9 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self._fired: Timer | None = None
         self._side_time_ms: int | None = None
         self.use_tables(MemoryTables())
-        self.timers = TimerTable(self._groups)
         self.broadcast: BroadcastTable | None = None
         self.can_broadcast = False
         self.has_timers = False
-        self._service = self._new_service()
 
     @property
     def book(self) -> StateBook:
@@ -56,6 +53,8 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Take the tables for state from here. Called before anything asks for state."""
         self.tables = tables
         self.keyed = tables.keyed(self._groups, self.state_time)
+        self.timers = tables.timers(self._groups)
+        self._service = self._new_service()
 
     @property
     def groups(self) -> GroupCache:

@@ -122,9 +122,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         context.has_timers = on_timer is not None
         super().__init__(spec, policy, context, function, method=method)
         self._on_timer = None if on_timer is None else eager(on_timer)
-        self._store = context.tables.store(
-            spec.uid, storage, self._new_table, is_resident=_is_resident
-        )
+        self._store = context.tables.store(spec.uid, storage, self._new_table)
         self._table = self._new_table().main
         self._methods = _GroupMethods(self._method_of)
         self._state: RangeState | None = None
@@ -238,8 +236,3 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
                 operator=self.spec.uid, old=old_parallelism,
                 new=self.context.task_info.parallelism, function=full_name(self.function),
             )  # fmt: skip
-
-
-def _is_resident(section_name: str) -> bool:
-    """Tell whether a section is held in memory with any backend: timers, and what all have."""
-    return section_name.startswith(("$timers.", "$broadcast."))

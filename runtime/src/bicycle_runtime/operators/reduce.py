@@ -64,9 +64,8 @@ class ReduceOperator(Operator, Stateful):
         self._emits_key = bool(spec.vertex.details.get("emits_key", False))
         self._tables = context.tables
         self._store = context.tables.store(
-            spec.uid, storage, lambda: context.tables.accumulators(value_type),
-            is_resident=lambda _: False,
-        )  # fmt: skip
+            spec.uid, storage, lambda: context.tables.accumulators(value_type)
+        )
         self._table = context.tables.accumulators(value_type)
         self._state: RangeState | None = None
 

@@ -50,7 +50,8 @@ class TimerRound:
         self._values: list[Any] = []
         self._times: list[int | None] = []
         self._is_last = advance.watermark == WATERMARK_MAX
-        self._known = set(context.timers.event.waiting) if self._is_last else set()
+        # What the epoch had set or deleted before: a timer that it had not is of this round.
+        self._before = set(context.timers.event.touched) if self._is_last else set()
         self._set_late: Counter[Any] = Counter()
 
     def fire(self) -> Batch:
@@ -121,19 +122,32 @@ class TimerRound:
 
     def _next(self) -> Timer | None:
         timers, advance = self._context.timers, self._advance
+        is_of_round = self._is_last and self._is_set_in_round(timers.event.peek())
         timer = timers.event.pop_due(advance.watermark)
         if timer is None:
             return timers.processing.pop_due(advance.now_ms)
-        if self._is_last and (timer.key, timer.time_ms) not in self._known:
-            self._set_late[timer.key] += 1
-            if self._set_late[timer.key] > _LAST_FIRINGS_MAX:
-                raise EndlessTimersError(
-                    operator=self._context.task_info.operator_name,
-                    function=self._function,
-                    key=repr(timer.key),
-                    count=_LAST_FIRINGS_MAX,
-                )
+        if self._is_last:
+            self._before.discard((timer.key, timer.time_ms))
+        if is_of_round:
+            self._count(timer)
         return timer
+
+    def _count(self, timer: Timer) -> None:
+        """Take note that a timer has fired which was set in this round, the last one."""
+        self._set_late[timer.key] += 1
+        if self._set_late[timer.key] > _LAST_FIRINGS_MAX:
+            raise EndlessTimersError(
+                operator=self._context.task_info.operator_name,
+                function=self._function,
+                key=repr(timer.key),
+                count=_LAST_FIRINGS_MAX,
+            )
+
+    def _is_set_in_round(self, timer: Timer | None) -> bool:
+        if timer is None:
+            return False
+        cell = (timer.key, timer.time_ms)
+        return cell in self._context.timers.event.touched and cell not in self._before
 
     def _time_of(self, timer: Timer) -> int | None:
         """Return the event time of what a timer emits; None where no event time is known.

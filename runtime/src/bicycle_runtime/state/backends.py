@@ -18,6 +18,8 @@ from bicycle_runtime.state.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.store import StateStore
 from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, StateTable
+from bicycle_runtime.state.timers import TimerTable
+from bicycle_runtime.state.window_tables import MemoryWindows, WindowTables
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = ["MemoryTables", "Store", "Tables", "remove_unowned", "tables_for"]
@@ -44,10 +46,12 @@ class Store(Protocol[Made_co]):
 class Tables(Protocol):
     """Makes the tables of one operator in one subtask, and their store.
 
-    ``book`` knows in which forms the states of the operator are sealed.
+    ``book`` knows in which forms the states of the operator are sealed, ``windows`` makes the parts
+    of the table of a window.
     """
 
     book: StateBook
+    windows: WindowTables
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
         """Return an empty table of a running reduce."""
@@ -60,18 +64,18 @@ class Tables(Protocol):
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
         """Return an empty table of keyed states."""
 
+    def timers(self, groups: Mapping[Any, int]) -> TimerTable:
+        """Return an empty table of timers."""
+
     def store(
-        self, operator: str, storage: Storage, new_table: Callable[[], Table],
-        *, is_resident: Callable[[str], bool],
-    ) -> Store[Table]:  # fmt: skip
+        self, operator: str, storage: Storage, new_table: Callable[[], Table]
+    ) -> Store[Table]:
         """Return the store of a table made of these.
 
         Args:
             operator: Operator uid.
             storage: Checkpoint storage of the job.
             new_table: Makes an empty table.
-            is_resident: Tells by the name of a section whether ``new_table`` gives it to a table
-                that is in memory with any backend.
         """
 
     def trim(self) -> None:
@@ -83,6 +87,7 @@ class MemoryTables:
 
     def __init__(self, book: StateBook | None = None) -> None:
         self.book = book or StateBook()
+        self.windows: WindowTables = MemoryWindows()
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
         opened = self.book.open(accumulator_state(value_type), value_type, None)
@@ -96,10 +101,12 @@ class MemoryTables:
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
         return KeyedTable(groups, clock, book=self.book)
 
+    def timers(self, groups: Mapping[Any, int]) -> TimerTable:
+        return TimerTable(groups)
+
     def store(
-        self, operator: str, storage: Storage, new_table: Callable[[], Table],
-        *, is_resident: Callable[[str], bool],  # noqa: ARG002  # everything is
-    ) -> StateStore[Table]:  # fmt: skip
+        self, operator: str, storage: Storage, new_table: Callable[[], Table]
+    ) -> StateStore[Table]:
         return StateStore(operator, storage, new_table, book=self.book)
 
     def trim(self) -> None:

@@ -6,12 +6,13 @@ The queues decide the order; this table saves what changed in them: ``$timers.<d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.changes import Section, make_section
+from bicycle_sdk.state.descriptors import TimeDomain
 from bicycle_sdk.state.timers import TimerQueue
 
 __all__ = ["TimerTable"]
@@ -25,12 +26,19 @@ class TimerTable:
 
     Args:
         groups: The key group of a key, by indexing.
+        new_queue: Makes the queue of a domain.
     """
 
-    def __init__(self, groups: Mapping[Any, int]) -> None:
+    def __init__(
+        self,
+        groups: Mapping[Any, int],
+        new_queue: Callable[[TimeDomain], TimerQueue] = lambda domain: TimerQueue(
+            domain, encode_key
+        ),
+    ) -> None:
         self._groups = groups
-        self.event = TimerQueue("event", encode_key)
-        self.processing = TimerQueue("processing", encode_key)
+        self.event = new_queue("event")
+        self.processing = new_queue("processing")
 
     def is_due(self, watermark: int, now_ms: int) -> bool:
         """Tell whether a timer is due at a watermark and a time of day."""
@@ -59,12 +67,16 @@ class TimerTable:
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""
         for section in sections:
-            queue = self.event if section.name == _name(self.event) else self.processing
+            queue = self.queue_of(section.name)
             if section.is_full:
                 self._clear_group(queue, section.group)
             queue.load_all(_decoded(section.keys))
             for key, time_ms in _decoded(section.deleted):
                 queue.unload(key, time_ms)
+
+    def queue_of(self, section_name: str) -> TimerQueue:
+        """Return the queue that a section belongs to."""
+        return self.event if section_name == _name(self.event) else self.processing
 
     def _sections(self, queue: TimerQueue, cells: Iterable[tuple[Any, int]]) -> list[Section]:
         parts: dict[int, tuple[list[Any], list[Any]]] = {}

@@ -8,7 +8,7 @@ sealed leaves no trace when it is dropped. Nothing here knows when windows fire.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
@@ -48,7 +48,8 @@ class Cells:
         self._value_type = value_type
         self._codec = ValueCodec(value_type)
         self._dump, self._load = dump, load
-        self.places: dict[int, dict[int, dict[Any, Any]]] = {}
+        # By place and key group; where the values themselves lie is told by ``contents``.
+        self.places: dict[int, dict[int, Any]] = {}
         self._touched: dict[tuple[int, int], dict[Any, None]] = {}
         self._sealed: set[tuple[int, int]] = set()
 
@@ -71,14 +72,37 @@ class Cells:
         groups = self.places.get(place)
         if groups is None:
             groups = self.places[place] = {}
-        found = groups.get(group)
+        found: dict[Any, Any] | None = groups.get(group)
         if found is None:
             found = groups[group] = {}
+        return found
+
+    def contents(
+        self,
+        place: int,
+        group: int,
+        keys: Collection[Any] | None = None,  # noqa: ARG002  # all are at hand
+    ) -> Mapping[Any, Any]:
+        """Return the values of a key group at a place, to be read.
+
+        Args:
+            place: The place.
+            group: The key group.
+            keys: Those of other keys need not be there; None for all.
+        """
+        found: Mapping[Any, Any] = self.places.get(place, {}).get(group, {})
         return found
 
     def find(self, place: int, group: int, key: Any) -> Any:
         """Return a value, None when there is none."""
         return self.places.get(place, {}).get(group, {}).get(key)
+
+    def all(self) -> Iterator[tuple[int, int, Any, Any]]:
+        """Yield place, key group, key and value of all cells."""
+        for place, groups in self.places.items():
+            for group in groups:
+                for key, value in self.contents(place, group).items():
+                    yield place, group, key, value
 
     def touch(self, place: int, group: int, keys: Iterable[Any]) -> None:
         """Take note that the values of some keys were put, changed in place, or removed."""
@@ -114,16 +138,20 @@ class Cells:
         values = self.group(place, section.group)
         if section.is_full:
             values.clear()
-        loaded = self._codec.decode_list(section.values, section.keys)
-        if self._load is not None:
-            loaded = list(map(self._load, loaded))
-        values.update(zip(_KEYS.decode_list(bytes(section.keys)), loaded, strict=True))
+        values.update(self.decoded(section))
         for key in _KEYS.decode_list(bytes(section.deleted)):
             values.pop(key, None)
         self._sealed.add((place, section.group))
         if not values:
             self._forget(place, section.group)
             self._sealed.discard((place, section.group))
+
+    def decoded(self, section: Section) -> Iterator[tuple[Any, Any]]:
+        """Return the keys and values of a sealed section."""
+        loaded = self._codec.decode_list(section.values, section.keys)
+        if self._load is not None:
+            loaded = list(map(self._load, loaded))
+        return zip(_KEYS.decode_list(bytes(section.keys)), loaded, strict=True)
 
     def _name(self, place: int) -> str:
         return f"{self.prefix}{place}"
@@ -136,8 +164,9 @@ class Cells:
                 del self.places[place]
 
     def _section(
-        self, place: int, group: int, values: dict[Any, Any], keys: Iterable[Any]
-    ) -> Section:
+        self, place: int, group: int, values: dict[Any, Any], keys: Iterable[Any],
+        *, is_full: bool = False,
+    ) -> Section:  # fmt: skip
         put = [key for key in keys if key in values]
         gone = [key for key in keys if key not in values]
         stored = [values[key] for key in put]
@@ -148,7 +177,8 @@ class Cells:
             self._name(place),
             _KEYS.encode_list(put),
             self._codec.encode_list(stored),
-            deleted=_KEYS.encode_list(gone) if gone else None,
+            deleted=_KEYS.encode_list(gone) if gone and not is_full else None,
+            is_full=is_full,
         )
 
 
@@ -164,7 +194,7 @@ class Records:
         self._codec = ValueCodec(self._row_type)
         self.epoch = 0
         # place -> key group -> key -> epoch -> row
-        self.places: dict[int, dict[int, dict[Any, dict[int, Row]]]] = {}
+        self.places: dict[int, dict[int, Any]] = {}
         self._touched: dict[tuple[int, int, int], dict[Any, None]] = {}
         self._sealed: dict[tuple[int, int], set[int]] = {}
 
@@ -194,7 +224,7 @@ class Records:
         self._touched.setdefault((place, group, self.epoch), {})[key] = None
 
     def row(self, place: int, group: int, key: Any) -> Row:
-        """Return all records of a key, in the order of arrival."""
+        """Return all records of a key, in the order of arrival. They are a copy."""
         chunks = self.places.get(place, {}).get(group, {}).get(key, {})
         times: list[int] = []
         values: list[Any] = []
@@ -202,6 +232,11 @@ class Records:
             times += chunks[epoch][0]
             values += chunks[epoch][1]
         return times, values
+
+    def rows(self, place: int, group: int, keys: Collection[Any] | None = None) -> dict[Any, Row]:
+        """Return all records of a key group at a place by key; of some keys, or of all."""
+        kept = self.places.get(place, {}).get(group, ())
+        return {key: self.row(place, group, key) for key in kept if keys is None or key in keys}
 
     def replace(self, place: int, group: int, key: Any, row: Row) -> None:
         """Keep these records of a key and no others."""
@@ -233,7 +268,8 @@ class Records:
                 yield make_section(group, name, _NOTHING, _NOTHING, is_full=True)
             elif put or epoch in sealed:
                 sealed.add(epoch)
-                yield self._section((place, group, epoch), put, gone)
+                rows = {key: kept[key][epoch] for key in put}
+                yield self._chunk_section((place, group, epoch), rows, gone)
             if not sealed:
                 del self._sealed[place, group]
         self._touched.clear()
@@ -263,14 +299,15 @@ class Records:
     def _name(place: int, epoch: int) -> str:
         return f"r{place}#{epoch}"
 
-    def _section(self, part: tuple[int, int, int], put: list[Any], gone: list[Any]) -> Section:
+    def _chunk_section(
+        self, part: tuple[int, int, int], rows: Mapping[Any, Row], gone: Sequence[Any] = ()
+    ) -> Section:
         place, group, epoch = part
-        kept = self.places.get(place, {}).get(group, {})
         return make_section(
             group,
             self._name(place, epoch),
-            _KEYS.encode_list(put),
-            self._codec.encode_list([kept[key][epoch] for key in put]),
+            _KEYS.encode_list(list(rows)),
+            self._codec.encode_list(list(rows.values())),
             deleted=_KEYS.encode_list(gone) if gone else None,
         )
 
@@ -282,11 +319,17 @@ class WindowTable:
     must then be made anew.
     """
 
-    def __init__(self, cells: Cells, records: Records) -> None:
+    def __init__(self, cells: Cells, records: Records, values: Cells | None = None) -> None:
         self.cells = cells
-        self.values = Cells("v")
+        self.values = Cells("v") if values is None else values
         self.records = records
         self.generation = 0
+        self.parts: dict[str, Cells | Records] = {
+            cells.prefix: cells, "v": self.values, "r": records
+        }  # fmt: skip
+
+    def begin(self) -> None:
+        """Get ready to be read. Called when the table stands at a sealed state."""
 
     def open(self, book: StateBook, settings: Settings, *, keeps_records: bool) -> None:
         """Read what is sealed in any form that the book knows."""
@@ -304,8 +347,5 @@ class WindowTable:
 
     def apply(self, sections: Iterable[Section]) -> None:
         self.generation += 1
-        parts: dict[str, Cells | Records] = {
-            self.cells.prefix: self.cells, "v": self.values, "r": self.records
-        }  # fmt: skip
         for section in sections:
-            parts[section.name[0]].apply(section)
+            self.parts[section.name[0]].apply(section)

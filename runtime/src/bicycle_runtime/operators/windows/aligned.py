@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from bicycle_runtime.operators.batch import Batch, emitted
 from bicycle_runtime.operators.operator import Advance, EpochTime
@@ -16,6 +16,7 @@ from bicycle_runtime.operators.windows.gathering import Contents, FoldedContents
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slots import WindowSlots
 from bicycle_runtime.operators.windows.strips import Strips
+from bicycle_runtime.state.window_tables import MakeCells
 from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.windows import AlignedWindows, Window, WindowPlan
 
@@ -30,6 +31,8 @@ class AlignedOperator(WindowOperator):
     strips whose windows all are over.
     """
 
+    is_by_key: ClassVar[bool] = False
+
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
         assert isinstance(self.plan.assigner, AlignedWindows)
@@ -40,11 +43,8 @@ class AlignedOperator(WindowOperator):
         self._least_open = 0
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
-        return Cells("c", None if plan.keeps_records else folding.state_type)
-
-    def index(self) -> None:
-        """Nothing is kept beside the table."""
+    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:
+        return make("c", None if plan.keeps_records else folding.state_type)
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
@@ -177,14 +177,14 @@ class AlignedOperator(WindowOperator):
         kept = self.table.records if self.keeps_records else self.table.cells
         return kept.places
 
-    def _contents_of(self, parts: list[int], group: int, *, is_again: bool) -> dict[Any, Any]:
+    def _contents_of(self, parts: list[int], group: int, *, is_again: bool) -> Mapping[Any, Any]:
         """Return the content of a window by key: of all keys, or of those that got more records."""
         keys: set[Any] | None = None
         if is_again:
             keys = set().union(*(self._updated.get(s, {}).get(group, ()) for s in parts))
         if self.keeps_records:
             return self._rows(parts, group, keys)
-        found = [self.table.cells.places[start].get(group, {}) for start in parts]
+        found = [self.table.cells.contents(start, group, keys) for start in parts]
         if len(found) == 1 and keys is None:
             return found[0]
         joined: dict[Any, Any] = {}
@@ -204,15 +204,12 @@ class AlignedOperator(WindowOperator):
         return joined
 
     def _rows(self, parts: list[int], group: int, keys: set[Any] | None) -> dict[Any, Any]:
-        records = self.table.records
         joined: dict[Any, Any] = {}
         for start in parts:
-            for key in records.places[start].get(group, ()):
-                if keys is None or key in keys:
-                    row = records.row(start, group, key)
-                    times, values = joined.setdefault(key, ([], []))
-                    times += row[0]
-                    values += row[1]
+            for key, row in self.table.records.rows(start, group, keys).items():
+                times, values = joined.setdefault(key, ([], []))
+                times += row[0]
+                values += row[1]
         return joined
 
     def _values(self, window: Window, group: int, key: Any) -> dict[str, Any]:

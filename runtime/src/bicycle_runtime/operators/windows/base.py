@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
@@ -22,12 +22,15 @@ from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_runtime.operators.windows.meaning import window_settings
+from bicycle_runtime.operators.windows.meaning import due_rules, window_settings
 from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.state.composite import CompositeTable
+from bicycle_runtime.state.due import DueTimes
 from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.windows import Cells, Records, WindowTable
+from bicycle_runtime.state.window_tables import MakeCells
+from bicycle_runtime.state.windows import Cells, WindowTable
 from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import LateRecord, Window, WindowPlan
 
 __all__ = ["WindowOperator"]
@@ -46,6 +49,8 @@ class WindowOperator(Operator, Stateful, Timed):
         storage: Where the state lies.
     """
 
+    # Whether each key has windows of its own, with times and records that are replaced one by one.
+    is_by_key: ClassVar[bool] = True
     context: KeyedContext
 
     def __init__(
@@ -61,9 +66,11 @@ class WindowOperator(Operator, Stateful, Timed):
         self.folding = Folding(plan, record_type)
         context.book.texts = frozenset(texts_in(plan.process))
         self.firing = Firing(plan, self.folding, policy, context)
-        self._store = context.tables.store(
-            spec.uid, storage, self._new_table, is_resident=_is_resident
-        )
+        windows = context.tables.windows
+        self.event_times = windows.due_times("event")
+        self.processing_times = windows.due_times("processing")
+        self._has_kept_times = False
+        self._store = context.tables.store(spec.uid, storage, self._new_table)
         self.table = self._new_table().main
         self._seen: tuple[WindowTable, int] | None = None
         self._state: RangeState | None = None
@@ -74,22 +81,41 @@ class WindowOperator(Operator, Stateful, Timed):
 
     @classmethod
     @abstractmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
+    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:
         """Return empty cells of the shape that the operator keeps."""
+
+    def moments(self, cell: Any) -> Iterable[tuple[TimeDomain, int]]:  # noqa: ARG002  # for those by key
+        """Return the times that a cell waits for. They follow from the plan and the cell."""
+        return ()
 
     def _new_table(self) -> CompositeTable[WindowTable]:
         """Return an empty table; the handles that a window function holds stay good."""
         keyed = self.context.keyed
         keyed.reset()
-        cells = self.new_cells(self.plan, self.folding)
-        table = WindowTable(cells, Records(self.record_type))
+        windows = self.context.tables.windows
+        cells = self.new_cells(self.plan, self.folding, windows.cells)
+        records = windows.records(self.record_type, is_by_key=self.is_by_key)
+        table = windows.table(cells, records)
         settings = window_settings(self.plan, self.folding)
         table.open(self.context.book, settings, keeps_records=self.keeps_records)
+        if self.is_by_key:
+            rules = due_rules(self.plan)
+            self._has_kept_times = windows.keep_due_times(cells, self.moments, rules)
         return CompositeTable(table, keyed)
 
-    @abstractmethod
     def index(self) -> None:
-        """Derive from the table what is kept beside it. Called when sealed changes were put in."""
+        """Find out when windows are due. Called when sealed changes were put in."""
+        self.event_times.reset()
+        self.processing_times.reset()
+        if self._has_kept_times or not self.is_by_key:
+            return
+        for place, group, key, cell in self.table.cells.all():
+            for domain, time_ms in self.moments(cell):
+                self.times_of(domain).add(time_ms, (place, group, key))
+
+    def times_of(self, domain: TimeDomain) -> DueTimes:
+        """Return when windows are due in one domain of time."""
+        return self.event_times if domain == "event" else self.processing_times
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
@@ -97,6 +123,7 @@ class WindowOperator(Operator, Stateful, Timed):
 
     def restore(self, state: RangeState) -> None:
         self.table = self._store.at(state).main
+        self.table.begin()
         self.table.records.epoch = self._epoch
         self._state = state
 
@@ -165,8 +192,3 @@ class WindowOperator(Operator, Stateful, Timed):
 
     def _key_in(self, value: Any) -> Any:
         return value.key if type(value) is Fired else self.key_of(value)
-
-
-def _is_resident(section_name: str) -> bool:
-    """Tell whether a section is held in memory with any backend: windows, not states of keys."""
-    return not section_name.startswith("$")

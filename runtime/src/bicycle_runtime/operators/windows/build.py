@@ -15,7 +15,7 @@ from bicycle_runtime.operators.windows.cut_sessions import CutSessionOperator
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.sessions import SessionOperator
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator
-from bicycle_runtime.state.windows import Records, WindowTable
+from bicycle_runtime.state.windows import Cells, Records, WindowTable
 from bicycle_sdk.windows import SessionWindows, WindowPlan
 
 __all__ = ["build_window", "window_table"]
@@ -29,7 +29,8 @@ def window_table(plan: WindowPlan, folding: Folding, record_type: Any) -> Window
         folding: Its aggregates.
         record_type: Declared type of the records, None when unknown.
     """
-    return WindowTable(_operator_of(plan).new_cells(plan, folding), Records(record_type))
+    cells = _operator_of(plan).new_cells(plan, folding, Cells)
+    return WindowTable(cells, Records(record_type))
 
 
 def _operator_of(plan: WindowPlan) -> type[WindowOperator]:

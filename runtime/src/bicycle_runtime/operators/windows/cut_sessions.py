@@ -16,7 +16,10 @@ from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.operators.windows.sessions import PLACE, SessionOperator
 from bicycle_runtime.operators.windows.slots import Session
+from bicycle_runtime.state.due import Spot
+from bicycle_runtime.state.window_tables import MakeCells
 from bicycle_runtime.state.windows import Cells
+from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import Window, WindowPlan
 
 __all__ = ["CutSessionOperator"]
@@ -29,16 +32,12 @@ class CutSessionOperator(SessionOperator):
     """Keeps the open sessions of each key with their records, and cuts them as they fire."""
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:  # noqa: ARG003  # the contract
+    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:  # noqa: ARG003  # the contract
         about = GenericAlias(tuple, (bool, int | None))
-        return Cells("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
+        return make("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
 
-    def index(self) -> None:
-        self._ends, self._heap = {}, []
-        for group, keys in self.table.cells.places.get(PLACE, {}).items():
-            for key, parts in keys.items():
-                for part in parts:
-                    self._remember(self._due_ms(part), group, key)
+    def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
+        return (("event", self._due_ms(part)) for part in cell)
 
     # --- records in --------------------------------------------------------------------------
 
@@ -93,7 +92,8 @@ class CutSessionOperator(SessionOperator):
                     self._remember(self._due_ms(rest), group, key)
             self._drop(group, key, sorted(left, key=lambda one: one[0]))
 
-    def _is_waiting(self, moment: int, group: int, key: Any) -> bool:
+    def _is_waiting(self, moment: int, spot: Spot) -> bool:
+        _, group, key = spot
         return any(self._due_ms(part) == moment for part in self._parts(group, key))
 
     def _rest(self, group: int, key: Any, start: int, end: int) -> _Part:

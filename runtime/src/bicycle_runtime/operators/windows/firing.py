@@ -7,7 +7,7 @@ order of arrival nor a restart shows in the order of results.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import repeat, starmap
 from typing import Any, NamedTuple
 
@@ -18,13 +18,13 @@ from bicycle_runtime.operators.operator import as_sequences, each
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_functions import eager, is_async, resolve
 from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.state.due import in_order
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.state import StateDescriptor, TimeDomain
 from bicycle_sdk.windows import Window, WindowContext, WindowPlan, WindowResult
 
-__all__ = ["Fired", "Firing", "Unkept", "in_order"]
+__all__ = ["Fired", "Firing", "Unkept"]
 
 
 class Fired(NamedTuple):
@@ -205,15 +205,6 @@ class Firing:
     def _collect(self, fired: Fired) -> None:
         time = fired.window.end - 1
         self.sides += [(tag, value, time) for tag, value in self._context.take_side_outputs()]
-
-
-def in_order(keys: Iterable[Any]) -> list[Any]:
-    """Return keys in the order in which their windows fire: sorted, or by their stable bytes."""
-    listed = list(keys)
-    kinds = set(map(type, listed))
-    if kinds <= {str} or kinds <= {int} or kinds <= {bytes}:
-        return sorted(listed)
-    return sorted(listed, key=encode_key)
 
 
 def _by_time(row: tuple[list[int], list[Any]]) -> list[Any]:

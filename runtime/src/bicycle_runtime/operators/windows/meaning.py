@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_sdk.windows import AlignedWindows, WindowPlan
+from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
 
-__all__ = ["window_settings"]
+__all__ = ["due_rules", "window_settings"]
 
 
 def window_settings(plan: WindowPlan, folding: Folding) -> tuple[tuple[str, Any], ...]:
@@ -31,6 +31,13 @@ def window_settings(plan: WindowPlan, folding: Folding) -> tuple[tuple[str, Any]
     aggregates = [_name_of(function) for function in folding.functions]
     kept = "records" if plan.keeps_records else f"aggregates {', '.join(aggregates)}"
     return (("the window", windows), ("what is kept", kept))
+
+
+def due_rules(plan: WindowPlan) -> str:
+    """Return what decides, besides the content of a window, when something is due in it."""
+    assigner = plan.assigner
+    duration_ms = assigner.max_duration_ms if isinstance(assigner, SessionWindows) else None
+    return f"{type(assigner).__name__} {plan.is_triggered} {plan.lateness_ms} {duration_ms}"
 
 
 def _name_of(function: Any) -> str:

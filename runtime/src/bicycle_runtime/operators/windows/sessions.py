@@ -7,7 +7,6 @@ epoch, so that the order of arrival within an epoch does not matter.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterator
 from types import GenericAlias
 from typing import Any
@@ -16,13 +15,16 @@ from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
-from bicycle_runtime.operators.windows.firing import Fired, Unkept, in_order
+from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.gathering import FoldedContents, KeptContents
 from bicycle_runtime.operators.windows.intervals import session_ends
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slots import Session, SessionSlots
+from bicycle_runtime.state.due import Spot
+from bicycle_runtime.state.window_tables import MakeCells
 from bicycle_runtime.state.windows import Cells
+from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
 __all__ = ["PLACE", "SessionOperator"]
@@ -32,10 +34,7 @@ Open = list[tuple[int, int, Any]]  # start, end and content of the sessions of o
 
 
 class SessionOperator(WindowOperator):
-    """Keeps the open sessions of each key, and an index of their ends.
-
-    The index may name ends that a session no longer has: who reads it looks the session up.
-    """
+    """Keeps the open sessions of each key. When they are due is looked up in them once more."""
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
@@ -47,22 +46,19 @@ class SessionOperator(WindowOperator):
         self._slots = SessionSlots(contents)
         self._doubtful: list[tuple[int, Rows]] = []  # end and the one row
         self._touched: set[tuple[int, Any, int]] = set()
-        self._ends: dict[int, dict[tuple[int, Any], None]] = {}
-        self._heap: list[int] = []
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
+    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:
         folded = type(None) if plan.keeps_records else folding.state_type
         session = GenericAlias(tuple, (int, int, folded))
-        return Cells("s", None if folded is None else GenericAlias(list, (session,)))
+        return make("s", None if folded is None else GenericAlias(list, (session,)))
 
-    def index(self) -> None:
-        self._ends, self._heap = {}, []
-        for group, keys in self.table.cells.places.get(PLACE, {}).items():
-            for key, sessions in keys.items():
-                for _, end, _ in sessions:
-                    self._remember(end, group, key)
-                    self._remember(end + self.plan.lateness_ms, group, key)
+    def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
+        lateness = self.plan.lateness_ms
+        for _, end, _ in cell:
+            yield "event", end
+            if lateness:
+                yield "event", end + lateness
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
@@ -88,13 +84,7 @@ class SessionOperator(WindowOperator):
         return fired
 
     def next_event_ms(self) -> int | None:
-        while self._heap:
-            end = self._heap[0]
-            if any(self._is_waiting(end, group, key) for group, key in self._ends.get(end, ())):
-                return end
-            heapq.heappop(self._heap)
-            self._ends.pop(end, None)
-        return None
+        return self.event_times.first(self._is_waiting)
 
     # --- records in --------------------------------------------------------------------------
 
@@ -166,21 +156,11 @@ class SessionOperator(WindowOperator):
     # --- results out -------------------------------------------------------------------------
 
     def _remember(self, end: int, group: int, key: Any) -> None:
-        known = self._ends.get(end)
-        if known is None:
-            known = self._ends[end] = {}
-            heapq.heappush(self._heap, end)
-        known[group, key] = None
+        self.event_times.add(end, (PLACE, group, key))
 
     def _due(self) -> Iterator[Fired]:
-        while self._heap and self._heap[0] <= self.watermark:
-            moment = heapq.heappop(self._heap)
-            by_group: dict[int, list[Any]] = {}
-            for group, key in self._ends.pop(moment, ()):
-                by_group.setdefault(group, []).append(key)
-            for group, keys in sorted(by_group.items()):
-                for key in in_order(keys):
-                    yield from self._due_of(moment, group, key)
+        for moment, (_, group, key) in self.event_times.due(self.watermark):
+            yield from self._due_of(moment, group, key)
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
         """Fire the session of a key that ends at a moment, drop the one whose time is over."""
@@ -201,9 +181,9 @@ class SessionOperator(WindowOperator):
         elif lateness and any(end == moment for _, end, _ in sessions):
             self._remember(moment + lateness, group, key)
 
-    def _is_waiting(self, moment: int, group: int, key: Any) -> bool:
+    def _is_waiting(self, moment: int, spot: Spot) -> bool:
         """Tell whether a session of the key fires or is dropped at a moment to come."""
-        sessions: Open = self.table.cells.find(PLACE, group, key) or []
+        sessions: Open = self.table.cells.find(*spot) or []
         return any(moment in (end, end + self.plan.lateness_ms) for _, end, _ in sessions)
 
     def _drop(self, group: int, key: Any, left: Open) -> None:

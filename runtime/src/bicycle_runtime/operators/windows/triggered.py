@@ -7,7 +7,7 @@ window is dropped when the watermark has passed its end by the allowed lateness.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -27,9 +27,11 @@ from bicycle_runtime.operators.windows.panes import (
     type_of_panes,
 )
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
-from bicycle_runtime.operators.windows.timetable import Spot, Timetable
+from bicycle_runtime.state.due import Spot
+from bicycle_runtime.state.window_tables import MakeCells
 from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import (
     AlignedWindows,
     CountEvictor,
@@ -53,7 +55,7 @@ _ALL_TIME = (WATERMARK_MIN, WATERMARK_MAX)  # bounds of panes that time does not
 
 
 class TriggeredOperator(WindowOperator):
-    """Keeps panes by key, and timetables of what waits for either time."""
+    """Keeps panes by key."""
 
     def __init__(self, *parts: Any, **options: Any) -> None:
         super().__init__(*parts, **options)
@@ -61,25 +63,23 @@ class TriggeredOperator(WindowOperator):
         self._trigger, self._evictor = _rules(self.plan.trigger, self.plan.evictor, self._assigner)
         self._context = PaneContext(self._remember)
         self._spot: Spot = (0, 0, None)
-        self._event_times = Timetable()
-        self._processing_times = Timetable()
         self._values: list[Any] = []
         self._times: list[int] = []
         self._has_times = True
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding) -> Cells:
+    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:
         kind = type_of_panes(folding.state_type, keeps_records=plan.keeps_records)
-        return Cells("p", kind, dump=dump_panes, load=load_panes)
+        return make("p", kind, dump=dump_panes, load=load_panes)
 
-    def index(self) -> None:
-        self._event_times, self._processing_times = Timetable(), Timetable()
-        for place, groups in self.table.cells.places.items():
-            for group, keys in groups.items():
-                for key, panes in keys.items():
-                    self._spot = (place, group, key)
-                    for pane in panes:
-                        self._remember_all(pane)
+    def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
+        for pane in cell:
+            for time_ms in pane.events:
+                yield "event", time_ms
+            for time_ms in pane.moments:
+                yield "processing", time_ms
+            if self.plan.has_event_time:
+                yield "event", pane.end + self.plan.lateness_ms
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
@@ -106,19 +106,21 @@ class TriggeredOperator(WindowOperator):
         self.watermark = self._context.watermark = advance.watermark
         self.begin_firing()
         with user_hook(self.spec.uid, "the trigger or evictor of a window"):
-            while (time := self._event_times.first()) is not None and time <= self.watermark:
-                for spot in self._event_times.take(time):
-                    self._at_event_time(time, spot)
-            while (time := self._processing_times.first()) is not None and time <= self.now_ms:
-                for spot in self._processing_times.take(time):
-                    self._at_processing_time(time, spot)
+            for time, spot in self.event_times.due(self.watermark):
+                self._at_event_time(time, spot)
+            for time, spot in self.processing_times.due(self.now_ms):
+                self._at_processing_time(time, spot)
         return self._emitted()
 
     def next_event_ms(self) -> int | None:
-        return self._first_set(self._event_times, self._waits_for)
+        return self.event_times.first(
+            lambda time, spot: any(self._waits_for(pane, time) for pane in self._panes_at(spot))
+        )
 
     def next_timer_ms(self) -> int | None:
-        own = self._first_set(self._processing_times, lambda pane, time: time in pane.moments)
+        own = self.processing_times.first(
+            lambda time, spot: any(time in pane.moments for pane in self._panes_at(spot))
+        )
         times = (own, super().next_timer_ms())
         return min((time for time in times if time is not None), default=None)
 
@@ -240,15 +242,11 @@ class TriggeredOperator(WindowOperator):
         self.table.cells.touch(spot[0], spot[1], (spot[2],))
 
     def _remember(self, is_event_time: bool, time_ms: int) -> None:
-        (self._event_times if is_event_time else self._processing_times).add(time_ms, self._spot)
+        self.times_of("event" if is_event_time else "processing").add(time_ms, self._spot)
 
     def _remember_all(self, pane: Pane) -> None:
-        for time in pane.events:
-            self._remember(True, time)
-        for time in pane.moments:
-            self._remember(False, time)
-        if self.plan.has_event_time:
-            self._remember(True, pane.end + self.plan.lateness_ms)
+        for domain, time_ms in self.moments((pane,)):
+            self.times_of(domain).add(time_ms, self._spot)
 
     def _panes_at(self, spot: Spot) -> list[Pane]:
         return list(self.table.cells.find(*spot) or ())
@@ -271,13 +269,6 @@ class TriggeredOperator(WindowOperator):
                 pane.moments.discard(time)
                 self._turn_to(spot, pane)
                 self._act(pane, self._trigger.on_processing_time(time, pane.window, self._context))
-
-    def _first_set(self, table: Timetable, is_set: Callable[[Pane, int], bool]) -> int | None:
-        while (time := table.first()) is not None:
-            if any(is_set(pane, time) for spot in table.at(time) for pane in self._panes_at(spot)):
-                return time
-            table.take(time)
-        return None
 
     def _waits_for(self, pane: Pane, time: int) -> bool:
         is_expiry = self.plan.has_event_time and pane.end + self.plan.lateness_ms == time

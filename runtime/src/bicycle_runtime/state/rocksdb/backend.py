@@ -14,8 +14,12 @@ from bicycle_runtime.state.rocksdb.keyed import PagedKeyedTable
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.store import PagedStore
 from bicycle_runtime.state.rocksdb.tables import PagedAccumulatorTable, PagedFunctionTable
+from bicycle_runtime.state.rocksdb.timers import PagedTimerTable
+from bicycle_runtime.state.rocksdb.window_tables import RocksWindows
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, StateTable
+from bicycle_runtime.state.timers import TimerTable
+from bicycle_runtime.state.window_tables import WindowTables
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = ["RocksTables"]
@@ -37,6 +41,7 @@ class RocksTables:
     ) -> None:
         self.book = book or StateBook()
         self.pages = Pages(settings, job_url=job_url)
+        self.windows: WindowTables = RocksWindows(self.pages)
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
         opened = self.book.open(accumulator_state(value_type), value_type, None)
@@ -50,14 +55,13 @@ class RocksTables:
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
         return PagedKeyedTable(groups, clock, self.pages, book=self.book)
 
+    def timers(self, groups: Mapping[Any, int]) -> TimerTable:
+        return PagedTimerTable(groups, self.pages)
+
     def store(
-        self, operator: str, storage: Storage, new_table: Callable[[], Table],
-        *, is_resident: Callable[[str], bool],
-    ) -> PagedStore[Table]:  # fmt: skip
-        return PagedStore(
-            operator, storage, new_table,
-            pages=self.pages, is_resident=is_resident, book=self.book,
-        )  # fmt: skip
+        self, operator: str, storage: Storage, new_table: Callable[[], Table]
+    ) -> PagedStore[Table]:
+        return PagedStore(operator, storage, new_table, pages=self.pages, book=self.book)
 
     def trim(self) -> None:
         self.pages.trim()

@@ -33,7 +33,7 @@ from bicycle_runtime.state.changes import EVERYWHERE, Section
 from bicycle_runtime.state.files import SealedFiles
 from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.refs import RangeState, SstRef, StateRef
-from bicycle_runtime.state.rocksdb.space import LAYOUT, RocksSpace, SpaceError
+from bicycle_runtime.state.rocksdb.space import LAYOUT, READ_LAYOUTS, RocksSpace, SpaceError
 from bicycle_runtime.state.settings import StateSettings
 
 __all__ = ["Progress", "bring", "index_of", "mounted", "sections_of", "upload", "watched"]
@@ -121,8 +121,9 @@ def index_of(files: SealedFiles, ref: StateRef) -> BaseIndex:
         StateFileError: it is missing or damaged, or its entries lie in another way.
     """
     index = decode_index(files.data_of(ref), path=ref.path, operator=files.operator)
-    if index.layout != LAYOUT:
-        reason = f"its entries lie in layout {index.layout!r}, this runtime reads {LAYOUT!r}"
+    if index.layout not in READ_LAYOUTS:
+        known = ", ".join(READ_LAYOUTS)
+        reason = f"its entries lie in layout {index.layout}, this runtime reads {known}"
         raise files.damaged(ref.path, reason)
     return index
 

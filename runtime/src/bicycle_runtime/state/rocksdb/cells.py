@@ -14,7 +14,7 @@ from typing import Any
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.rocksdb.dicts import MISSING, PagedDict, Shelf, TouchPagedDict
 from bicycle_runtime.state.rocksdb.pages import Pages
-from bicycle_runtime.state.rocksdb.places import behind, key_in, key_start, section_start
+from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
 from bicycle_sdk.state.cells import MISSING as NO_BOUND
 from bicycle_sdk.state.cells import CarefulValueCells, MapCells, has_prefix
 from bicycle_sdk.state.expiry import Expiry
@@ -262,7 +262,7 @@ class PagedMapCells(MapCells):
         start = self._start_of(key)
         section = len(start) - len(key_start(key))
         first = start if low is None else start + low
-        end = behind(start) if high is None else start + high
+        end = behind_key(start) if high is None else start + high
         for place, data in self._pages.scan(first, end):
             _, part = key_in(place[section:], data)
             yield place[len(start) : -1], part, data
@@ -272,7 +272,7 @@ class PagedMapCells(MapCells):
         if known is not None:
             return known
         start = self._start_of(key)
-        last = self._pages.last(start, behind(start))
+        last = self._pages.last(start, behind_key(start))
         positions = list(self._fresh.get(key, ()))
         if last is not None:
             section = len(start) - len(key_start(key))

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind, key_bytes, key_in, section_start, value_in
-from bicycle_runtime.state.values import ValueCodec
 
-__all__ = ["MISSING", "PagedDict", "Shelf", "TouchPagedDict"]
+__all__ = ["MISSING", "OneCodec", "PagedDict", "Shelf", "TouchPagedDict"]
 
 MISSING = object()
+
+
+class OneCodec(Protocol):
+    """What reads a value by itself, as a ``ValueCodec`` does."""
+
+    def decode_one(self, item: bytes, key: Any = None) -> Any:
+        """Return a value from its own bytes; ``key`` is for errors."""
 
 
 class Shelf:
@@ -34,7 +40,7 @@ class Shelf:
     __slots__ = ("_codec", "_group", "_group_of", "_name", "_starts", "pages")
 
     def __init__(
-        self, pages: Pages, name: str, codec: ValueCodec,
+        self, pages: Pages, name: str, codec: OneCodec,
         *, group_of: Callable[[Any], int] | None = None, group: int = 0,
     ) -> None:  # fmt: skip
         self.pages = pages
@@ -80,19 +86,22 @@ class PagedDict(dict[Any, Any]):
 
     Args:
         shelf: Where the sealed entries lie.
+        is_part: Whether it is part of a page, which settles and ages it.
+        is_new: Whether nothing is sealed, so that nobody need look.
     """
 
     __slots__ = ("_is_whole", "_shelf", "_warm", "is_emptied", "is_lasting", "touched")
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(self, shelf: Shelf, *, is_part: bool = False, is_new: bool = False) -> None:
         super().__init__()
         self._shelf = shelf
         self.is_lasting = shelf.is_for_handles
         self._warm: dict[Any, Any] = {}
-        self._is_whole: bool | None = None
+        self._is_whole: bool | None = True if is_new else None
         self.is_emptied = False  # Whether this epoch has shadowed all that is sealed.
         self.touched: dict[Any, None] = {}
-        shelf.pages.join(self)
+        if not is_part:
+            shelf.pages.join(self)
 
     # --- what a dict does --------------------------------------------------------------------
 
@@ -250,6 +259,11 @@ class PagedDict(dict[Any, Any]):
     def clean_count(self) -> int:
         """Return how many entries are hot and not touched."""
         return max(0, dict.__len__(self) - len(self.touched))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it is in memory."""
+        return not (dict.__len__(self) or self._warm or self.touched or self.is_emptied)
 
     def warm_count(self) -> int:
         """Return how many entries are warm."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from bicycle_runtime.state.rocksdb.indexes import Index
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError, is_from_rocksdb
 from bicycle_runtime.state.settings import StateSettings
 
@@ -52,6 +53,7 @@ class Pages:
         self.groups = range(0)
         self.timed: dict[str, bool] = {}
         self.marks: set[str] = set()
+        self._indexes: dict[str, Index] = {}
         self._space: RocksSpace | None = None
         self.get: Callable[[bytes], bytes | None] = _nowhere
         self._heal: Callable[[BaseException], RocksSpace] | None = None
@@ -118,13 +120,13 @@ class Pages:
         except SpaceError as error:
             return self._healed(error).last(start, end)
 
-    def names(self, group: int) -> list[str]:
-        """Return the names of what is sealed in a key group."""
+    def names(self, group: int, prefix: str = "") -> list[str]:
+        """Return the names of what is sealed in a key group, of those that begin so."""
         assert self._space is not None
         try:
-            return self._space.names(group)
+            return self._space.names(group, prefix)
         except SpaceError as error:
-            return self._healed(error).names(group)
+            return self._healed(error).names(group, prefix)
 
     def _healed(self, error: BaseException) -> RocksSpace:
         assert self._heal is not None
@@ -138,8 +140,18 @@ class Pages:
         """Let a page be settled and aged with the others."""
         self._members.append(page)
 
+    def keep_index(self, index: Index) -> None:
+        """Have an index in the space, in place of another about the same sections."""
+        self._indexes[index.prefix] = index
+
+    @property
+    def indexes(self) -> list[Index]:
+        """The indexes that the space has."""
+        return list(self._indexes.values())
+
     def forget(self) -> None:
-        """Forget the pages of a table that is thrown away."""
+        """Forget the pages of a table that is thrown away, with what was found out of date."""
+        self._stale.clear()
         self._members = [page for page in self._members if page.is_lasting]
 
     def trim(self) -> None:
@@ -154,13 +166,13 @@ class Pages:
     def settle(self) -> None:
         """Regard what the epoch changed as part of the space. Called when it is."""
         assert self._space is not None
+        for page in self._members:
+            page.settle()
         marks = {n: is_set for n, is_set in self.timed.items() if is_set != (n in self.marks)}
         if self._stale or marks:
             self._space.tidy(self._stale, marks)
             self.marks = {n for n in self.marks | set(marks) if marks.get(n, True)}
             self._stale.clear()
-        for page in self._members:
-            page.settle()
 
     def drop_stale(self, place: bytes) -> None:
         """Take note of a place of the index by time that nothing stands for."""

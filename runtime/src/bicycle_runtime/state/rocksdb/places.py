@@ -19,6 +19,7 @@ from bicycle_runtime.records.keys import encode_key
 __all__ = [
     "INDEX_START",
     "behind",
+    "behind_key",
     "framed",
     "group_of",
     "group_start",
@@ -30,8 +31,10 @@ __all__ = [
     "key_in",
     "key_start",
     "name_in",
+    "name_start",
     "raw_list",
     "section_start",
+    "time_in",
     "value_in",
 ]
 
@@ -53,6 +56,11 @@ def group_start(group: int) -> bytes:
 def section_start(group: int, name: str) -> bytes:
     """Return what the places of one named state in one key group begin with."""
     return group_start(group) + encode_key(name)
+
+
+def name_start(group: int, prefix: str) -> bytes:
+    """Return what the places of all states begin with whose names begin so."""
+    return group_start(group) + (encode_key(prefix)[:-1] if prefix else b"")
 
 
 def key_bytes(key: Any) -> bytes:
@@ -77,6 +85,15 @@ def key_bytes(key: Any) -> bytes:
 def key_start(key: Any) -> bytes:
     """Return what the bytes of ``(key, map key)`` begin with."""
     return key_bytes((key,))[:-1]
+
+
+def behind_key(start: bytes) -> bytes:
+    """Return the least bytes behind all that begin with a key and go on with another.
+
+    A text may begin with the bytes of a shorter one: where that ends with a NUL, it goes on with
+    0xff, as no key begins.
+    """
+    return start + b"\xff"
 
 
 def behind(start: bytes) -> bytes:
@@ -140,7 +157,11 @@ def index_place(name: str, time_ms: int, key: Any) -> bytes:
 
 def indexed_time(place: bytes, name: str) -> int:
     """Return the time in a place of the index."""
-    data = place[len(index_start(name)) :]
+    return time_in(place[len(index_start(name)) :])
+
+
+def time_in(data: bytes) -> int:
+    """Return the whole number that bytes begin with."""
     size = data[0] - _INT_ZERO
     if size >= 0:
         return int.from_bytes(data[1 : 1 + size], "big")

@@ -16,27 +16,39 @@ import rocksdict
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.changes import EVERYWHERE, Section, make_section
+from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK, ROWS, Index
 from bicycle_runtime.state.rocksdb.places import (
     INDEX_START,
     behind,
     framed,
     group_start,
     index_place,
+    index_start,
     key_bytes,
     key_in,
     name_in,
+    name_start,
     raw_list,
     section_start,
     value_in,
 )
 from bicycle_runtime.state.settings import StateSettings
 
-__all__ = ["LAYOUT", "RocksSpace", "SpaceError", "UnreadableError", "is_from_rocksdb"]
+__all__ = [
+    "LAYOUT",
+    "READ_LAYOUTS",
+    "RocksSpace",
+    "SpaceError",
+    "UnreadableError",
+    "is_from_rocksdb",
+]
 
 _KEYS = AnyCodec()
 _LABEL, _IDENTITY, _MARK = b"\xff\x01label", b"\xff\x02identity", b"\xff\x03"
 # Of places and values. A folder of another layout is foreign; bases in the storage name it, too.
-LAYOUT = "1"
+# Layout 1 knew no indexes and would not keep them up: what it has written is read all the same.
+LAYOUT = "2"
+READ_LAYOUTS = ("1", LAYOUT)
 _BATCH_BYTES = 8 << 20
 _BATCH_ENTRIES = 20_000
 _TIMES = "$ttl."
@@ -133,9 +145,12 @@ class RocksSpace:
         """
         batch = self._new_batch()
         self.label = None
+        rows = index_start(ROWS)
         if groups.start > 0:
             batch.delete_range(group_start(0), group_start(groups.start))
+            batch.delete_range(rows, rows + group_start(groups.start))
         batch.delete_range(group_start(groups.stop), INDEX_START)
+        batch.delete_range(rows + group_start(groups.stop), behind(rows))
         self._write(batch)
 
     def absorb(self, other: RocksSpace, groups: range) -> None:
@@ -147,7 +162,10 @@ class RocksSpace:
         self.tidy((), {mark: False for mark in self.marks() - marks})
         self._put_all(other, group_start(EVERYWHERE), group_start(0))
         self._put_all(other, group_start(groups.start), group_start(groups.stop))
-        self._put_all(other, INDEX_START, behind(INDEX_START))
+        rows = index_start(ROWS)
+        self._put_all(other, INDEX_START, rows)
+        self._put_all(other, rows + group_start(groups.start), rows + group_start(groups.stop))
+        self._put_all(other, behind(rows), behind(INDEX_START))
 
     def set_marks(self, marks: Iterable[str]) -> None:
         """Set marks, for a space that gets all that it has from others."""
@@ -166,13 +184,22 @@ class RocksSpace:
                 put = batch.put
         self._write(batch)
 
-    def apply(self, files: Iterable[Sequence[Section]], label: str) -> None:
-        """Put sealed changes in, oldest first, and stand at ``label`` then."""
+    def apply(
+        self, files: Iterable[Sequence[Section]], label: str, indexes: Sequence[Index] = ()
+    ) -> None:
+        """Put sealed changes in, oldest first, and stand at ``label`` then.
+
+        Args:
+            files: The changes.
+            label: The label.
+            indexes: Those that are kept up.
+        """
         batch = self._new_batch()
         self.label = None
         for sections in files:
             for section in sections:
                 _put(batch, section)
+                _put_in_indexes(batch, section, indexes)
                 if batch.size_in_bytes() > _BATCH_BYTES:
                     self._write(batch)
                     batch = self._new_batch()
@@ -181,7 +208,9 @@ class RocksSpace:
         self._write(batch)
         self.label = label
 
-    def apply_of_others(self, files: Iterable[Sequence[Section]], label: str) -> None:
+    def apply_of_others(
+        self, files: Iterable[Sequence[Section]], label: str, indexes: Sequence[Index] = ()
+    ) -> None:
         """Put sealed changes in that others made, and make sure that marks are still true.
 
         A mark says that all entries of a state have their times. Others may have run without a
@@ -200,7 +229,7 @@ class RocksSpace:
                         untimed.setdefault(name, []).extend(_untimed(section, found))
                 yield sections
 
-        self.apply(looked_at(), label)
+        self.apply(looked_at(), label, indexes)
         belied = [mark for mark, places in untimed.items() if any(self._lacks(p) for p in places)]
         if belied:
             self.tidy((), dict.fromkeys(belied, False))
@@ -223,10 +252,11 @@ class RocksSpace:
             is_found = iterator.valid() and iterator.key() >= start
             return (iterator.key(), iterator.value()) if is_found else None
 
-    def names(self, group: int) -> list[str]:
-        """Return the names of the sections of a key group."""
+    def names(self, group: int, prefix: str = "") -> list[str]:
+        """Return the names of the sections of a key group, of those that begin so."""
         found = []
-        place, end = group_start(group), behind(group_start(group))
+        place = name_start(group, prefix)
+        end = behind(place)
         while (entry := next(self.scan(place, end), None)) is not None:
             name, _ = name_in(entry[0])
             found.append(name)
@@ -241,6 +271,22 @@ class RocksSpace:
             keys.append(key_in(place[len(start) :], data))
             values.append(value_in(data))
         return make_section(group, name, _KEYS.encode_list(keys), _array(values), is_full=True)
+
+    def complete(self, indexes: Sequence[Index], groups: range) -> None:
+        """Have these indexes and no others; what is missing is made of the sections.
+
+        Args:
+            indexes: The indexes.
+            groups: The key groups in the space.
+        """
+        wanted = {index.mark: index for index in indexes}
+        found = {mark for mark in self.marks() if mark.startswith(INDEX_MARK)}
+        for mark in sorted(found - wanted.keys()):
+            self._forget_index(mark)
+        for mark, index in wanted.items():
+            if mark not in found:
+                self._forget_index(mark)
+                self._make_index(index, groups)
 
     def marks(self) -> set[str]:
         """Return the marks that were set."""
@@ -259,6 +305,24 @@ class RocksSpace:
             else:
                 batch.delete(place)
         self._write(batch)
+
+    def _make_index(self, index: Index, groups: range) -> None:
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        for group in groups:
+            for name in self.names(group, index.prefix):
+                _put_in_indexes(batch, self.section(group, name), (index,))
+                if batch.size_in_bytes() > _BATCH_BYTES:
+                    self._write(batch)
+                    batch = rocksdict.WriteBatch(raw_mode=True)
+        self._write(batch)
+        self.tidy((), {index.mark: True})
+
+    def _forget_index(self, mark: str) -> None:
+        start = index_start(mark.partition(":")[0])[:-1]  # Without its end, so of all domains.
+        batch = rocksdict.WriteBatch(raw_mode=True)
+        batch.delete_range(start, behind(start))
+        self._write(batch)
+        self.tidy((), {mark: False})
 
     def _lacks(self, place: bytes) -> bool:
         with _space_errors():
@@ -317,6 +381,17 @@ def _put(batch: rocksdict.WriteBatch, section: Section) -> None:
         times = _KEYS.decode_list(bytes(section.values))
         for key, raw_key, time_ms in zip(keys, raw_list(section.keys), times, strict=True):
             put(index_place(section.name, time_ms, key), bytes(raw_key))
+
+
+def _put_in_indexes(
+    batch: rocksdict.WriteBatch, section: Section, indexes: Iterable[Index]
+) -> None:
+    for index in indexes:
+        if section.name.startswith(index.prefix):
+            for place in index.gone(section):
+                batch.delete(place)
+            for place, data in index.put(section):
+                batch.put(place, data)
 
 
 def _untimed(section: Section, times: Section | None) -> list[bytes]:

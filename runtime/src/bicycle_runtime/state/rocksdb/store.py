@@ -30,6 +30,7 @@ from bicycle_runtime.state.loading import LOADING
 from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.refs import RangeState, SstRef, StateRef, merge_start
 from bicycle_runtime.state.rocksdb.bases import upload
+from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.restoring import restore
 from bicycle_runtime.state.rocksdb.slots import Slot, claim_slot, folder_of
@@ -51,19 +52,17 @@ class PagedStore(Generic[Table]):
         storage: Checkpoint storage of the job.
         new_table: Makes an empty table over ``pages``.
         pages: What the parts of the table share.
-        is_resident: Tells by the name of a section whether the table holds it in memory.
         book: Is told of the classes of what is pickled.
     """
 
     def __init__(
         self, operator: str, storage: Storage, new_table: Callable[[], Table],
-        *, pages: Pages, is_resident: Callable[[str], bool], book: StateBook,
+        *, pages: Pages, book: StateBook,
     ) -> None:  # fmt: skip
         self._files = SealedFiles(operator, storage)
         self._new_table = new_table
         self._book = book
         self._pages = pages
-        self._is_resident = is_resident
         self._table = new_table()
         self._label: str | None = None
         self._pending: tuple[list[Section], str] | None = None
@@ -100,6 +99,7 @@ class PagedStore(Generic[Table]):
                 self._table = self._new_table()
                 self._open(state)
             self._catch_up(state, is_table_current=is_known)
+            self._complete()
         except SpaceError as error:
             self._tell("state_folder_damaged", error=error)
             self._start_over(state)
@@ -232,7 +232,7 @@ class PagedStore(Generic[Table]):
         """Put in what this process wrote and the driver sealed."""
         assert self._space is not None
         if changes:
-            self._space.apply([changes], label)
+            self._space.apply([changes], label, self._pages.indexes)
         self._pages.settle()
 
     def _catch_up(self, state: RangeState, *, is_table_current: bool) -> None:
@@ -273,7 +273,7 @@ class PagedStore(Generic[Table]):
             return False
         for sections in files if is_table_current else ():
             self._table.apply(sections)
-        self._space.apply_of_others(files, state.label)
+        self._space.apply_of_others(files, state.label, self._pages.indexes)
         self._pages.marks = self._space.marks()
         return True
 
@@ -296,6 +296,7 @@ class PagedStore(Generic[Table]):
         self._pages.stand_on(self._space, groups, self._heal)
         try:
             self._apply([ref for ref in state.files if not ref.is_database], state, None)
+            self._complete()
         except SpaceError as error:
             raise self._local_error(error) from error
 
@@ -310,15 +311,23 @@ class PagedStore(Generic[Table]):
                     table.apply(sections)
                 yield sections
 
-        self._space.apply_of_others(files(), state.label)
+        self._space.apply_of_others(files(), state.label, self._pages.indexes)
         self._pages.marks = self._space.marks()
 
-    def _load_residents(self) -> None:
-        """Give the table what it holds in memory."""
+    def _complete(self) -> None:
+        """Have the indexes that the table asks for."""
         assert self._space is not None
-        for group in (EVERYWHERE, *self._pages.groups):
-            names = [name for name in self._space.names(group) if self._is_resident(name)]
-            self._table.apply([self._space.section(group, name) for name in names])
+        indexes = self._pages.indexes
+        found = {mark for mark in self._pages.marks if mark.startswith(INDEX_MARK)}
+        if found != {index.mark for index in indexes}:
+            self._space.complete(indexes, self._pages.groups)
+            self._pages.marks = self._space.marks()
+
+    def _load_residents(self) -> None:
+        """Give the table what it holds in memory: what all subtasks have a copy of."""
+        assert self._space is not None
+        space = self._space
+        self._table.apply([space.section(EVERYWHERE, name) for name in space.names(EVERYWHERE)])
 
     def _local_error(self, error: BaseException) -> LocalStateError:
         assert self._slot is not None

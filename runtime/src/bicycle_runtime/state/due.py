@@ -1,0 +1,74 @@
+"""When windows are due: an index by time of what their cells say, made anew from them at will.
+
+It may name times that a window no longer has: whoever gets one looks the window up.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from bicycle_runtime.records.keys import encode_key
+
+__all__ = ["DueTimes", "Spot", "in_order"]
+
+Spot = tuple[int, int, Any]  # place, key group, key
+
+
+class DueTimes:
+    """Which keys may have something due at which time of one domain."""
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self._spots: dict[int, dict[Spot, None]] = {}
+
+    def reset(self) -> None:
+        """Forget all times."""
+        self._heap, self._spots = [], {}
+
+    def add(self, time_ms: int, spot: Spot) -> None:
+        """Take note of a time."""
+        known = self._spots.get(time_ms)
+        if known is None:
+            known = self._spots[time_ms] = {}
+            heapq.heappush(self._heap, time_ms)
+        known[spot] = None
+
+    def due(self, until_ms: int) -> Iterator[tuple[int, Spot]]:
+        """Take out what is due, by time, place, key group and key.
+
+        What is added meanwhile comes when its turn comes; for the very time that is being taken
+        out, behind all of it.
+        """
+        while self._heap and self._heap[0] <= until_ms:
+            time_ms = heapq.heappop(self._heap)
+            by_part: dict[tuple[int, int], list[Any]] = {}
+            for place, group, key in self._spots.pop(time_ms):
+                by_part.setdefault((place, group), []).append(key)
+            for (place, group), keys in sorted(by_part.items(), key=lambda item: item[0]):
+                for key in in_order(keys):
+                    yield time_ms, (place, group, key)
+
+    def first(self, is_set: Callable[[int, Spot], bool]) -> int | None:
+        """Return the least time that is set; None when there is none. What is not set is forgotten.
+
+        Args:
+            is_set: Tells whether something is due at a time.
+        """
+        while self._heap:
+            time_ms = self._heap[0]
+            if any(is_set(time_ms, spot) for spot in self._spots[time_ms]):
+                return time_ms
+            heapq.heappop(self._heap)
+            del self._spots[time_ms]
+        return None
+
+
+def in_order(keys: Iterable[Any]) -> list[Any]:
+    """Return keys in the order in which their windows fire: sorted, or by their stable bytes."""
+    listed = list(keys)
+    kinds = set(map(type, listed))
+    if kinds <= {str} or kinds <= {int} or kinds <= {bytes}:
+        return sorted(listed)
+    return sorted(listed, key=encode_key)

@@ -1,0 +1,172 @@
+"""Timers of which only a part is in memory.
+
+Whether a timer is set is told by a paged dict; in which order they fire, by an agenda over the
+index by time. What is set already is not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Iterable, Mapping
+from typing import Any
+
+from bicycle_runtime.records.codecs import AnyCodec
+from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.state.changes import Section
+from bicycle_runtime.state.rocksdb.agenda import Agenda
+from bicycle_runtime.state.rocksdb.dicts import PagedDict, Shelf
+from bicycle_runtime.state.rocksdb.indexes import TimerIndex, names_of, timer_in, timer_order
+from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
+from bicycle_runtime.state.timers import TimerTable
+from bicycle_runtime.state.values import ValueCodec
+from bicycle_sdk.state.descriptors import TimeDomain
+from bicycle_sdk.state.timers import Timer, TimerQueue
+
+__all__ = ["PagedTimerTable"]
+
+_KEYS = AnyCodec()
+_DELETED_MIN = 64  # So many deleted timers may wait in the agenda before it is worth a look.
+
+
+class PagedTimerTable(TimerTable):
+    """A ``TimerTable`` over pages.
+
+    Args:
+        groups: The key group of a key, by indexing.
+        pages: The operator's.
+    """
+
+    def __init__(self, groups: Mapping[Any, int], pages: Pages) -> None:
+        super().__init__(groups, lambda domain: PagedTimerQueue(domain, groups, pages))
+        pages.keep_index(TimerIndex())
+
+    def apply(self, sections: Iterable[Section]) -> None:
+        """Forget what is in memory of what others have sealed."""
+        for section in sections:
+            queue = self.queue_of(section.name)
+            assert isinstance(queue, PagedTimerQueue)
+            queue.follow(section)
+
+
+class PagedTimerQueue(TimerQueue):
+    """A ``TimerQueue`` over pages.
+
+    Args:
+        domain: Which time they wait for.
+        groups: The key group of a key, by indexing.
+        pages: The operator's.
+    """
+
+    is_lasting = True  # Contexts of functions hold it.
+
+    def __init__(self, domain: TimeDomain, groups: Mapping[Any, int], pages: Pages) -> None:
+        super().__init__(domain, encode_key)
+        self._groups = groups
+        self._pages = pages
+        self._name = f"$timers.{domain}"
+        self.paged = PagedDict(
+            Shelf(pages, self._name, ValueCodec(), group_of=lambda cell: groups[cell[0]])
+        )
+        self.waiting = self.paged
+        self._agenda: Agenda[tuple[Any, int]] = Agenda(
+            pages, names_of("timers", domain), lambda _, data: timer_in(data)
+        )
+        self._deleted_count = 0
+        self._keys: Container[Any] | None = None
+        pages.join(self)
+
+    # --- as a page ---------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Regard what the epoch changed as part of the space."""
+        self._agenda.trim(self._pages.settings.cache_entries // 2)
+        self._deleted_count = 0
+
+    def clean_count(self) -> int:
+        """Return 0: the timers are counted in their dict, and the agenda has a bound of its own."""
+        return 0
+
+    def age(self, share: float) -> None:
+        """Do nothing: the agenda is trimmed when its entries are sealed."""
+
+    # --- as a queue --------------------------------------------------------------------------
+
+    def set(self, key: Hashable, time_ms: int) -> None:
+        """Set a timer; harmless when it is set already."""
+        cell = (key, time_ms)
+        if cell in self.paged:
+            return
+        self.paged[cell] = None
+        self.touched[cell] = None
+        self._agenda.add(timer_order(key, time_ms), cell)
+
+    def delete(self, key: Hashable, time_ms: int) -> None:
+        """Delete a timer; harmless when there is none."""
+        cell = (key, time_ms)
+        if cell not in self.paged:
+            return
+        self._remove(cell)
+        self._deleted_count += 1
+        if self._deleted_count > _DELETED_MIN and 2 * self._deleted_count > len(self._agenda):
+            self._agenda.discard(self._is_deleted)
+            self._deleted_count = 0
+
+    def pop_due(self, time_ms: int) -> Timer | None:
+        """Take out and return the first timer that is due at a time; None when none is."""
+        first = self.peek()
+        if first is None or first.time_ms > time_ms:
+            return None
+        self._agenda.pop()
+        self._remove((first.key, first.time_ms))
+        return first
+
+    def peek(self) -> Timer | None:
+        """Return the first timer; None when there is none."""
+        while (entry := self._agenda.first()) is not None:
+            order, cell = entry
+            if cell in self.paged and (self._keys is None or cell[0] in self._keys):
+                return Timer(self.domain, cell[1], cell[0])
+            self._agenda.pop()
+            if self._groups[cell[0]] not in self._pages.groups:  # It came with a base of others.
+                self._pages.drop_stale(self._agenda.place(order))
+        return None
+
+    def keep_only(self, keys: Container[Any]) -> None:
+        """Forget the timers of other keys, as if there had never been any."""
+        self._keys = keys
+
+    def follow(self, section: Section) -> None:
+        """Forget what is in memory of what others have sealed."""
+        if section.is_full:
+            self.paged.forget()
+        for keys in (section.keys, section.deleted):
+            self.paged.drop(_KEYS.decode_list(bytes(keys)))
+        self._agenda.reset()
+
+    def reset(self) -> None:
+        """Forget all timers that are in memory."""
+        self.paged.forget()
+        self.touched.clear()
+        self._agenda.reset()
+        self._deleted_count = 0
+
+    def times_of(self, key: Hashable) -> list[int]:
+        """Return the times for which a key has timers, in order."""
+        start = section_start(self._groups[key], self._name)
+        first = start + key_start(key)
+        found = {
+            key_in(place[len(start) :], data)[1]
+            for place, data in self._pages.scan(first, behind_key(first))
+        }
+        for cell in self.paged.touched:
+            if cell[0] == key:
+                (found.discard if self._is_deleted(cell) else found.add)(cell[1])
+        return sorted(found)
+
+    def _remove(self, cell: tuple[Any, int]) -> None:
+        del self.paged[cell]
+        self.touched[cell] = None
+
+    def _is_deleted(self, cell: tuple[Any, int]) -> bool:
+        """Tell whether the running epoch has deleted a timer."""
+        return cell in self.paged.touched and not dict.__contains__(self.paged, cell)
