@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bicycle_runs import Engine, job, spark_engine, warm_up
-from measuring import Report, Table, Target, arguments, in_turns, millions, ratios
+from measuring import Report, Table, arguments, in_turns, millions
 from peers import BYTEWAX, PeerMissingError, PeerRun, run_bytewax, run_plain
 from workloads import Events, check_totals, scratch
 
@@ -119,7 +119,7 @@ def main() -> None:
             report.tables.append(bench.table(rates))
             _judge(report, rates, size)
             costs[size] = 1e9 / statistics.median(rates["Bicycle, dicts"])
-    _judge_growth(report, costs)
+    report.compare_growth(costs, "cost per event, {}")
     report.tell(options)
 
 
@@ -138,18 +138,8 @@ def _judge(report: Report, rates: dict[str, list[float]], size: int) -> None:
     for name in OURS:
         for other, low in ((PLAIN, 0.6), (PLAIN_FAST, None), (BYTEWAX.name, None)):
             if other in rates:
-                median, best = ratios(rates[name], rates[other])
                 title = f"{name} ÷ {other}, {size:,}"
-                target = Target(name=title, value=median, best=best, low=low, unit="x")
-                report.targets.append(target)
-
-
-def _judge_growth(report: Report, costs: dict[int, float]) -> None:
-    if len(costs) > 1:
-        small, large = min(costs), max(costs)
-        value = costs[large] / costs[small]
-        title = f"cost per event, {large:,} ÷ {small:,}"
-        report.targets.append(Target(name=title, value=value, high=1.15, unit="x"))
+                report.compare(title, rates[name], rates[other], low=low)
 
 
 def _bytewax_wanted(options: argparse.Namespace) -> tuple[bool, list[str]]:

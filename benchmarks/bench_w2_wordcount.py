@@ -19,12 +19,10 @@ from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
 from measuring import (
     Report,
     Table,
-    Target,
     arguments,
     in_turns,
     pace_table,
     percentile,
-    ratios,
     steady_rate,
 )
 from peers import (
@@ -158,7 +156,8 @@ def main() -> None:
             _judge(report, rates, words)
             cost = 1e9 / statistics.median(rates[OURS])
             costs.setdefault(words.distinct, {})[words.count] = cost
-    _judge_growth(report, costs)
+    for count, by_size in costs.items():
+        report.compare_growth(by_size, f"cost per word, {{}}, {count:,} distinct")
     report.tell(options)
 
 
@@ -166,19 +165,8 @@ def _judge(report: Report, rates: dict[str, list[float]], words: Words) -> None:
     bounds = {PLAIN: 0.6, **dict.fromkeys(BYTEWAX_FORMS.values(), 2.5), SPARK_STATE.name: 30.0}
     for name, low in bounds.items():
         if name in rates:
-            median, best = ratios(rates[OURS], rates[name])
             title = f"Bicycle ÷ {name}, {words.text}"
-            target = Target(name=title, value=median, best=best, low=low, unit="x")
-            report.targets.append(target)
-
-
-def _judge_growth(report: Report, costs: dict[int, dict[int, float]]) -> None:
-    for distinct, by_count in costs.items():
-        if len(by_count) > 1:
-            small, large = min(by_count), max(by_count)
-            value = by_count[large] / by_count[small]
-            title = f"cost per word, {large:,} ÷ {small:,}, {distinct:,} distinct"
-            report.targets.append(Target(name=title, value=value, high=1.15, unit="x"))
+            report.compare(title, rates[OURS], rates[name], low=low)
 
 
 def _inputs(options: argparse.Namespace) -> list[Words]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
-from measuring import Report, Table, Target, arguments, in_turns, pace_table, ratios, steady_rate
+from measuring import Report, Table, arguments, in_turns, pace_table, steady_rate
 from peers import (
     BYTEWAX,
     PeerMissingError,
@@ -140,26 +140,16 @@ def main() -> None:
             _judge(report, rates, readings)
             cost = 1e9 / statistics.median(rates[OURS])
             costs.setdefault(readings.keys, {})[readings.count] = cost
-    _judge_growth(report, costs)
+    for count, by_size in costs.items():
+        report.compare_growth(by_size, f"cost per reading, {{}}, {count:,} sensors")
     report.tell(options)
 
 
 def _judge(report: Report, rates: dict[str, list[float]], readings: Readings) -> None:
     for name, low in BOUNDS.items():
         if name in rates:
-            median, best = ratios(rates[OURS], rates[name])
             title = f"Bicycle ÷ {name}, {readings.text}"
-            target = Target(name=title, value=median, best=best, low=low, unit="x")
-            report.targets.append(target)
-
-
-def _judge_growth(report: Report, costs: dict[int, dict[int, float]]) -> None:
-    for keys, by_count in costs.items():
-        if len(by_count) > 1:
-            small, large = min(by_count), max(by_count)
-            value = by_count[large] / by_count[small]
-            title = f"cost per reading, {large:,} ÷ {small:,}, {keys:,} sensors"
-            report.targets.append(Target(name=title, value=value, high=1.15, unit="x"))
+            report.compare(title, rates[OURS], rates[name], low=low)
 
 
 def _inputs(options: argparse.Namespace) -> list[Readings]:

@@ -126,6 +126,26 @@ class Report:
     targets: list[Target] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    def compare(
+        self, title: str, ours: Sequence[float], theirs: Sequence[float], *, low: float | None
+    ) -> None:
+        """Judge how many times the pace of another we have, round by round."""
+        median, best = ratios(ours, theirs)
+        self.targets.append(Target(name=title, value=median, best=best, low=low, unit="x"))
+
+    def compare_growth(self, costs: Mapping[int, float], what: str) -> None:
+        """Judge that something costs the same in a large input as in a small one.
+
+        Args:
+            costs: Of one, by the size of the input; one size says nothing.
+            what: Its name, with ``{}`` for the two sizes.
+        """
+        if len(costs) > 1:
+            small, large = min(costs), max(costs)
+            title = what.format(f"{large:,} ÷ {small:,}")
+            value = costs[large] / costs[small]
+            self.targets.append(Target(name=title, value=value, high=1.15, unit="x"))
+
     def tell(self, options: argparse.Namespace) -> None:
         """Print the report; write it into the docs or keep its figures when asked for."""
         text = self.markdown(is_quick=options.quick)

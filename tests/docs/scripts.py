@@ -1,6 +1,10 @@
-"""Scripts of the docs folder as modules: they are no package, since nobody installs them."""
+"""Code of the docs folder as modules: scripts, and the blocks of a page."""
 
+import contextlib
 import importlib.util
+import re
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,3 +19,15 @@ def load(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def page_module(page: str, name: str, folder: Path, monkeypatch) -> Iterator[ModuleType]:
+    """Import the Python blocks of a page, one behind the other, as a module of this name."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (folder / f"{name}.py").write_text("\n".join(blocks), "utf-8")
+    monkeypatch.syspath_prepend(str(folder))
+    try:
+        yield importlib.import_module(name)
+    finally:
+        sys.modules.pop(name, None)

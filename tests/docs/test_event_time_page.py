@@ -1,24 +1,19 @@
 """The page about event time is a program that works."""
 
-import importlib
 import re
-import sys
 
 import pytest
 
 from bicycle_sdk import StreamEnvironment, WatermarkStrategy
-from tests.docs.scripts import DOCS
+from tests.docs.scripts import DOCS, page_module
 
 PAGE = (DOCS / "event-time.md").read_text("utf-8")
 
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    (tmp_path / "event_time_page.py").write_text("\n".join(blocks), "utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield importlib.import_module("event_time_page")
-    del sys.modules["event_time_page"]
+    with page_module(PAGE, "event_time_page", tmp_path, monkeypatch) as found:
+        yield found
 
 
 def test_the_job_of_the_page_builds(module):

@@ -1,24 +1,19 @@
 """The page about joins is a program that works, and names every join there is."""
 
-import importlib
 import re
-import sys
 
 import pytest
 
 from bicycle_sdk import KeyedStream, StreamEnvironment
-from tests.docs.scripts import DOCS
+from tests.docs.scripts import DOCS, page_module
 
 PAGE = (DOCS / "joins.md").read_text("utf-8")
 
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    (tmp_path / "joins_page.py").write_text("\n".join(blocks), "utf-8")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    yield importlib.import_module("joins_page")
-    del sys.modules["joins_page"]
+    with page_module(PAGE, "joins_page", tmp_path, monkeypatch) as found:
+        yield found
 
 
 def test_the_job_of_the_page_builds(module):

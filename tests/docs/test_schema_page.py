@@ -1,15 +1,13 @@
 """The page about changed code is code that reads what its version 1 wrote."""
 
-import importlib
 import re
-import sys
 from dataclasses import dataclass
 
 import pytest
 
 from bicycle_runtime.jobs.inspection.state_changes import _WORST
 from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
-from tests.docs.scripts import DOCS
+from tests.docs.scripts import DOCS, page_module
 from tests.unit.engine.changed_code import Run, keyed_job, sealed_by
 
 PAGE = (DOCS / "schema-evolution.md").read_text("utf-8")
@@ -33,11 +31,8 @@ class FirstReadings(KeyedProcessFunction):
 
 @pytest.fixture
 def module(monkeypatch, tmp_path):
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    (tmp_path / "schema_page.py").write_text("\n".join(blocks))
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "schema_page", raising=False)
-    return importlib.import_module("schema_page")
+    with page_module(PAGE, "schema_page", tmp_path, monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -11,17 +11,16 @@ import statistics
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.spark.jobsite import JobSite, Life
+from tests.spark.jobsite import JobSite, Life, resident_bytes
 
 pytestmark = pytest.mark.spark
 
 EPOCHS_MIN = 12
 SECONDS_BETWEEN_SAMPLES = 0.2
-MIB, PAGE = 1 << 20, 4 << 10
+MIB = 1 << 20
 LIMITS_MIB = {"driver": 500, "java": 1_800, "workers": 700}
 GROWTH_MAX, SLACK_MIB = 0.15, 24
 # Java's heap takes minutes to settle: it has a limit, but may grow below it.
@@ -84,16 +83,8 @@ def _watch(site: JobSite, life: Life, record_count: int) -> list[Sample]:
 
 
 def _memory(site: JobSite) -> dict[str, float]:
-    found = site.processes()
-    [java] = [each.pid for each in found if each.is_java]
-    workers = [each.pid for each in found if each.is_python_of_spark]
-    driver = [each.pid for each in found if not each.is_java and not each.is_python_of_spark]
-    groups = {"driver": driver, "java": [java], "workers": workers}
-    return {name: sum(map(_resident_mib, pids)) for name, pids in groups.items()}
-
-
-def _resident_mib(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE / MIB
+    groups = site.by_role()
+    return {name: sum(map(resident_bytes, pids)) / MIB for name, pids in groups.items()}
 
 
 def _records_per_epoch(samples: list[Sample]) -> list[float]:

@@ -101,6 +101,11 @@ class Life:
         (self.folder / "release").unlink()
 
 
+def resident_bytes(pid: int) -> int:
+    """Return how much memory of the machine a process has."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
 @dataclass(slots=True)
 class JobSite:
     """A job, its folders and its processes."""
@@ -197,6 +202,14 @@ class JobSite:
         pythons = [found for found in self.processes() if found.is_python_of_spark]
         daemons = {found.pid for found in pythons}
         return [found for found in pythons if found.parent in daemons]
+
+    def by_role(self) -> dict[str, list[int]]:
+        """Return the processes of a job that runs: driver, java, workers."""
+        found = self.processes()
+        [java] = [each.pid for each in found if each.is_java]
+        workers = [each.pid for each in found if each.is_python_of_spark]
+        driver = [each.pid for each in found if not each.is_java and not each.is_python_of_spark]
+        return {"driver": driver, "java": [java], "workers": workers}
 
     def wait_for_no_process(self) -> None:
         """Prove that whatever was started has ended by itself."""

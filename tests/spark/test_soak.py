@@ -20,12 +20,12 @@ from pathlib import Path
 import pytest
 
 from tests.plugin_zoo.zoo import install, whole
-from tests.spark.jobsite import JobSite, visible_lines
+from tests.spark.jobsite import JobSite, resident_bytes, visible_lines
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak]
 
 RECORDS_PER_EPOCH = 20
-KIB, PAGE = 1 << 10, 4 << 10
+KIB = 1 << 10
 SAMPLES_PER_RUN = 120
 SECONDS_BETWEEN_SAMPLES_MIN = 0.2
 # In `nox -s soak` every figure has had time to settle; in the short form those of Java have not.
@@ -146,23 +146,15 @@ def _watch(
 
 
 def _sample(site: JobSite) -> dict[str, float]:
-    found = site.processes()
-    [java] = [each.pid for each in found if each.is_java]
-    workers = [each.pid for each in found if each.is_python_of_spark]
-    drivers = [each.pid for each in found if not each.is_java and not each.is_python_of_spark]
-    groups = {"driver": drivers, "java": [java], "workers": workers}
-    sample: dict[str, float] = {"worker processes": len(workers)}
+    groups = site.by_role()
+    sample: dict[str, float] = {"worker processes": len(groups["workers"])}
     for name, pids in groups.items():
-        sample[f"{name} MiB"] = sum(map(_resident_bytes, pids)) / KIB / KIB
+        sample[f"{name} MiB"] = sum(map(resident_bytes, pids)) / KIB / KIB
         sample[f"{name} threads"] = sum(_entry_count(pid, "task") for pid in pids)
         sample[f"{name} files open"] = sum(_entry_count(pid, "fd") for pid in pids)
     sample["Spark's local files"] = _tree_size(site.temporary)
     sample["checkpoint files and folders"] = _tree_size(site.storage)
     return sample
-
-
-def _resident_bytes(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
 
 
 def _entry_count(pid: int, folder: str) -> int:

@@ -39,6 +39,20 @@ def test_a_ratio_is_the_median_round_by_round_beside_the_ratio_of_the_best(measu
     assert measuring.ratios([10.0, 12.0], [5.0, 4.0]) == (2.5, 2.4)
 
 
+def test_a_report_compares_paces_and_the_costs_of_sizes_if_there_are_two(measuring):
+    report = measuring.Report(name="x", claim="x", payload="x", method="x")
+
+    report.compare("ours ÷ theirs", [10.0, 12.0], [5.0, 4.0], low=2.0)
+    report.compare_growth({1_000: 4.0, 20_000: 5.0}, "cost per word, {}")
+    report.compare_growth({1_000: 4.0}, "cost of one size, {}")
+
+    found = [(target.name, target.value, target.is_reached) for target in report.targets]
+    assert found == [
+        ("ours ÷ theirs", 2.5, True),
+        ("cost per word, 20,000 ÷ 1,000", 1.25, False),
+    ]
+
+
 def test_a_percentile_is_a_value_that_was_measured(measuring):
     values = [float(number) for number in range(100, 0, -1)]
 

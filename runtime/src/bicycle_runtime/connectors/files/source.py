@@ -26,7 +26,6 @@ from bicycle_runtime.connectors.contract import (
 )
 from bicycle_runtime.connectors.errors import (
     ConnectorOptionError,
-    ConnectorPayloadError,
     InputMissingError,
 )
 from bicycle_runtime.connectors.files.listing import InputPath
@@ -37,6 +36,7 @@ from bicycle_runtime.connectors.files.places import typed_path
 from bicycle_runtime.connectors.files.planning import plan_slices
 from bicycle_runtime.connectors.files.reader import FileFormat, FileReader
 from bicycle_runtime.connectors.files.tracking import FileTable, TrackedFile
+from bicycle_runtime.connectors.payloads import require_decodable
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.operators.io import Slice, SourceReader
 
@@ -270,14 +270,5 @@ def _record_type(file_format: FileFormat, spec: ConnectorSpec) -> Any:
         return str
     if file_format in ("jsonl", "parquet") and record_type is None:
         return dict
-    try:
-        msgspec.json.Decoder(record_type if record_type is not None else dict)
-    except TypeError as error:
-        raise ConnectorPayloadError(
-            vertex=spec.vertex_id,
-            connector=spec.connector_type,
-            role="output_type",
-            found=f"{record_type!r}, which can not be decoded ({error})",
-            expected="a dataclass, TypedDict, NamedTuple, tuple, dict or list",
-        ) from error
+    require_decodable(spec, record_type if record_type is not None else dict, msgspec.json.Decoder)
     return record_type

@@ -19,6 +19,7 @@ from confluent_kafka import Message
 from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
 from bicycle_runtime.connectors.kafka.options import FormatName
+from bicycle_runtime.connectors.payloads import require_decodable
 from bicycle_runtime.operators.io import BadRecord, Headers, SourceBatch
 from bicycle_sdk.record_types import clash, type_name
 
@@ -283,16 +284,7 @@ def _check_pair(spec: ConnectorSpec, name: FormatName, record_type: Any) -> None
         )
     if name in ("json", "msgpack"):
         module = msgspec.json if name == "json" else msgspec.msgpack
-        try:
-            module.Decoder(Any if record_type is None else record_type)
-        except TypeError as error:
-            raise ConnectorPayloadError(
-                vertex=spec.vertex_id,
-                connector=spec.connector_type,
-                role="output_type",
-                found=f"{record_type!r}, which can not be decoded ({error})",
-                expected="a dataclass, TypedDict, NamedTuple, tuple, dict or list",
-            ) from error
+        require_decodable(spec, Any if record_type is None else record_type, module.Decoder)
 
 
 def _schema(spec: ConnectorSpec, role: str) -> Schema:
