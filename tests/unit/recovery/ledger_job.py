@@ -41,9 +41,7 @@ class Job:
         self.state = found.ranges[0].with_mark(None) if found else blank
         self.close()
         tables = tables_for(self.settings, job_url="job")
-        self.store = tables.store(
-            "op", self.storage, lambda: tables.accumulators(None)
-        )
+        self.store = tables.store("op", self.storage, lambda: tables.accumulators(None))
         return last
 
     def close(self):
@@ -86,6 +84,21 @@ class Job:
         state = self.state if manifest is None else manifest.states["op"].ranges[0]
         table = StateStore("op", self.storage, AccumulatorTable).at(state.with_mark(None))
         return {key: value for group in table.groups.values() for key, value in group.items()}
+
+    def act(self, action, entries, *, attempt):
+        """Do what any run of a job may do with its next entries; other words mean nothing here."""
+        match action:
+            case "epoch" | "interval":
+                over = action == "interval"
+                self.seal(self.run(entries, attempt=attempt, is_interval_over=over), entries)
+            case "crash before":
+                self.run(entries, attempt=attempt)
+                self.restart()
+            case "crash after":
+                self.seal(self.run(entries, attempt=attempt), entries)
+                self.restart()
+            case "restart":
+                self.restart()
 
     def sealed_epochs(self):
         names = (path.rpartition("/")[2] for path in self.storage.list("epochs"))

@@ -119,25 +119,16 @@ def test_no_order_of_crashes_and_collections_removes_what_a_restart_needs(
     for number, action in enumerate(actions):
         entries = {chance.randrange(30): number for _ in range(3)}
         match action:
-            case "epoch" | "interval":
-                over = action == "interval"
-                job.seal(job.run(entries, attempt=f"{number}", is_interval_over=over), entries)
-                has_collected = False
             case "collect":
                 job.ledger.mark_published(job.manifest.epoch)
                 job.ledger.collect()
-                has_collected = True
-            case "crash before":
-                job.run(entries, attempt=f"{number}")
-                job.restart()
-            case "crash after":
-                job.seal(job.run(entries, attempt=f"{number}"), entries)
-                job.restart()
-            case "restart":
-                job.restart()
             case "damage" if len(sealed_paths(job)) > 1:
                 hurt(job.storage, f"epochs/{job.manifest.epoch:012}.manifest", "flip")
                 job.restart()
+            case _:
+                job.act(action, entries, attempt=f"{number}")
+        if action in ("epoch", "interval", "collect"):
+            has_collected = action == "collect"
         assert job.read() == job.models[job.manifest.epoch]
         for path in sink_paths(job.manifest):
             job.storage.read(path)

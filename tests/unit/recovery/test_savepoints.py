@@ -410,20 +410,9 @@ def test_no_order_of_crashes_collections_savepoints_and_restores_removes_what_is
     for number, action in enumerate(actions):
         entries = {chance.randrange(30): number for _ in range(3)}
         match action:
-            case "epoch" | "interval":
-                over = action == "interval"
-                job.seal(job.run(entries, attempt=f"{number}", is_interval_over=over), entries)
             case "collect" if job.manifest.epoch:
                 job.ledger.mark_published(job.manifest.epoch)
                 job.ledger.collect(now_ms=NOW_MS)
-            case "crash before":
-                job.run(entries, attempt=f"{number}")
-                job.restart()
-            case "crash after":
-                job.seal(job.run(entries, attempt=f"{number}"), entries)
-                job.restart()
-            case "restart":
-                job.restart()
             case "savepoint" | "slow savepoint" if job.manifest.epoch:
                 savepoints.append(saved(job, number, entries, is_slow=action != "savepoint"))
             case "delete" if savepoints:
@@ -432,6 +421,8 @@ def test_no_order_of_crashes_collections_savepoints_and_restores_removes_what_is
                 storage, epoch, model = chance.choice(savepoints)
                 job = begun_with(storage, folder / f"job-{number}")
                 job.models = {epoch: model}
+            case _:
+                job.act(action, entries, attempt=f"{number}")
         assert job.read() == job.models[job.manifest.epoch]
         for storage, epoch, _ in savepoints:
             assert verify_savepoint(storage).epoch == epoch

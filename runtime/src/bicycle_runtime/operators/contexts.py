@@ -8,7 +8,7 @@ record.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from bicycle_runtime.operators.batch import Batch, SourceTrail
 from bicycle_runtime.operators.errors import UnkeyedStateError
@@ -56,9 +56,9 @@ class WorkerContext(ProcessContext):
         self.table: FunctionTable | None = None
         self.sides: list[tuple[str, Any, int | None]] = []
 
-    def clone(self) -> WorkerContext:
+    def clone(self) -> Self:
         """Return a context for another call in flight: all the same, but a record of its own."""
-        twin = WorkerContext(
+        twin = type(self)(
             self.task_info,
             processing_time=self.processing_time,
             key_selector=self._key_selector,

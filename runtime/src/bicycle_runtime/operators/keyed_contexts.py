@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Self
 
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.errors import UnkeyedStateError
@@ -61,18 +61,9 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """The key groups of keys."""
         return self._groups
 
-    def clone(self) -> KeyedContext:
-        """Return a context for another call in flight: all the same, but a record of its own."""
-        twin = KeyedContext(
-            self.task_info,
-            processing_time=self.processing_time,
-            key_selector=self._key_selector,
-            group_count=self._groups.group_count,
-            **self._others,
-        )
-        twin.random, twin.metrics = self.random, self.metrics
-        twin.table, twin.sides, twin.watermark = self.table, self.sides, self.watermark
-        twin.batch = self.batch
+    def clone(self) -> Self:
+        """Return a context for another call in flight: its keys and states are ours."""
+        twin = super().clone()
         self._has_twins = True
         twin._original, twin._keys, twin._groups = self._original, self._batch_keys(), self._groups
         twin.keyed, twin.timers, twin.has_timers = self.keyed, self.timers, self.has_timers
