@@ -83,7 +83,7 @@ class SinkRun:
                 prefix = f"staged/out/{epoch:012}/0-{subtask}-{attempt}"
                 task = WriterTask(storage=self.storage, prefix=prefix, epoch=epoch, subtask=subtask)
                 writer = self.factory.open(task)
-                writer.write(writer.prepare(values))
+                writer.write(writer.prepare(values, None))
                 staged += writer.finish()
         return staged
 

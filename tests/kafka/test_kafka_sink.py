@@ -1,6 +1,7 @@
 """The Kafka sink on a real broker: what arrives, how often, and what is refused at the start."""
 
 import itertools
+import time
 
 import pytest
 from confluent_kafka import Producer
@@ -24,6 +25,7 @@ from tests.kafka.sink_runs import SinkRun, messages_in, values_in
 from tests.kafka_broker import create_topic
 
 EXACTLY_ONCE = {"guarantee": "exactly-once"}
+EVENT_MS = int(time.time() * 1_000) - 3_600_000
 _names = itertools.count()
 
 
@@ -102,6 +104,42 @@ def test_keys_headers_timestamps_and_partitions_arrive(run_of, topic, kafka_brok
             1_700_000_000_000 + count for count in range(9)
         }
         assert all(message.headers == [("lang", b"en"), ("lang", b"de")] for message in found)
+
+
+@pytest.mark.parametrize("guarantee", DeliveryGuarantee)
+def test_messages_have_the_event_time_of_their_records(guarantee, topic, kafka_broker):
+    out, written = topic(partitions=1), topic(partitions=1)
+
+    def job(env):
+        stream = env.from_collection([3, 1, 2]).assign_timestamps(lambda n: EVENT_MS + n)
+        for name, which in ((out, "event"), (written, "written")):
+            sink = KafkaSinkBuilder[int](kafka_broker.bootstrap, name).message_time(which)
+            stream.sink_to(sink.delivery_guarantee(guarantee).build_connector()).uid(which)
+
+    with Harness(job, real_sinks=["event", "written"]) as harness:
+        harness.run()
+
+    found = messages_in(kafka_broker.bootstrap, out)
+    assert [(int(m.value), m.timestamp_ms - EVENT_MS) for m in found] == [(3, 3), (1, 1), (2, 2)]
+    others = messages_in(kafka_broker.bootstrap, written)
+    assert [int(m.value) for m in others] == [3, 1, 2]
+    assert all(message.timestamp_ms > EVENT_MS + 1_000_000 for message in others)
+
+
+def test_a_record_that_the_topic_would_remove_at_once_is_refused(topic, kafka_broker):
+    out = topic(partitions=1, retention_ms="3600000")
+
+    def job(env):
+        times = {"old": EVENT_MS - 60_000, "new": EVENT_MS + 1_800_000}
+        stream = env.from_collection(list(times)).assign_timestamps(times.__getitem__)
+        stream.sink_to(KafkaSinkBuilder[str](kafka_broker.bootstrap, out)).uid("out").on_error(
+            "skip"
+        )
+
+    with Harness(job, real_sinks=["out"]) as harness:
+        harness.run()
+
+    assert values_in(kafka_broker.bootstrap, out) == ["new"]
 
 
 def test_keys_go_to_the_partition_that_java_clients_choose(run_of, topic, kafka_broker):

@@ -66,8 +66,18 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         return self._set_function("headers", function)
 
     def timestamp(self, function: Callable[[T], int | None]) -> Self:
-        """Set the time of the message in ms since 1970; for None and otherwise that of writing."""
+        """Set the time of the message in ms since 1970; for None that of writing.
+
+        Otherwise it is the event time of the record, where it has one.
+        """
         return self._set_function("timestamp", function)
+
+    def message_time(self, which: Literal["event", "written"]) -> Self:
+        """Set whether messages have the event time of their records, or the time of writing."""
+        if which not in ("event", "written"):
+            self._refuse("message_time", f"found {which!r}", "one of event, written")
+        self._settings["message_time"] = which
+        return self
 
     def partition(self, function: Callable[[T], int | None]) -> Self:
         """Set the partition; for None and otherwise the client chooses one by the key."""

@@ -99,6 +99,58 @@ def test_a_schema_encodes_and_must_give_bytes():
         made.encode(["text"])
 
 
+def timed(limits=None, **functions):
+    plan = MessagePlan(
+        value_format="string", key_format="auto", functions=functions,
+        limits=limits or TopicLimits(), has_event_times=True,
+    )  # fmt: skip
+    return MessageEncoder(plan, ManualClock(start_ms=NOW_MS))
+
+
+def test_event_times_become_the_times_of_messages():
+    made = timed()
+
+    assert [m["timestamp"] for m in made.encode(["a", "b", "c"], [5, None, 7])] == [5, None, 7]
+    assert made.encode_one("a", 5)["timestamp"] == 5
+    assert "timestamp" not in made.encode(["a"], None)[0]
+    assert "timestamp" not in encoder("string").encode(["a"], [5])[0]
+
+
+@pytest.mark.parametrize(
+    ("limits", "time_ms"),
+    [
+        (TopicLimits(), 0),
+        (TopicLimits(), -5),
+        (TopicLimits(timestamp_after_ms_max=10), NOW_MS + 11),
+        (TopicLimits(timestamp_before_ms_max=10), NOW_MS - 11),
+        (TopicLimits(retention_ms=10), NOW_MS - 11),
+    ],
+)
+def test_an_event_time_that_the_topic_does_not_take_is_refused(limits, time_ms):
+    made = timed(limits)
+    made.encode(["a", "b"], [NOW_MS, None])
+
+    with pytest.raises(UnencodableError):
+        made.encode(["a", "b"], [NOW_MS, time_ms])
+    with pytest.raises(UnencodableError):
+        made.encode_one("b", time_ms)
+
+
+@pytest.mark.parametrize(
+    ("properties", "payloads", "takes_times"),
+    [
+        ({}, {}, True),
+        ({"message_time": "written"}, {}, False),
+        ({}, {"timestamp": lambda _: 5}, False),
+    ],
+)
+def test_a_sink_asks_for_event_times_unless_it_has_others(properties, payloads, takes_times):
+    sink = create_sink(sink_spec(payloads=payloads, **properties))
+
+    assert sink.takes_times is takes_times
+    assert sink.writer().plan.messages.has_event_times is takes_times
+
+
 @pytest.mark.parametrize(
     ("limits", "functions", "record"),
     [

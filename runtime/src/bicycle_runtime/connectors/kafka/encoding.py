@@ -52,13 +52,17 @@ class EncodingSchema(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """What the brokers accept in a topic. ``None`` and False: nothing is known, nothing checked."""
+    """What the brokers accept in a topic. ``None`` and False: nothing is known, nothing checked.
+
+    ``retention_ms`` is how long they keep a message from its timestamp on.
+    """
 
     partition_count: int | None = None
     message_bytes_max: int = 1_000_000
     is_compacted: bool = False
     timestamp_before_ms_max: int | None = None
     timestamp_after_ms_max: int | None = None
+    retention_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,33 +185,38 @@ class MessageEncoder:
 
     def _are_taken(self, times: Sequence[int | None]) -> bool:
         """Tell whether all times are within the bounds of the topic."""
-        limits, now_ms = self._limits, self._clock.now_ms()
-        after, before = limits.timestamp_after_ms_max, limits.timestamp_before_ms_max
         known = [time_ms for time_ms in times if time_ms is not None]
-        if not known:
-            return True
-        first, last = min(known), max(known)
-        is_new_enough = first >= _TIME_MS_MIN and (before is None or first >= now_ms - before)
-        return is_new_enough and (after is None or last <= now_ms + after)
+        ends = (min(known), max(known)) if known else ()
+        return all(self._time_problem(time_ms) is None for time_ms in ends)
 
     def _check_time(self, timestamp_ms: int) -> None:
-        if timestamp_ms < _TIME_MS_MIN:
+        problem = self._time_problem(timestamp_ms)
+        if problem is not None:
+            is_own = self._plan.has_event_times
+            hint = "; with message_time('written') messages have the time of writing"
             raise UnencodableError(
-                f"the timestamp is {timestamp_ms}; messages have times from {_TIME_MS_MIN} on "
-                "(ms since 1970)"
+                f"the timestamp {timestamp_ms} {problem}{hint if is_own else ''}"
             )
+
+    def _time_problem(self, timestamp_ms: int) -> str | None:
         limits, now_ms = self._limits, self._clock.now_ms()
         after, before = limits.timestamp_after_ms_max, limits.timestamp_before_ms_max
+        if timestamp_ms < _TIME_MS_MIN:
+            return f"is none of a message: they begin with {_TIME_MS_MIN} (ms since 1970)"
         if after is not None and timestamp_ms > now_ms + after:
-            raise UnencodableError(
-                f"the timestamp {timestamp_ms} is {timestamp_ms - now_ms:,} ms ahead, the topic "
-                f"takes {after:,} (message.timestamp.after.max.ms)"
+            ahead = timestamp_ms - now_ms
+            return (
+                f"is {ahead:,} ms ahead, the topic takes {after:,} (message.timestamp.after.max.ms)"
             )
-        if before is not None and timestamp_ms < now_ms - before:
-            raise UnencodableError(
-                f"the timestamp {timestamp_ms} is {now_ms - timestamp_ms:,} ms old, the topic "
-                f"takes {before:,} (message.timestamp.before.max.ms)"
+        age = now_ms - timestamp_ms
+        if before is not None and age > before:
+            return (
+                f"is {age:,} ms old, the topic takes {before:,} (message.timestamp.before.max.ms)"
             )
+        kept = limits.retention_ms if self._plan.has_event_times else None
+        if kept is not None and age > kept:
+            return f"is {age:,} ms old, the topic would not keep it: {kept:,} ms (retention.ms)"
+        return None
 
 
 def _column_encoder(

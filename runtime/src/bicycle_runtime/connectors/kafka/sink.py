@@ -44,6 +44,7 @@ from bicycle_runtime.connectors.kafka.sink_checks import (
 from bicycle_runtime.connectors.kafka.sink_options import (
     KafkaSinkOptions,
     message_plan,
+    takes_times,
     topic_plan,
 )
 from bicycle_runtime.connectors.kafka.staged_messages import staged_messages
@@ -94,6 +95,7 @@ class KafkaSink(Sink):
         super().__init__(spec)
         self._options = options = read_options(KafkaSinkOptions, spec)
         self.guarantee = Guarantee(options.guarantee)
+        self.takes_times = takes_times(options, spec)
         self._is_staged = self.guarantee is Guarantee.EXACTLY_ONCE
         self._topic_plan = topic_plan(options.create_topic, spec)
         self._messages = message_plan(options, spec)

@@ -19,7 +19,7 @@ from bicycle_runtime.connectors.kafka.topics import TopicPlan
 from bicycle_runtime.operators.user_functions import is_async
 from bicycle_sdk.functions import as_callable
 
-__all__ = ["KafkaSinkOptions", "message_plan", "topic_plan"]
+__all__ = ["KafkaSinkOptions", "message_plan", "takes_times", "topic_plan"]
 
 _FUNCTION_ROLES = ("value", "key", "headers", "timestamp", "partition")
 
@@ -81,6 +81,11 @@ class KafkaSinkOptions:
         "fail",
         doc="What to do when an older epoch or a savepoint was restored, so that output which is "
         "in the topic already would appear again.",
+    )
+    message_time: Literal["event", "written"] = option(
+        "event",
+        doc="The time of a message: event: that of its record, as far as records have one; "
+        "written: when it is written. A function for timestamps overrules it.",
     )
     create_topic: object = option(
         None,
@@ -159,7 +164,13 @@ def message_plan(
         },
         schemas=schemas,
         limits=limits or TopicLimits(),
+        has_event_times=takes_times(options, spec),
     )
+
+
+def takes_times(options: KafkaSinkOptions, spec: ConnectorSpec) -> bool:
+    """Tell whether messages have the event times of their records."""
+    return options.message_time == "event" and "timestamp" not in spec.payloads
 
 
 def _default_format(spec: ConnectorSpec) -> MessageFormat:

@@ -88,6 +88,7 @@ class TopicFacts:
             is_compacted=self.is_compacted,
             timestamp_before_ms_max=self._bound("before") if is_own_time else None,
             timestamp_after_ms_max=self._bound("after") if is_own_time else None,
+            retention_ms=self._number("retention.ms") if is_own_time and self.is_expiring else None,
         )
 
     def _bound(self, side: str) -> int | None:
