@@ -29,6 +29,8 @@ class Client:
 
     def close(self):
         print("closed", "within the call" if self.in_call else "behind it", flush=True)
+        if sys.argv[2] == "fails":
+            raise ConnectionError("it is gone")
         if sys.argv[2] == "stuck":
             threading.Event().wait()
 
@@ -54,6 +56,14 @@ def test_a_worker_that_must_end_leaves_its_call_before_it_closes(moment):
 
     assert end.stdout == "closed behind it\n", end.stderr
     assert end.returncode == 0
+
+
+def test_a_function_that_fails_to_close_is_told_and_the_worker_ends():
+    end = end_of("between", "fails")
+
+    assert end.returncode == 0
+    assert "functions_not_closed" in end.stderr
+    assert "it is gone" in end.stderr
 
 
 @pytest.mark.parametrize("moment", ["reading", "between"])

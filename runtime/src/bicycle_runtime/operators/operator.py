@@ -121,8 +121,13 @@ class Operator(ABC):
     def close(self) -> None:
         """Let the user's function release what it opened."""
         function = getattr(self, "function", None)
-        if function is not None and hasattr(function, "close"):
+        if function is None or not hasattr(function, "close"):
+            return
+        try:
             resolve(function.close)
+        except Exception as error:
+            error.add_note(f"in close() of operator {self.spec.uid!r}")
+            raise
 
 
 class Stateful(ABC):

@@ -16,6 +16,7 @@ import cloudpickle
 
 from bicycle_runtime.operators.async_io import async_io_operator
 from bicycle_runtime.operators.chain import Chain
+from bicycle_runtime.operators.closing import close_all
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Operator, Stateful
@@ -90,12 +91,8 @@ class Program:
         return [operator for chain in self.chains.values() for operator in chain.operators]
 
     def close(self) -> None:
-        """Close all user functions, and let go of local state."""
-        try:
-            for operator in self.operators():
-                operator.close()
-        finally:
-            self.release()
+        """Close all user functions, whichever of them fail, and let go of local state."""
+        close_all([*(operator.close for operator in self.operators()), self.release])
 
     def release(self) -> None:
         """Let go of local state, as the end of the process does."""

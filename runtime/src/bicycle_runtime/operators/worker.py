@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.operators.blocking import LOOP_WATCH
+from bicycle_runtime.operators.closing import close_all
 from bicycle_runtime.operators.program import Program, build_program
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.routing import Parcel
@@ -50,14 +51,11 @@ class Worker:
         yield from run_task(self._image, program, order, parcels)
 
     def close(self) -> None:
-        """Close all user functions and readers, and forget them."""
-        for program in self._programs.values():
-            program.close()
-        if self._programs:
-            for reader in self._image.readers.values():
-                reader.close()
-        self._programs.clear()
-        LOOP_WATCH.stop()
+        """Close all user functions and readers, whichever of them fail, and forget them."""
+        readers = self._image.readers.values() if self._programs else ()
+        opened = [*self._programs.values(), *readers]
+        ends = (self._programs.clear, LOOP_WATCH.stop)
+        close_all([*(each.close for each in opened), *ends])
 
     def lose(self) -> None:
         """Forget everything without closing it, as when the process dies."""

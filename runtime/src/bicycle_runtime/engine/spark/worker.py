@@ -8,6 +8,7 @@ through only now and then.
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import platform
 import signal
@@ -23,7 +24,7 @@ import cloudpickle
 import msgspec
 
 from bicycle_runtime.base.environment import chosen_variables
-from bicycle_runtime.base.logging import configure
+from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.operators.routing import Parcel
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.task import EpochOrder
@@ -32,6 +33,7 @@ from bicycle_runtime.operators.worker import Worker
 
 __all__ = ["LevelTask", "WorkerNeeds", "encode_order"]
 
+_LOG = logging.getLogger(__name__)
 _TASKS_PER_COLLECTION = 256
 _END_PATIENCE_S = 10
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # Spark's own for each worker, removed when the executor ends.
@@ -177,10 +179,13 @@ def _interruptible(parcels: Iterator[Parcel]) -> Iterator[Parcel]:
 
 
 def close_workers() -> None:
-    """Close and forget what earlier runs left in this process."""
+    """Close and forget what earlier runs left in this process. A failure is told, no more."""
     while _workers:
         _, worker = _workers.popitem()
-        worker.close()
+        try:
+            worker.close()
+        except Exception as error:  # noqa: BLE001 - the job is over: it can only be told.
+            log_event(_LOG, "functions_not_closed", level=logging.WARNING, error=error)
 
 
 def _forget_frozen() -> None:
