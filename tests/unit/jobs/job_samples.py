@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 import cloudpickle
 
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.connectors.contract import Lag
 from bicycle_runtime.engine.stats import EpochStats
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
+from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
 from bicycle_sdk import StreamEnvironment
 
 
@@ -41,6 +44,16 @@ def request_of(params: dict[str, str] | None = None, **options: Any) -> JobReque
 def status_of(name: str = "sample", **fields: Any) -> JobStatus:
     defaults = {"plugin": "sample", "state": JobState.RUNNING}
     return JobStatus(**{"id": name, "job": name, **defaults, **fields})
+
+
+def put_job(home: Home, name: str = "job", *, is_ours: bool = False, **fields: Any) -> JobFolder:
+    """Put a job's request and status where its driver would; ``is_ours``: this process runs it."""
+    folder = home.folder(name)
+    folder.write_request(request_of(stop_timeout_ms=1_000))
+    if is_ours:
+        fields |= {"pid": os.getpid(), "pid_started": start_ticks(os.getpid())}
+    write_status(folder.status_path, status_of(name, **fields))
+    return folder
 
 
 def stats_of(epoch: int = 1, **fields: Any) -> EpochStats:

@@ -10,27 +10,12 @@ from bicycle_runtime.base.storage import FsspecStorage
 from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions
-from bicycle_runtime.jobs.status import write_status
-from tests.unit.jobs.job_samples import request_of, status_of
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.prepare()
-    return home
+from tests.unit.jobs.job_samples import put_job, request_of
 
 
 def place(home, **options):
     request = JobOptions(**{"plugin": "wordcount", **options})
     return place_job(request, home, clock=ManualClock(), source=random.Random(1))
-
-
-def put_status(home, name, **fields):
-    folder = home.folder(name)
-    folder.write_request(request_of())
-    write_status(folder.status_path, status_of(name, **fields))
-    return folder
 
 
 def test_with_a_checkpoint_directory_the_job_is_named_after_its_plugin(home, tmp_path):
@@ -76,7 +61,7 @@ def test_a_plugin_name_with_foreign_letters_becomes_a_job_name(home):
 
 def test_two_running_jobs_of_one_name_and_two_checkpoint_directories_have_two_folders(home):
     pid = os.getpid()
-    put_status(home, "wordcount", checkpoint="/elsewhere", pid=pid, pid_started=start_ticks(pid))
+    put_job(home, "wordcount", checkpoint="/elsewhere", pid=pid, pid_started=start_ticks(pid))
 
     found = place(home, checkpoint_dir="cp")
 
@@ -86,13 +71,13 @@ def test_two_running_jobs_of_one_name_and_two_checkpoint_directories_have_two_fo
 
 
 def test_a_job_that_has_ended_leaves_its_folder_to_the_next_of_its_name(home):
-    put_status(home, "wordcount", checkpoint="/elsewhere", pid=os.getpid(), pid_started=1)
+    put_job(home, "wordcount", checkpoint="/elsewhere", pid=os.getpid(), pid_started=1)
 
     assert place(home, checkpoint_dir="cp").folder.id == "wordcount"
 
 
 def test_an_unknown_job_is_an_error_with_the_closest_name(home):
-    put_status(home, "orders")
+    put_job(home, "orders")
 
     with pytest.raises(JobNotFoundError) as caught:
         home.find("order")

@@ -10,9 +10,8 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.draining import drain_job
 from bicycle_runtime.jobs.errors import JobNotFoundError, StopTimeoutError
-from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.jobs.status import JobState, write_status
-from tests.unit.jobs.job_samples import request_of, status_of
+from bicycle_runtime.jobs.status import JobState
+from tests.unit.jobs.job_samples import put_job
 
 # A driver that meets requests until it was asked to drain, and then ends with a status, or not.
 DRIVER = """
@@ -37,25 +36,16 @@ write_status(folder.status_path, status)
 """
 
 
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path)
-    home.prepare()
-    return home
-
-
 @contextlib.contextmanager
 def driver(home, word):
-    folder = home.folder("job")
-    folder.write_request(request_of(stop_timeout_ms=1_000))
+    folder = put_job(home)
     process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, str(folder.path), word],
         stdout=subprocess.PIPE, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     try:
         process.stdout.readline()
-        facts = {"pid": process.pid, "pid_started": start_ticks(process.pid)}
-        write_status(folder.status_path, status_of("job", **facts))
+        put_job(home, pid=process.pid, pid_started=start_ticks(process.pid))
         yield process
     finally:
         process.kill()
@@ -75,9 +65,7 @@ def test_a_job_that_drains_for_too_long_goes_on_with_it(home):
 
 
 def test_a_job_that_has_ended_is_left_alone_and_an_unknown_one_is_an_error(home):
-    folder = home.folder("job")
-    folder.write_request(request_of())
-    write_status(folder.status_path, status_of("job", state=JobState.FAILED))
+    put_job(home, state=JobState.FAILED)
 
     assert drain_job(home, "job", clock=SystemClock()).state is JobState.FAILED
     with pytest.raises(JobNotFoundError):

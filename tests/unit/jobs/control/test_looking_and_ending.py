@@ -11,27 +11,13 @@ from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.looking import job_status, list_jobs
 from bicycle_runtime.jobs.errors import JobNotFoundError, StopTimeoutError
-from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.jobs.status import JobState, write_status
-from tests.unit.jobs.job_samples import request_of, status_of
+from bicycle_runtime.jobs.status import JobState
+from tests.unit.jobs.job_samples import put_job
 
 OBEDIENT = "import signal; print('up', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + OBEDIENT.partition(
     "; "
 )[2].replace("signal.pause()", "[signal.pause() for _ in range(9)]")
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path)
-    home.prepare()
-    return home
-
-
-def put(home, name, **fields):
-    folder = home.folder(name)
-    folder.write_request(request_of(stop_timeout_ms=1_000))
-    write_status(folder.status_path, status_of(name, **fields))
 
 
 @contextlib.contextmanager
@@ -41,7 +27,7 @@ def driver(home, name, code):
     )
     try:
         process.stdout.readline()
-        put(home, name, pid=process.pid, pid_started=start_ticks(process.pid))
+        put_job(home, name, pid=process.pid, pid_started=start_ticks(process.pid))
         yield process
     finally:
         process.kill()
@@ -49,8 +35,8 @@ def driver(home, name, code):
 
 
 def test_jobs_are_listed_with_the_newest_first(home):
-    put(home, "old", started_ms=1, state=JobState.FINISHED)
-    put(home, "new", started_ms=2, state=JobState.FAILED)
+    put_job(home, "old", started_ms=1, state=JobState.FINISHED)
+    put_job(home, "new", started_ms=2, state=JobState.FAILED)
 
     assert [status.id for status in list_jobs(home)] == ["new", "old"]
 
@@ -101,7 +87,7 @@ def test_canceling_kills_and_leaves_the_word_canceled(home):
 
 @pytest.mark.parametrize("state", [state for state in JobState if state.is_final])
 def test_a_job_that_has_ended_is_left_alone(home, state):
-    put(home, "job", state=state)
+    put_job(home, "job", state=state)
 
     assert stop_job(home, "job").state is state
     assert cancel_job(home, "job", clock=ManualClock()).state is state

@@ -1,5 +1,4 @@
 import json
-import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -7,7 +6,6 @@ import pytest
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import ConfigError
-from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.requests import Inbox, ask_job
 from bicycle_runtime.jobs.errors import (
     JobNotFoundError,
@@ -15,30 +13,16 @@ from bicycle_runtime.jobs.errors import (
     RequestTimeoutError,
     RequestUnknownError,
 )
-from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.jobs.status import JobState, write_status
-from tests.unit.jobs.job_samples import request_of, status_of
-
-
-@pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path)
-    home.prepare()
-    return home
+from bicycle_runtime.jobs.status import JobState
+from tests.unit.jobs.job_samples import put_job
 
 
 @pytest.fixture
 def inbox(home):
-    put(home, pid=os.getpid(), pid_started=start_ticks(os.getpid()))
+    put_job(home, is_ours=True)
     inbox = Inbox(home.folder("job").path)
     inbox.open()
     return inbox
-
-
-def put(home, **fields):
-    folder = home.folder("job")
-    folder.write_request(request_of())
-    write_status(folder.status_path, status_of("job", **fields))
 
 
 def ask(home, kind="double", timeout_ms=10_000, **facts):
@@ -117,14 +101,14 @@ def test_a_request_that_is_not_met_in_time_is_withdrawn(home, inbox):
 
 
 def test_a_job_that_has_ended_can_not_be_asked(home):
-    put(home, state=JobState.STOPPED)
+    put_job(home, state=JobState.STOPPED)
     with pytest.raises(JobNotRunningError) as caught:
         ask(home)
     assert caught.value.facts["state"] == "STOPPED"
 
 
 def test_a_job_that_ends_before_it_answers_is_an_error(home, inbox):
-    put(home, pid=2**22 + 1)  # no such process: it was killed
+    put_job(home, pid=2**22 + 1)  # no such process: it was killed
     with pytest.raises(JobNotRunningError):
         ask(home)
 

@@ -1,13 +1,11 @@
 """Asking a running job for other widths: requests, answers, and what is kept of them."""
 
-import os
 import threading
 
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import OptionError
-from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import WidthRefusedError
 from bicycle_runtime.engine.rescaling import Rescaled, WidthWish
@@ -22,22 +20,16 @@ from bicycle_runtime.jobs.control.rescaling import (
     wish_of,
 )
 from bicycle_runtime.jobs.errors import JobNotRunningError, RescaleRequestError
-from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.status import JobState, write_status
-from tests.unit.jobs.job_samples import bundle_of, request_of, status_of
+from bicycle_runtime.jobs.status import JobState
+from tests.unit.jobs.job_samples import bundle_of, put_job, request_of
 
 DONE = Rescaled(epoch=7, old={"count": 2}, new={"count": 5}, pause_ms=31, state_bytes=1_000)
 
 
 @pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path)
-    home.prepare()
-    folder = home.folder("job")
-    folder.write_request(request_of())
-    running = status_of("job", pid=os.getpid(), pid_started=start_ticks(os.getpid()))
-    write_status(folder.status_path, running)
+def home(home):
+    put_job(home, is_ours=True)
     return home
 
 
@@ -81,8 +73,7 @@ def test_a_refusal_is_raised_where_it_was_asked(home):
 
 
 def test_a_job_that_has_ended_has_no_widths_to_change(home):
-    folder = home.folder("job")
-    write_status(folder.status_path, status_of("job", state=JobState.FINISHED))
+    put_job(home, state=JobState.FINISHED)
     with pytest.raises(JobNotRunningError):
         ask_for_rescale(home, "job", RescaleOptions(), {}, clock=SystemClock())
 

@@ -1,7 +1,6 @@
 """Savepoints of jobs: asked of one that runs, taken of one that has ended."""
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,11 +10,9 @@ from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.base.identity import ProcessIdentity
 from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.errors import JobNotRunningError, JobRunningError, OriginRunningError
-from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.savepoints.commands import (
     create_savepoint,
@@ -25,7 +22,7 @@ from bicycle_runtime.jobs.savepoints.commands import (
     restore_savepoint,
 )
 from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
-from bicycle_runtime.jobs.status import JobState, write_status
+from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.recovery.errors import (
     CheckpointMissingError,
     CheckpointOccupiedError,
@@ -38,7 +35,7 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.recovery.savepoints import read_savepoint, verify_savepoint
 from bicycle_runtime.testing import Harness, script_source
-from tests.unit.jobs.job_samples import request_of, status_of
+from tests.unit.jobs.job_samples import put_job
 
 NOW_MS = 1_772_000_000_000
 
@@ -56,28 +53,15 @@ def harness():
 
 
 @pytest.fixture
-def home(tmp_path):
-    home = Home(tmp_path / "home")
-    home.prepare()
-    return home
-
-
-@pytest.fixture
 def ended(home, harness):
-    put(home, harness, state=JobState.STOPPED)
+    put_job(home, checkpoint=harness.storage.url, state=JobState.STOPPED)
     return home
 
 
 @pytest.fixture
 def running(home, harness):
-    put(home, harness, pid=os.getpid(), pid_started=start_ticks(os.getpid()))
+    put_job(home, is_ours=True, checkpoint=harness.storage.url)
     return home
-
-
-def put(home, harness, **fields):
-    folder = home.folder("job")
-    folder.write_request(request_of())
-    write_status(folder.status_path, status_of("job", checkpoint=harness.storage.url, **fields))
 
 
 def create(home, name="one", to=None, clock=None):
@@ -151,7 +135,7 @@ def test_an_epoch_whose_output_is_not_visible_is_refused(ended, harness):
 
 def test_a_job_that_never_sealed_an_epoch_has_nothing_to_save(home):
     with Harness(counts) as harness:
-        put(home, harness, state=JobState.FAILED)
+        put_job(home, checkpoint=harness.storage.url, state=JobState.FAILED)
         with pytest.raises(CheckpointMissingError):
             create(home)
 
@@ -219,7 +203,7 @@ def test_a_job_that_ends_before_it_meets_the_request_is_saved_as_it_ended(runnin
     inbox.open()
 
     def end(_facts):
-        put(running, harness, state=JobState.STOPPED)
+        put_job(running, checkpoint=harness.storage.url, state=JobState.STOPPED)
         raise JobNotRunningError(job="job", kind="savepoint", state="STOPPED")
 
     with ThreadPoolExecutor(1) as pool:
