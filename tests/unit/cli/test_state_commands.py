@@ -434,3 +434,11 @@ def test_the_kinds_that_the_job_noted_are_believed(looking):
 )
 def test_a_key_on_the_command_line_is_json_or_text(text, keys):
     assert keys_meant(text) == keys
+
+
+@pytest.mark.parametrize("words", [("checkpoints",), ("state", "ls"), ("state", "diff", "1", "2")])
+def test_whoever_names_a_job_as_other_commands_want_it_is_told_the_flag(shell, words):
+    done = shell.run(*words, "shop")
+
+    assert done.exit_code == 2
+    assert "--job shop" in done.output

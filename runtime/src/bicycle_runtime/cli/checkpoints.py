@@ -33,6 +33,9 @@ _HEADINGS = (
 
 def place_options(command: F) -> F:
     """Add ``--job`` and ``--checkpoint-dir``; the function gets ``job`` and ``checkpoint_dir``."""
+    command = click.argument(
+        "others", cls=_Others, nargs=-1, expose_value=False, callback=_refuse_others
+    )(command)
     command = click.option(
         "--checkpoint-dir",
         metavar="URL",
@@ -41,6 +44,23 @@ def place_options(command: F) -> F:
     return click.option(
         "--job", metavar="NAME", help="A job of this machine, or one below --checkpoint-dir."
     )(command)
+
+
+class _Others(click.Argument):
+    """Arguments that a command does not have; they are no part of its usage."""
+
+    def get_usage_pieces(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # the contract
+        """Return nothing."""
+        return []
+
+
+def _refuse_others(
+    _context: click.Context, _argument: click.Parameter, found: tuple[str, ...]
+) -> None:
+    """Tell whoever names the job as other commands want it how it is named here."""
+    if found:
+        text = f"unexpected argument {found[0]!r}; a job is named with --job {found[0]}"
+        raise click.UsageError(text)
 
 
 @click.command("checkpoints")

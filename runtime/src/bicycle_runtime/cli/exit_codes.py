@@ -71,6 +71,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1955, 1955, STATE),
     (1970, 1970, STATE),
     (1971, 1971, USAGE),
+    (1975, 1975, USAGE),
     (2000, 2098, USAGE),
     (2201, 2203, ENVIRONMENT),
     (2204, 2204, CONFIG),

@@ -80,8 +80,10 @@ def set_option(command: F) -> F:
     )(command)
 
 
-def pairs(values: Sequence[str], flag: str, *, prefix: str = "") -> dict[str, str]:
-    """Return ``name=value`` texts as a dict.
+def pairs(
+    values: Sequence[str], flag: str, *, prefix: str = "", form: str = "NAME=VALUE"
+) -> dict[str, str]:
+    """Return ``name=value`` texts as a dict; ``form`` is how the flag's help writes them.
 
     Raises:
         click.BadParameter: one is not of that form, lacks the prefix, or names what came before.
@@ -90,7 +92,7 @@ def pairs(values: Sequence[str], flag: str, *, prefix: str = "") -> dict[str, st
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not name.startswith(prefix):
-            wanted = f"{prefix}NAME=VALUE"
+            wanted = f"{prefix}{form}"
             raise click.BadParameter(f"{text!r} is not of the form {wanted}", param_hint=flag)
         if name in found:
             raise click.BadParameter(f"{name!r} is given twice", param_hint=flag)

@@ -19,7 +19,7 @@ __all__ = ["rescale_command"]
 
 def _widths(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> Any:
     widths = {}
-    for uid, text in pairs(texts, "--operator").items():
+    for uid, text in pairs(texts, "--operator", form="UID=NUMBER").items():
         if not (text.isascii() and text.isdecimal()) or int(text) < 1:
             raise click.BadParameter(f"{text!r} is no parallelism", param_hint="--operator")
         widths[uid] = int(text)

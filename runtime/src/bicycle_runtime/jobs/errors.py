@@ -25,6 +25,7 @@ __all__ = [
     "OperatorUnknownError",
     "OriginRunningError",
     "ReplayEndedError",
+    "ReplayOperatorError",
     "ReplayPluginError",
     "RequestTimeoutError",
     "RequestUnknownError",
@@ -270,6 +271,14 @@ class EpochNotReplayableError(BicycleError):
     code = "BIC-1970"
     message = "epoch {epoch} can not be replayed: {problem}; epochs to choose from: {known_text}"
     fix = "name one of them with --epoch; --retained-epochs of a run keeps more"
+
+
+class ReplayOperatorError(BicycleError):
+    """A replay is to show, or to stop in, an operator that the job does not have."""
+
+    code = "BIC-1975"
+    message = "epoch {epoch} was run by no operator {operator!r}; there are: {known_text}"
+    fix = "name one of them with --operator"
 
 
 class ReplayPluginError(BicycleError):

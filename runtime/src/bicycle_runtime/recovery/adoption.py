@@ -154,5 +154,8 @@ def _newest_published(storage: Storage) -> Manifest:
     if damage is not None:
         raise ManifestError(path=storage.url, reason=damage)
     words = "; there are epochs, but none of them is published" if found else ""
-    hint = "name the directory of a savepoint or of a job that has run"
+    hint = (
+        "name the directory of a savepoint, or of a job that has run; "
+        "`bicycle savepoint list --checkpoint-dir URL` shows the savepoints below a place"
+    )
     raise CheckpointMissingError(url=storage.url, found=words, hint=hint)

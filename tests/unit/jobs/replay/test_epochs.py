@@ -22,6 +22,7 @@ from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.errors import (
     EpochNotReplayableError,
     ReplayEndedError,
+    ReplayOperatorError,
     ReplayPluginError,
 )
 from bicycle_runtime.jobs.home import Home
@@ -167,6 +168,13 @@ def test_a_function_that_ends_its_process_is_told_with_the_exit_code(scales):
     with pytest.raises(ReplayEndedError) as caught:
         scales.replay(1, params={"words": "ada death cid"})
     assert caught.value.facts["how"] == "exit code 3"
+
+
+def test_an_operator_that_the_job_does_not_have_is_refused_with_those_that_it_has(scales):
+    scales.run(words="ada")
+    with pytest.raises(ReplayOperatorError) as caught:
+        scales.replay(1, operator="nobody")
+    assert "nobody" not in caught.value.facts["known_text"].split(", ")
 
 
 @pytest.mark.parametrize("epoch", [NEXT, 7])

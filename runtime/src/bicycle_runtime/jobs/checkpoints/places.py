@@ -30,8 +30,7 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
     if checkpoint_dir is None:
         status = None if job is None else home.find(job).status()
         if status is None or not status.checkpoint:
-            hint = "name a job with --job, or a directory with --checkpoint-dir"
-            raise CheckpointMissingError(url=str(home.path), found="", hint=hint)
+            raise _unnamed(home, job)
         return open_storage(status.checkpoint)
     root = open_storage(checkpoint_dir)
     below = "" if job is None else f"{job}/"
@@ -41,8 +40,19 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
     if job is None and len(known) == 1:
         return _folder(root, known[0])
     found = f"; below it are the jobs {', '.join(known)}" if known else ""
-    hint = "name one of them with --job" if known else "name another place with --checkpoint-dir"
+    hint = "name one of them, too" if known else "name another place with --checkpoint-dir"
     raise CheckpointMissingError(url=_folder(root, below).url, found=found, hint=hint)
+
+
+def _unnamed(home: Home, job: str | None) -> CheckpointMissingError:
+    """Return the error for a home of which no job is named, or one that has no checkpoint yet."""
+    jobs = ", ".join(folder.id for folder in home.folders()) or "none"
+    found = f"; its jobs are {jobs}"
+    hint = "name one of its jobs, or a directory with --checkpoint-dir"
+    if job is not None:
+        found = f"; job {job} has no checkpoint directory yet"
+        hint = "wait until the job has sealed an epoch, or name a directory with --checkpoint-dir"
+    return CheckpointMissingError(url=str(home.path), found=found, hint=hint)
 
 
 def _folder(root: Storage, name: str) -> Storage:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from bicycle_runtime.jobs.checkpoints.sealed_queries import (
 )
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
-from bicycle_runtime.jobs.errors import EpochNotReplayableError
+from bicycle_runtime.jobs.errors import EpochNotReplayableError, ReplayOperatorError
 from bicycle_runtime.jobs.replay.epochs import ANSWER_FILE, BUNDLE_FILE, NEXT, REQUEST_FILE
 from bicycle_runtime.operators.program import Program
 from bicycle_runtime.recovery.history import EpochHistory
@@ -103,6 +103,7 @@ def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
         job_id=words["job_id"],
         storage=storage,
     )
+    _require_operator(words["operator"], setup, epoch=record.epoch)
     # 2. Run it, in the debugger if that is asked for.
     ends = epoch.sealed.offsets if epoch.sealed is not None else {}
     keys = None if words["key"] is None else keys_meant(words["key"])
@@ -138,16 +139,12 @@ def _find(history: EpochHistory, begun: BegunEpoch, words: dict[str, Any]) -> _E
     try:
         record = _recorded(sealed) if sealed is not None else begun.read(number)
     except msgspec.MsgspecError as error:
-        raise _refusal(number, known, f"its record is damaged ({error})") from error
+        raise _refusal(number, history, f"its record is damaged ({error})") from error
     if record is None:
-        problem = "it is neither retained nor the one behind them that was begun"
-        if sealed is not None:
-            problem = "no task ran in it, or it was sealed before replays were possible"
-        raise _refusal(number, known, problem)
+        raise _refusal(number, history, _why_not(number, last, is_sealed=sealed is not None))
     if number > 1 and number - 1 not in known:
-        raise _refusal(
-            number, known, f"it begins with the state of epoch {number - 1}, which is gone"
-        )
+        problem = f"it begins with the state of epoch {number - 1}, which is gone"
+        raise _refusal(number, history, problem)
     before = history.manifest(number - 1) if number > 1 else _nothing(record)
     return _Epoch(record=record, before=before, sealed=sealed)
 
@@ -156,10 +153,34 @@ def _recorded(sealed: Manifest) -> ReplayRecord | None:
     return decode_record(sealed.replay) if sealed.replay else None
 
 
-def _refusal(epoch: int, known: Sequence[int], problem: str) -> EpochNotReplayableError:
+def _why_not(epoch: int, last: int, *, is_sealed: bool) -> str:
+    if is_sealed:
+        return "no task ran in it, or it was sealed before replays were possible"
+    if epoch == last + 1:
+        return "no epoch was begun behind the last sealed one"
+    return "it is not retained"
+
+
+def _refusal(epoch: int, history: EpochHistory, problem: str) -> EpochNotReplayableError:
+    known = history.epochs()
     usable = [each for each in known if each == 1 or each - 1 in known]
+    usable = [each for each in usable if _has_record(history, each)]
     known_text = ", ".join(map(str, usable)) or "none"
     return EpochNotReplayableError(epoch=epoch, problem=problem, known_text=known_text)
+
+
+def _has_record(history: EpochHistory, epoch: int) -> bool:
+    try:
+        return bool(history.manifest(epoch).replay)
+    except BicycleError:
+        return False  # It is damaged, or gone since it was listed.
+
+
+def _require_operator(operator: str | None, setup: JobSetup, *, epoch: int) -> None:
+    known = sorted(vertex.id for vertex in setup.graph.vertices)
+    if operator is not None and operator not in known:
+        known_text = ", ".join(known)
+        raise ReplayOperatorError(epoch=epoch, operator=operator, known_text=known_text)
 
 
 def _nothing(record: ReplayRecord) -> Manifest:
