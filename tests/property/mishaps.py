@@ -3,9 +3,12 @@
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.faults import FAULT_POINTS
+from bicycle_runtime.engine.options import EngineOptions
 
 FAULTS = st.tuples(st.just("crash"), st.sampled_from(sorted(FAULT_POINTS)), st.integers(1, 4))
 RESCALES = st.tuples(st.sampled_from(["rescale", "rescale_live"]), st.sampled_from([1, 2, 3, 5]))
+# State lies on disk in each third job: it takes longer to open.
+ENGINES = st.sampled_from([*[EngineOptions()] * 2, EngineOptions(state_backend="rocksdb")])
 LOSSES = st.sampled_from(["crash", "lose workers"])
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.testing import Harness
 from bicycle_sdk.windows import CountEvictor, CountTrigger, PurgingTrigger, TimeEvictor
 from tests.property import window_model
+from tests.property.mishaps import ENGINES
 from tests.property.test_windows import (
     COMPUTED,
     FIXED,
@@ -45,9 +46,10 @@ def row(key, records, result):
     records=RECORDS,
     history=histories(),
     parallelism=st.integers(1, 4),
+    engine=ENGINES,
 )
 def test_count_windows_give_what_brute_force_gives(
-    is_sliding, what, size, slide, records, history, parallelism
+    is_sliding, what, size, slide, records, history, parallelism, engine
 ):
     (compute, result), step = COMPUTED[what], slide if is_sliding else size
 
@@ -59,7 +61,8 @@ def test_count_windows_give_what_brute_force_gives(
         for key, some in by_key(records).items()
         for end in range(step, len(some) + 1, step)
     ]
-    with Harness(job_of(make, delay=1_000), parallelism=parallelism) as harness:
+    job = job_of(make, delay=1_000)
+    with Harness(job, parallelism=parallelism, engine=engine) as harness:
         run(harness, records, history)
         found = list(map(tuple, harness.results("out")))
 
@@ -74,9 +77,10 @@ def test_count_windows_give_what_brute_force_gives(
     history=histories(),
     parallelism=st.integers(1, 4),
     what=st.sampled_from(["count", "all", "process"]),
+    engine=ENGINES,
 )
 def test_a_global_window_counts_on_whatever_happens(
-    purges, size, records, history, parallelism, what
+    purges, size, records, history, parallelism, what, engine
 ):
     compute, result = COMPUTED[what]
     trigger = PurgingTrigger(CountTrigger(size)) if purges else CountTrigger(size)
@@ -89,7 +93,8 @@ def test_a_global_window_counts_on_whatever_happens(
         for key, some in by_key(records).items()
         for end in range(size, len(some) + 1, size)
     ]
-    with Harness(job_of(make, delay=1_000), parallelism=parallelism) as harness:
+    job = job_of(make, delay=1_000)
+    with Harness(job, parallelism=parallelism, engine=engine) as harness:
         run(harness, records, history)
         found = list(map(tuple, harness.results("out")))
 

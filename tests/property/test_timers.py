@@ -10,6 +10,7 @@ from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction
 from bicycle_sdk.state.timers import TimerQueue
+from tests.property.mishaps import ENGINES
 
 KEYS = ["a", "b", "c", "d"]
 DOMAINS = ["event", "processing"]
@@ -101,11 +102,12 @@ def job(env):
 
 @pytest.mark.parametrize("is_one_subtask", [True, False], ids=["in-order", "rescaled"])
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(steps=STEPS)
-def test_timers_fire_as_the_model_says(is_one_subtask, steps):
+@given(steps=STEPS, engine=ENGINES)
+def test_timers_fire_as_the_model_says(is_one_subtask, steps, engine):
     model = Model()
     reached = {"event": -1, "processing": START_MS}
-    with Harness(job, parallelism=1 if is_one_subtask else 2, start_ms=START_MS) as harness:
+    parallelism = 1 if is_one_subtask else 2
+    with Harness(job, parallelism=parallelism, start_ms=START_MS, engine=engine) as harness:
         for word, number in steps:
             match word:
                 case "push":

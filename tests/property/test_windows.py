@@ -20,7 +20,7 @@ from bicycle_sdk.windows import (
     Sum,
 )
 from tests.property import window_model
-from tests.property.mishaps import FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
+from tests.property.mishaps import ENGINES, FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
 
 Record = tuple[str, int, int | float]
 KEYS = ["a", "b", "c", ""]
@@ -164,8 +164,11 @@ def run(harness, records, history):
     history=histories(),
     parallelism=st.integers(1, 4),
     way=st.sampled_from(["combined", "plain", "triggered"]),
+    engine=ENGINES,
 )
-def test_windows_give_what_brute_force_gives(what, kind, records, history, parallelism, way):
+def test_windows_give_what_brute_force_gives(
+    what, kind, records, history, parallelism, way, engine
+):
     compute, result = COMPUTED[what]
 
     def make(keyed):
@@ -174,7 +177,8 @@ def test_windows_give_what_brute_force_gives(what, kind, records, history, paral
     records = [(key, time, value) for key, time, value in dict.fromkeys(records)]
     if what == "without merge":
         records = list({(key, time): (key, time, value) for key, time, value in records}.values())
-    with Harness(job_of(make, delay=1_000), parallelism=parallelism) as harness:
+    job = job_of(make, delay=1_000)
+    with Harness(job, parallelism=parallelism, engine=engine) as harness:
         run(harness, records, history)
         found = sorted(map(tuple, harness.results("out")))
 
@@ -192,9 +196,10 @@ def test_windows_give_what_brute_force_gives(what, kind, records, history, paral
     parallelism=st.integers(1, 3),
     way=st.sampled_from(["combined", "plain", "triggered"]),
     what=st.sampled_from(["count", "process"]),
+    engine=ENGINES,
 )
 def test_late_records_are_told_from_those_that_update_a_result(
-    kind, epochs, lateness, parallelism, way, what
+    kind, epochs, lateness, parallelism, way, what, engine
 ):
     # A trigger is asked at each record, so what closes a session is known there and then.
     assume(way != "triggered" or kind[0] == "aligned")
@@ -211,7 +216,7 @@ def test_late_records_are_told_from_those_that_update_a_result(
         [(key, time, number * 1_000 + i) for i, (key, time, _) in enumerate(epoch)]
         for number, epoch in enumerate(epochs)
     ]
-    with Harness(job_of(make, delay=15), parallelism=parallelism) as harness:
+    with Harness(job_of(make, delay=15), parallelism=parallelism, engine=engine) as harness:
         for epoch in epochs:
             harness.push(epoch)
             harness.run_epoch()
@@ -250,9 +255,10 @@ def test_late_records_are_told_from_those_that_update_a_result(
     ),
     parallelism=st.integers(1, 4),
     what=st.sampled_from(["count", "sum", "process"]),
+    engine=ENGINES,
 )
 def test_long_sessions_are_cut_at_the_same_times_in_any_order_within_the_disorder(
-    gap, longest, records, history, parallelism, what
+    gap, longest, records, history, parallelism, what, engine
 ):
     compute, result = COMPUTED[what]
     kind = ("cut session", gap, longest)
@@ -265,7 +271,7 @@ def test_long_sessions_are_cut_at_the_same_times_in_any_order_within_the_disorde
     # No record comes 30 ms or more behind a later one.
     records = sorted(dict(records).items(), key=lambda item: item[0][1] + item[1])
     records = [record for record, _ in records]
-    with Harness(job_of(make, delay=30), parallelism=parallelism) as harness:
+    with Harness(job_of(make, delay=30), parallelism=parallelism, engine=engine) as harness:
         run(harness, records, history)
         found = sorted(map(tuple, harness.results("out")))
         late = harness.results("late")
