@@ -8,6 +8,9 @@ STAMP := $(VENV)/setup.stamp
 PROJECTS := $(wildcard plugin_sdk/pyproject.toml runtime/pyproject.toml plugins/*/pyproject.toml)
 EDITABLE := $(foreach project,$(PROJECTS),--editable ./$(patsubst %/,%,$(dir $(project))))
 
+# Tests run in so many processes at once, file by file: many wait for brokers and for Java to start.
+TEST_PROCESSES ?= 2
+
 export PYTHON
 
 .PHONY: help setup check-machine demo demo-kafka test lint types imports tests docs bench clean
@@ -53,7 +56,7 @@ imports: setup
 	$(BIN)/lint-imports
 
 tests: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
 
 docs: setup
 	$(BIN)/python docs/generate.py --write
