@@ -116,6 +116,8 @@ def test_a_check_reads_the_parameters_and_builds_nothing(cage):
     (result,) = check_all([cage.put(beast)])
 
     assert (result.ok, result.error) == (True, None)
+    [parameter] = result.parameters
+    assert (parameter["name"], parameter["required"]) == ("required", True)
 
 
 def test_two_entry_points_of_one_name_are_both_refused(tmp_path):

@@ -120,7 +120,7 @@ class PluginDefinitionError(BicycleError):
 
     code = "BIC-1004"
     message = "{target} can not be a plugin: {problem}"
-    fix = "mark a function (env) or (env, params), or a function class, with @bicycle_plugin"
+    fix = "{hint}"
 
 
 class FunctionResultError(BicycleError):

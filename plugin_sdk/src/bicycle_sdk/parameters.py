@@ -28,18 +28,28 @@ _BOOLS = {word: True for word in ("true", "yes", "on", "1")} | dict.fromkeys(
     ("false", "no", "off", "0"), False
 )
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_DURATION_WORDS = "a duration such as 30s, 5m, 1h30m, 250ms"
+_SUPPORTED = (
+    "str, int, float, bool, Path, timedelta, an enum, a Literal, a list of one of these, or one of "
+    "them | None"
+)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterInfo:
-    """One parameter; ``default`` is None for a required one too, so ask ``is_required``."""
+    """One parameter; ``default`` is None for a required one too, so ask ``is_required``.
+
+    ``expected`` says in plain words what is accepted, ``default_text`` how the default is given.
+    """
 
     name: str
     type: str
     default: Any
     is_required: bool
     doc: str
+    expected: str
+    default_text: str
 
 
 def schema_of(parameters: type) -> list[ParameterInfo]:
@@ -55,7 +65,8 @@ def schema_of(parameters: type) -> list[ParameterInfo]:
     docs = _docs(parameters.__doc__ or "")
     for name, hint in hints.items():
         if not _is_readable(hint):
-            raise _undefined(parameters, f"parameter {name!r} has the unsupported type {hint}")
+            problem = f"parameter {name!r} has the unsupported type {type_name(hint) or hint}"
+            raise _undefined(parameters, problem, hint=f"use {_SUPPORTED}")
     return [
         ParameterInfo(
             name=item.name,
@@ -63,6 +74,8 @@ def schema_of(parameters: type) -> list[ParameterInfo]:
             default=_default(item),
             is_required=_is_required(item),
             doc=docs.get(item.name, ""),
+            expected=_expected(hints[item.name]),
+            default_text=_text_of(_default(item)),
         )
         for item in _fields(parameters)
     ]
@@ -82,14 +95,13 @@ def fill(parameters: type[T], values: Mapping[str, Any], *, plugin: str) -> T:
             raise _unknown(name, list(known), plugin)
     for name, info in known.items():
         if info.is_required and name not in values:
-            hint = f"--set {name}=… ({info.type}) {info.doc}".rstrip()
-            raise ParameterError(name=name, plugin=plugin, problem="missing", hint=hint)
+            raise ParameterError(name=name, plugin=plugin, problem="missing", hint=_hint_for(info))
     filled = {}
     for name, value in values.items():
         try:
             filled[name] = _read(hints[name], value)
         except ValueError as error:
-            hint = f"give it as {known[name].type}"
+            hint = _hint_for(known[name])
             raise ParameterError(name=name, plugin=plugin, problem=str(error), hint=hint) from error
     try:
         return parameters(**filled)
@@ -121,12 +133,20 @@ def _hints(parameters: type) -> dict[str, Any]:
     try:
         hints = typing.get_type_hints(parameters)
     except NameError as error:
-        raise _undefined(parameters, f"an annotation is not importable: {error}") from error
+        hint = "import it when the module is loaded, not only for type checkers"
+        raise _undefined(parameters, f"an annotation is unknown: {error}", hint) from error
     return {item.name: hints[item.name] for item in _fields(parameters)}
 
 
-def _undefined(parameters: object, problem: str) -> PluginDefinitionError:
-    return PluginDefinitionError(target=type_name(parameters) or "None", problem=problem)
+def _undefined(
+    parameters: object, problem: str, hint: str = "give the second parameter a dataclass"
+) -> PluginDefinitionError:
+    return PluginDefinitionError(target=type_name(parameters) or "None", problem=problem, hint=hint)
+
+
+def _hint_for(info: ParameterInfo) -> str:
+    """Return how a parameter is given, and what its author says of it."""
+    return f"--set {info.name}=…: {info.expected}. {info.doc}".rstrip()
 
 
 def _is_required(item: Field[Any]) -> bool:
@@ -174,6 +194,34 @@ def _is_readable(hint: Any) -> bool:
     return hint in _READERS or (isinstance(hint, type) and issubclass(hint, Enum))
 
 
+def _expected(hint: Any) -> str:
+    """Return what is accepted, in words of people who know no Python."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        (inner,) = (argument for argument in arguments if argument is not types.NoneType)
+        return f"{_expected(inner)}, or nothing"
+    if origin is list:
+        return f"{_expected(arguments[0])}, or several with commas"
+    if origin is typing.Literal:
+        return "one of " + ", ".join(map(str, arguments))
+    if hint in _READERS:
+        return _READERS[hint][1]
+    return "one of " + ", ".join(member.name for member in hint)
+
+
+def _text_of(value: Any) -> str:
+    """Return a value as the text that gives it."""
+    if isinstance(value, list):
+        return ",".join(map(_text_of, value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, timedelta):
+        return f"{value.total_seconds():.3f}".rstrip("0").rstrip(".") + "s"
+    return "" if value is None else str(value)
+
+
 def _read(hint: Any, value: Any) -> Any:
     """Return a value of the hinted type; ValueError says what is wrong with it."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -188,19 +236,20 @@ def _read(hint: Any, value: Any) -> Any:
             _read(arguments[0], item.strip() if isinstance(item, str) else item) for item in items
         ]
     if origin is typing.Literal:
-        return _chosen({str(word): word for word in arguments}, value)
+        return _chosen({str(word): word for word in arguments}, value, _expected(hint))
     if hint in _READERS:
-        return _READERS[hint](value)
+        return _READERS[hint][0](value)
     if isinstance(value, hint):
         return value
     by_word = {member.name: member for member in hint}
-    return _chosen(by_word | {str(member.value): member for member in hint}, value)
+    by_value = {str(member.value): member for member in hint}
+    return _chosen(by_value | by_word, value, _expected(hint))
 
 
-def _chosen(words: Mapping[str, Any], value: Any) -> Any:
+def _chosen(words: Mapping[str, Any], value: Any, expected: str) -> Any:
     if isinstance(value, (str, int)) and str(value) in words:
         return words[str(value)]
-    raise _wrong(value, "one of " + ", ".join(words))
+    raise _wrong(value, expected)
 
 
 def _str(value: Any) -> str:
@@ -251,18 +300,19 @@ def _timedelta(value: Any) -> timedelta:
             return timedelta(seconds=seconds)
         except OverflowError as error:
             raise _wrong(value, "a shorter duration") from error
-    raise _wrong(value, "a duration such as 30s, 5m, 1h30m, 250ms")
+    raise _wrong(value, _DURATION_WORDS)
 
 
 def _wrong(value: Any, expected: str) -> ValueError:
     return ValueError(f"found {value!r}, expected {expected}")
 
 
-_READERS: Mapping[Any, Callable[[Any], Any]] = {
-    str: _str,
-    int: _int,
-    float: _float,
-    bool: _bool,
-    Path: _path,
-    timedelta: _timedelta,
+# Type -> how it is read, and what is accepted.
+_READERS: Mapping[Any, tuple[Callable[[Any], Any], str]] = {
+    str: (_str, "a text"),
+    int: (_int, "a whole number"),
+    float: (_float, "a number"),
+    bool: (_bool, "true or false"),
+    Path: (_path, "a path"),
+    timedelta: (_timedelta, _DURATION_WORDS),
 }

@@ -206,4 +206,5 @@ def _parameters_of(plugin_function: Callable[..., Any]) -> type | None:
 
 
 def _refused(target: object, problem: str) -> PluginDefinitionError:
-    return PluginDefinitionError(target=full_name(target), problem=problem)
+    hint = "mark a function (env) or (env, params), or a function class, with @bicycle_plugin"
+    return PluginDefinitionError(target=full_name(target), problem=problem, hint=hint)

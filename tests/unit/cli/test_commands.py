@@ -235,6 +235,15 @@ def test_plugins_are_listed_and_checked_and_a_broken_one_fails_the_check(shell, 
     assert shell.run("plugins", "check", "good").exit_code == 0
 
 
+def test_the_check_of_a_named_plugin_shows_its_parameters(shell, site):
+    install(site, COUNTING)
+
+    text = shell.run("plugins", "check", "counting").stdout
+    assert "  --set output=…: a text; may be left out." in text
+    [parameter] = shell.answer("plugins", "check", "counting")["parameters"]["counting"]
+    assert (parameter["name"], parameter["required"]) == ("output", False)
+
+
 def test_two_plugins_of_one_name_are_listed_as_refused(shell, site):
     install(site, in_builder("twin", "pass"))
     install(site, in_builder("twin", "pass"), dist="other")

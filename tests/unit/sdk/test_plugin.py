@@ -207,6 +207,15 @@ def test_the_schema_has_names_types_defaults_and_docs():
     assert parameter_schema(plain) == []
 
 
+def test_the_schema_says_in_plain_words_what_is_accepted():
+    schema = {info.name: info for info in parameter_schema(letters)}
+
+    assert schema["limit"].expected == "a whole number"
+    assert schema["mode"].expected == "one of fast, slow"
+    assert schema["tags"].expected == "a text, or several with commas"
+    assert (schema["tags"].default_text, schema["limit"].default_text) == ("a", "3")
+
+
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [

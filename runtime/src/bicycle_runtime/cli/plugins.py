@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,7 +59,8 @@ def check_command(
 ) -> None:
     """Load plugins, each in a process of its own, and say what is wrong with those that fail.
 
-    Without names all installed plugins are checked. The exit code is 3 when one fails.
+    Without names all installed plugins are checked; of a named one its parameters are shown, too.
+    The exit code is 3 when one fails.
     """
     # Slow to import, and needed for this command only.
     from bicycle_runtime.extraction.check import check_all
@@ -72,6 +74,9 @@ def check_command(
         answer_json(
             {
                 "ok": [result.ref.name for result in results if result.ok],
+                "parameters": {
+                    result.ref.name: list(result.parameters) for result in results if result.ok
+                },
                 "failed": [_failure(result) for result in results if not result.ok],
                 "refused": [{"name": item.name, "reason": item.reason} for item in refused],
             }
@@ -79,6 +84,10 @@ def check_command(
     else:
         for result in results:
             click.echo(_verdict(result))
+            if names:
+                click.echo(
+                    "".join(f"  {_parameter_text(each)}\n" for each in result.parameters), nl=False
+                )
         for item in refused:
             click.echo(f"refused  {item.name}: {item.reason}")
     if refused or not all(result.ok for result in results):
@@ -115,6 +124,14 @@ def _verdict(result: CheckResult) -> str:
     if isinstance(trace, list):
         lines += trace
     return "\n".join(lines)
+
+
+def _parameter_text(parameter: Mapping[str, Any]) -> str:
+    default = f"default {parameter['default']}" if parameter["default"] else "may be left out"
+    need = "required" if parameter["required"] else default
+    return (
+        f"--set {parameter['name']}=…: {parameter['expected']}; {need}. {parameter['doc']}".rstrip()
+    )
 
 
 def _failure(result: CheckResult) -> dict[str, Any]:

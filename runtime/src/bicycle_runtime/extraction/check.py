@@ -6,9 +6,10 @@ plugin may need parameters for that. One plugin's failure is a result, never the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.extract import check_plugin
@@ -20,11 +21,15 @@ __all__ = ["CheckResult", "check_all"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether a plugin can be loaded; ``error`` says why not and is None when it can."""
+    """Whether a plugin can be loaded; ``error`` says why not and is None when it can.
+
+    ``parameters`` are as ``check_plugin`` gives them.
+    """
 
     ref: PluginRef
     ok: bool
     error: BicycleError | None = None
+    parameters: Sequence[Mapping[str, Any]] = ()
 
 
 def check_all(
@@ -48,10 +53,10 @@ def check_all(
 
     def check(ref: PluginRef) -> CheckResult:
         try:
-            check_plugin(ref, limits, python=python)
+            parameters = check_plugin(ref, limits, python=python)
         except BicycleError as error:
             return CheckResult(ref=ref, ok=False, error=error)
-        return CheckResult(ref=ref, ok=True)
+        return CheckResult(ref=ref, ok=True, parameters=parameters)
 
     with ThreadPoolExecutor(worker_count, thread_name_prefix="plugin-check") as pool:
         return list(pool.map(check, refs))

@@ -86,14 +86,18 @@ def extract(
 
 def check_plugin(
     ref: PluginRef, limits: ExtractionLimits | None = None, *, python: str | None = None
-) -> None:
+) -> list[dict[str, Any]]:
     """Load a plugin in a fresh child process, without building its graph.
+
+    Returns:
+        Its parameters: ``name``, ``expected``, ``required``, ``default`` (as text) and ``doc``.
 
     Raises:
         ExtractionError: it can not be loaded; a subclass says why.
         PluginDefinitionError: what is marked can not be a plugin.
     """
-    _Run.of(ref, limits, python).ask({"is_check": True})
+    header, _ = _Run.of(ref, limits, python).ask({"is_check": True})
+    return list(header.get("parameters", []))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,9 +145,18 @@ class Loading:
     def _check(self) -> Answer:
         self._load()
         self._enter("while reading the parameters of")
-        if isinstance(self._plugin, FunctionType):
-            parameter_schema(self._plugin)
-        return Answer(header={"checked": True})
+        schema = parameter_schema(self._plugin) if isinstance(self._plugin, FunctionType) else []
+        parameters = [
+            {
+                "name": info.name,
+                "expected": info.expected,
+                "required": info.is_required,
+                "default": info.default_text,
+                "doc": info.doc,
+            }
+            for info in schema
+        ]
+        return Answer(header={"checked": True, "parameters": parameters})
 
     def _enter(self, phase: str) -> None:
         self._phase = phase
