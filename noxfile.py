@@ -90,8 +90,8 @@ def spark(session: nox.Session) -> None:
 
 @nox.session
 def cluster(session: nox.Session) -> None:
-    """The tests on a real Spark cluster of this machine."""
-    _pytest(session, "-m", "cluster")
+    """The tests on a real Spark cluster of this machine, with ten schedules of losses."""
+    _pytest(session, "-m", "cluster", "--cluster-schedules=10")
 
 
 @nox.session

@@ -26,6 +26,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--driver-schedules", type=int, default=60,
         help="How many schedules of frozen and replaced drivers are played.",
     )  # fmt: skip
+    group.addoption(
+        "--cluster-schedules", type=int, default=1,
+        help="How many schedules of losses and rescales are played on the cluster.",
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

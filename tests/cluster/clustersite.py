@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 from tests.plugin_zoo.zoo import install, whole
 from tests.spark.jobsite import JobSite, Life
+from tests.waiting import until
 
 # Counts words as the word count does, and says on which host.
 WHEREABOUTS = """
@@ -88,6 +90,34 @@ class ClusterSite(JobSite):
         text = [" ".join(f"w{source.randrange(kinds)}" for _ in range(4)) for _ in range(lines)]
         (self.input / "words.txt").write_text("".join(f"{line}\n" for line in text))
         return " ".join(text).split()
+
+    def let_epochs_pass(self, count: int) -> None:
+        """Wait until the job, which must run, has sealed so many epochs more."""
+        goal = self.newest_epoch() + count
+        until(lambda: self.is_at(goal), f"epoch {goal}")
+
+    def is_at(self, epoch: int) -> bool:
+        """Tell whether the job, which must run, has sealed this epoch."""
+        life = self.lives[-1]
+        assert life.process.poll() is None, (life.stdout, life.stderr)
+        return self.newest_epoch() >= epoch
+
+    def rescale(self, width: int) -> None:
+        """Let the running job have another parallelism; again if workers were lost meanwhile."""
+        bicycle, driver = str(Path(sys.executable).with_name("bicycle")), self.lives[-1]
+        words = ["rescale", self.plugin, "--parallelism", str(width), "--json"]
+
+        def is_done() -> bool:
+            asked = self.launch([bicycle, *words])
+            asked.wait()
+            told = (asked.stdout, asked.stderr, driver.stderr)
+            assert asked.process.returncode == 0 or asked.answer["code"] == "BIC-1842", told
+            return asked.process.returncode == 0
+
+        until(is_done, f"a parallelism of {width}")
+        self.lives.append(driver)  # The newest one is the job's.
+        widths = {found["parallelism"] for found in self.status()["operators"].values()}
+        assert widths == {width}
 
     def visible_records(self) -> list[dict[str, Any]]:
         """Return what the job has published, in the order of epochs; it may be running."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 from tests.spark.jobsite import expected_counts, visible_counts
 
 
-def test_tasks_with_state_stay_on_their_hosts_and_the_plugin_travels_to_them(site):
+def test_tasks_with_state_stay_on_their_hosts_over_rescales_and_the_plugin_travels_to_them(site):
     """The hosts have no plugin: that there is a result at all shows that it was sent."""
     site.install_whereabouts()
-    words = site.write_words(lines=600)
+    words = site.write_words(lines=4_000)
+    life = site.start("--parallelism", "2", "--max-records-per-epoch", "40", "--json")
+    for width in (4, 2):
+        site.let_epochs_pass(10)
+        site.rescale(width)
+    assert life.wait() == 0, (life.stdout, life.stderr)
 
-    life = site.finish("--parallelism", "2", "--max-records-per-epoch", "40")
-
-    assert life.answer["epoch"] >= 15
+    assert life.answer["epoch"] >= 100
     assert visible_counts(site.output) == expected_counts(words)
     places = site.hosts_by_word()
     # Only on a busy machine one host is there so late that the job begins without it.
