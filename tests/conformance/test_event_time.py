@@ -339,20 +339,30 @@ def test_a_watermark_moved_by_hand_fires_and_survives_a_crash(runner):
         assert harness.watermark("windows") == 10_000
 
 
-def test_a_source_far_ahead_of_its_group_pauses(runner):
-    strategy = by_second(0).with_alignment("clicks", timedelta(seconds=5))
+def aligned(drift):
+    """A slow and a fast source of one group."""
 
     def job(env):
+        strategy = by_second(0).with_alignment("clicks", drift)
         for uid in ("slow", "fast"):
             stream = env.add_source(script_source()).uid(uid).assign_timestamps(strategy)
             stream.process_fn(Same()).collect(f"{uid}-out")
 
-    with runner.harness(job) as harness:
-        harness.push([("a", 1_000)], source="slow")
-        harness.push([("a", 20_000)], source="fast")
-        harness.run()
-        harness.push([("a", 21_000)], source="fast")
-        harness.run()
+    return job
+
+
+def run_ahead(harness):
+    """Let the fast source have what lies 20 s behind the slow one, and then more."""
+    harness.push([("a", 1_000)], source="slow")
+    harness.push([("a", 20_000)], source="fast")
+    harness.run()
+    harness.push([("a", 21_000)], source="fast")
+    harness.run()
+
+
+def test_a_source_far_ahead_of_its_group_pauses(runner):
+    with runner.harness(aligned(timedelta(seconds=5))) as harness:
+        run_ahead(harness)
         assert harness.results("fast-out") == [("a", 20_000)]
 
         harness.push([("a", 15_000)], source="slow")
@@ -361,19 +371,8 @@ def test_a_source_far_ahead_of_its_group_pauses(runner):
 
 
 def test_a_source_that_pauses_for_one_which_falls_silent_goes_on(runner):
-    strategy = by_second(0).with_alignment("clicks", 5_000)
-
-    def job(env):
-        for uid in ("slow", "fast"):
-            stream = env.add_source(script_source()).uid(uid).assign_timestamps(strategy)
-            stream.process_fn(Same()).collect(f"{uid}-out")
-
-    with runner.harness(job) as harness:
-        harness.push([("a", 1_000)], source="slow")
-        harness.push([("a", 20_000)], source="fast")
-        harness.run()
-        harness.push([("a", 21_000)], source="fast")
-        harness.run()
+    with runner.harness(aligned(5_000)) as harness:
+        run_ahead(harness)
         harness.advance_time(10_000)
 
         assert harness.results("fast-out") == [("a", 20_000), ("a", 21_000)]

@@ -15,7 +15,7 @@ _JAVA = """\
 case "$*" in
 *-version*) echo 'openjdk version "{version}"' >&2 ;;
 *StorageTool*) {formatting} ;;
-*kafka.Kafka*) {running} ;;
+*) {running} ;;
 esac
 """
 _DATA = 'mkdir -p "{folder}/data" && touch "{folder}/data/meta.properties"'

@@ -2,7 +2,6 @@ import contextlib
 import http.server
 import json
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -115,19 +114,8 @@ def test_without_java_the_start_says_what_is_needed(new_cluster, monkeypatch):
     assert "Java 17" in error.value.facts["reason"]
 
 
-def fake_java(tmp_path: Path, monkeypatch, running):
-    program = tmp_path / "java-home" / "bin" / "java"
-    program.parent.mkdir(parents=True)
-    version = """*-version*) echo 'openjdk version "17.0.1"' >&2 ;;"""
-    program.write_text(f'#!/bin/sh\ncase "$*" in {version} *) {running} ;; esac\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "java-home"))
-
-
-def test_a_master_that_ends_at_once_is_told_with_what_it_printed(
-    new_cluster, tmp_path, monkeypatch
-):
-    fake_java(tmp_path, monkeypatch, "echo boom; exit 3")
+def test_a_master_that_ends_at_once_is_told_with_what_it_printed(new_cluster, fake_java):
+    fake_java(running="echo boom; exit 3")
 
     with pytest.raises(ClusterStartError) as error:
         new_cluster(start_timeout_ms=20_000).start()
@@ -136,8 +124,8 @@ def test_a_master_that_ends_at_once_is_told_with_what_it_printed(
     assert new_cluster().processes() == []
 
 
-def test_workers_that_are_not_ready_in_time_are_ended(new_cluster, tmp_path, monkeypatch):
-    fake_java(tmp_path, monkeypatch, "exec sleep 60")
+def test_workers_that_are_not_ready_in_time_are_ended(new_cluster, fake_java):
+    fake_java(running="exec sleep 60")
 
     with pytest.raises(ClusterStartError) as error:
         new_cluster().start()
@@ -147,10 +135,10 @@ def test_workers_that_are_not_ready_in_time_are_ended(new_cluster, tmp_path, mon
 
 
 def test_what_is_left_of_a_cluster_without_its_record_is_found_and_ended(
-    new_cluster, tmp_path, monkeypatch
+    new_cluster, fake_java, tmp_path
 ):
     """As when the command was killed right after it had started a process."""
-    fake_java(tmp_path, monkeypatch, "exec sleep 60")
+    fake_java(running="exec sleep 60")
     cluster = new_cluster()
     java = str(tmp_path / "java-home" / "bin" / "java")
     killed = ClusterProcesses(cluster.folder)
