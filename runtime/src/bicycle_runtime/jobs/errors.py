@@ -88,7 +88,10 @@ class JobLostError(BicycleError):
 
     code = "BIC-1906"
     message = "the process of job {job!r} ({pid}) is gone without a result; it was last seen {seen}"
-    fix = "run or submit it again with the same name: it goes on after the last sealed epoch"
+    fix = (
+        "run or submit it again with the same name: it goes on after the last sealed epoch; "
+        "`bicycle replay {job} --epoch next` runs the one in which it ended"
+    )
 
 
 class StopTimeoutError(BicycleError):
