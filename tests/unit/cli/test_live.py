@@ -52,6 +52,12 @@ def test_before_it_runs_a_job_shows_its_state_only():
     assert status_line(JobStatus(id="j", job="j", plugin="p")) == "j  created"
 
 
+def test_while_a_job_stops_the_line_says_what_a_second_signal_does():
+    status = JobStatus(id="j", job="j", plugin="p", state=JobState.STOPPING)
+
+    assert status_line(status) == "j  stopping  (again: at once)"
+
+
 def test_the_line_stays_below_what_is_written():
     terminal, records = io.StringIO(), io.StringIO()
     with LiveLine(terminal, is_shown=True) as live:
@@ -115,6 +121,18 @@ def test_a_reader_that_went_away_does_not_end_the_job():
     live.above(stream, "another")
 
     assert stream.getvalue() == "another\n"
+
+
+def test_what_follows_behind_a_reader_that_went_away_goes_nowhere_and_is_told_once(caplog):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as records:  # noqa: PTH123 - a descriptor has no path.
+        live = LiveLine(io.StringIO(), is_shown=False)
+        for line in ("a record", "another"):
+            live.above(records, line)
+        records.write("the summary\n")
+
+    assert [record.message for record in caplog.records] == ["reader_gone"]
 
 
 @pytest.mark.parametrize(

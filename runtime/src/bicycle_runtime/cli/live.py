@@ -7,12 +7,14 @@ the line is not shown, and writing is passed through.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import threading
 from io import TextIOBase
 from typing import IO, TYPE_CHECKING
 
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.cli.rendering import (
     byte_text,
     count_text,
@@ -26,13 +28,17 @@ if TYPE_CHECKING:
 
 __all__ = ["LiveLine", "status_line"]
 
+_LOG = logging.getLogger(__name__)
 _CLEAR = "\r\x1b[2K"
 _GAP = "  "
+_STOPPING = "STOPPING"
 
 
 def status_line(status: JobStatus) -> str:
     """Return how a job is doing, in one line."""
     parts = [status.job, status.state.value.lower()]
+    if status.state.value == _STOPPING:
+        parts.append("(again: at once)")
     if status.phase is not None:
         parts.append(phase_text(status.phase))
     if status.running_ms is not None:
@@ -78,13 +84,20 @@ class LiveLine(TextIOBase):
             self._stream.flush()
 
     def above(self, stream: IO[str], line: str) -> None:
-        """Write a whole line to a stream, maybe the same terminal. A closed pipe is no error."""
-        with self._lock, contextlib.suppress(BrokenPipeError):
+        """Write a whole line to a stream, maybe the same terminal.
+
+        Whoever read it may be gone, as ``head`` is after some lines: that is told, and no error.
+        """
+        with self._lock:
             if self._is_shown:
                 self._stream.write(_CLEAR)
                 self._stream.flush()
-            stream.write(line + "\n")
-            stream.flush()
+            try:
+                stream.write(line + "\n")
+                stream.flush()
+            except BrokenPipeError:
+                _let_go(stream)
+                log_event(_LOG, "reader_gone", level=logging.WARNING, job_goes_on=True)
             if self._is_shown:
                 self._stream.write(self._line)
                 self._stream.flush()
@@ -100,6 +113,14 @@ class LiveLine(TextIOBase):
     def flush(self) -> None:
         """Flush the terminal."""
         self._stream.flush()
+
+
+def _let_go(stream: IO[str]) -> None:
+    """Let a closed pipe lead nowhere, so that nothing fails that is still written to it."""
+    with contextlib.suppress(OSError):  # It has no descriptor.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def _width(stream: IO[str]) -> int:
