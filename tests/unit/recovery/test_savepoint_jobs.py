@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.connectors.errors import OutputHeldError
 from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_runtime.testing.connectors.running import eventually
@@ -221,6 +222,25 @@ def test_going_back_to_a_savepoint_takes_back_the_output_behind_it(site):
         second.run()
         second.loop.close_outputs()
         assert sorted(site.lines()) == sorted(map(list, RECORDS))
+
+
+def test_a_second_job_from_a_savepoint_is_refused_while_the_first_writes_to_the_same_files(site):
+    with site.harness() as first:
+        first.push(RECORDS[:2])
+        first.run()
+        saved(first, url := site.place(), first.loop.close_outputs())
+        first.push(RECORDS[2:])
+        first.run()
+        first.loop.close_outputs()
+
+        with pytest.raises(OutputHeldError), site.harness(url):
+            pass
+
+        assert sorted(site.lines()) == sorted(map(list, RECORDS))
+        first.push([("dan", 16_000)])
+        first.run()
+        first.loop.close_outputs()
+        assert len(site.lines()) == len(RECORDS) + 1
 
 
 def test_draining_fires_what_waits_for_event_time_and_reads_nothing_more(site):
