@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,10 @@ from bicycle_runtime.extraction.errors import ExtractionError
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.extraction.limits import ExtractionLimits
 from tests.plugin_zoo.zoo import Beast, install
+from tests.waiting import until
 
 QUICK = ExtractionLimits(wall_time_ms=20_000)
+_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,12 @@ def cage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cage:
     work.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(work))
     yield Cage(tmp_path / "site")
-    assert survivors(work) == []
+    until(
+        lambda: not _processes_of(work),
+        lambda: f"the end of {_processes_of(work)}",
+        patience_s=_PATIENCE_S,
+    )
     assert list(work.iterdir()) == []
-
-
-def survivors(work: Path, *, patience_s: float = 5.0) -> list[int]:
-    """Return the processes of extractions in a folder that do not go away."""
-    deadline = time.monotonic() + patience_s
-    while (alive := _processes_of(work)) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return alive
 
 
 def _processes_of(work: Path) -> list[int]:
