@@ -1,10 +1,16 @@
 """Timers at the edges: bad results, retries, named values, and where there is no key."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from bicycle_runtime.operators.errors import ErrorRateError
+from bicycle_runtime.operators.errors import ErrorRateError, RunawayTimersError
+from bicycle_runtime.operators.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.operator import Advance
+from bicycle_runtime.operators.timers import TimerRound
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction
+from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.errors import FunctionResultError, StateDefinitionError
 from bicycle_sdk.failures import retry, skip
 
@@ -117,3 +123,31 @@ class Restless(Alarm):
 
 def test_a_timer_set_again_while_it_fires_fires_again():
     assert rung(alarms(Restless()), [7]) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("domain", ["event", "processing"])
+def test_timers_that_are_set_for_times_that_have_come_do_not_go_on_for_ever(domain):
+    context = KeyedContext(
+        TaskInfo(job_id="job", operator_name="alarm"), processing_time=0, group_count=4,
+        key_selector=lambda n: n,
+    )  # fmt: skip
+    context.has_timers = True
+    queue = context.timers.event if domain == "event" else context.timers.processing
+
+    def on_timer(timestamp_ms, ctx):
+        queue.set(ctx.current_key(), timestamp_ms - 1)
+        return [timestamp_ms]
+
+    queue.set("other", 4)
+    queue.set("key", 5)
+    queue.delete("other", 4)
+    timer_round = TimerRound(
+        context, on_timer, function="Alarm", policy=SimpleNamespace(total=0),
+        advance=Advance(watermark=9, previous=0, now_ms=8), firings_max=200,
+    )  # fmt: skip
+    with pytest.raises(RunawayTimersError) as caught:
+        timer_round.fire()
+
+    facts = caught.value.facts
+    assert (facts["key"], facts["domain"], facts["count"]) == ("'key'", domain, 200)
+    assert facts["reached_ms"] == (9 if domain == "event" else 8)

@@ -111,6 +111,21 @@ class EndlessTimersError(BicycleError):
     )
 
 
+class RunawayTimersError(BicycleError):
+    """A function sets timers for times that have come, over and over: a round never ends."""
+
+    code = "BIC-1426"
+    message = (
+        "operator {operator!r}: more than {count} timers of key {key} have fired in one epoch of "
+        "{function}, the last of them for the {domain} time {time_ms}, while that time stands at "
+        "{reached_ms}; nothing of this epoch was published"
+    )
+    fix = (
+        "set timers behind the time that it is, such as max(timestamp_ms, "
+        "ctx.current_watermark()) + interval: time may have jumped over many intervals"
+    )
+
+
 class NoEventTimeError(BicycleError):
     """Something that needs event time got records without it."""
 

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
-from bicycle_runtime.operators.errors import EndlessTimersError
+from bicycle_runtime.operators.errors import EndlessTimersError, RunawayTimersError
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.operator import Advance, as_sequences
 from bicycle_runtime.operators.policy import RecordPolicy
@@ -25,6 +25,8 @@ from bicycle_sdk.state import Timer
 __all__ = ["TimerRound"]
 
 _LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
+_FIRINGS_MAX = 10_000_000  # Of timers of one key in one round.
+_UNCOUNTED_PART = 10  # So long as this part of them have not fired, nobody counts by key.
 
 
 class TimerRound:
@@ -36,11 +38,13 @@ class TimerRound:
         function: Its name, for errors.
         policy: Settles failures.
         advance: How far time has come.
+        firings_max: So many timers of one key may fire; a function that sets timers for times that
+            have come would go on for ever.
     """
 
     def __init__(
         self, context: KeyedContext, on_timer: Callable[..., Any], *, function: str,
-        policy: RecordPolicy, advance: Advance,
+        policy: RecordPolicy, advance: Advance, firings_max: int = _FIRINGS_MAX,
     ) -> None:  # fmt: skip
         self._context = context
         self._on_timer = on_timer
@@ -53,6 +57,9 @@ class TimerRound:
         # What the epoch had set or deleted before: a timer that it had not is of this round.
         self._before = set(context.timers.event.touched) if self._is_last else set()
         self._set_late: Counter[Any] = Counter()
+        self._firings_max = firings_max
+        self._count = 0
+        self._by_key: Counter[Any] = Counter()
 
     def fire(self) -> Batch:
         """Call ``on_timer`` for each timer that is due and return what came out, with its times."""
@@ -125,14 +132,33 @@ class TimerRound:
         is_of_round = self._is_last and self._is_set_in_round(timers.event.peek())
         timer = timers.event.pop_due(advance.watermark)
         if timer is None:
-            return timers.processing.pop_due(advance.now_ms)
-        if self._is_last:
+            timer = timers.processing.pop_due(advance.now_ms)
+        elif self._is_last:
             self._before.discard((timer.key, timer.time_ms))
-        if is_of_round:
-            self._count(timer)
+        if timer is not None:
+            self._count += 1
+            if self._count * _UNCOUNTED_PART > self._firings_max:
+                self._check_key(timer)
+        if timer is not None and is_of_round:
+            self._check_last(timer)
         return timer
 
-    def _count(self, timer: Timer) -> None:
+    def _check_key(self, timer: Timer) -> None:
+        """Refuse to go on when one key alone keeps the round busy."""
+        self._by_key[timer.key] += 1
+        if self._by_key[timer.key] > self._firings_max:
+            advance, is_event = self._advance, timer.domain == "event"
+            raise RunawayTimersError(
+                operator=self._context.task_info.operator_name,
+                function=self._function,
+                key=repr(timer.key),
+                count=self._firings_max,
+                domain=timer.domain,
+                time_ms=timer.time_ms,
+                reached_ms=advance.watermark if is_event else advance.now_ms,
+            )
+
+    def _check_last(self, timer: Timer) -> None:
         """Take note that a timer has fired which was set in this round, the last one."""
         self._set_late[timer.key] += 1
         if self._set_late[timer.key] > _LAST_FIRINGS_MAX:
