@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from typing import IO, TYPE_CHECKING, Any, cast
 
-import click
-
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
@@ -54,7 +52,7 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
     if as_json:
         answer_json(summary.to_json())
     else:
-        click.echo("\n".join(summary_lines(summary)))
+        live.above(sys.stdout, "\n".join(summary_lines(summary)))
 
 
 def summary_lines(summary: JobSummary) -> list[str]:

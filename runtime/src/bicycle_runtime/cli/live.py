@@ -97,7 +97,7 @@ class LiveLine(TextIOBase):
                 stream.flush()
             except BrokenPipeError:
                 _let_go(stream)
-                log_event(_LOG, "reader_gone", level=logging.WARNING, job_goes_on=True)
+                log_event(_LOG, "reader_gone", level=logging.WARNING)
             if self._is_shown:
                 self._stream.write(self._line)
                 self._stream.flush()
