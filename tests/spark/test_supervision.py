@@ -1,4 +1,4 @@
-"""What watches over a job: the supervisor of a killed driver, the watchdog of a stopped worker."""
+"""What watches over a job: supervisor and watchdog, and what is left when they are killed, too."""
 
 import contextlib
 import json
@@ -8,17 +8,64 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.processes import descendants, is_alive
+from bicycle_runtime.base.processes import descendants, is_alive, is_frozen
+from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice in each.
+
+# Its sink hangs in the driver's main thread, once, and lets nothing call it back.
+STUBBORN = """
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from bicycle_runtime.connectors.files.sink import JsonlFileSink
+from bicycle_runtime.connectors.hooks import connector_hook
+from bicycle_sdk import RestartStrategy, bicycle_plugin
+from bicycle_sdk.connectors import SinkDescriptor
+
+
+class StubbornSink(JsonlFileSink):
+    def prepare(self, epoch, staged, *, is_last):
+        mark = Path(self._options.path) / ".has-hung"
+        is_first = not mark.exists()
+        mark.touch()
+        while is_first:
+            try:
+                threading.Event().wait()
+            except BaseException as error:
+                mark.write_text(type(error).__name__)
+        return super().prepare(epoch, staged, is_last=is_last)
+
+
+@connector_hook
+def bicycle_sinks():
+    return {"stubborn": "stubborn:StubbornSink"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Params:
+    input: str
+    output: str
+
+
+@bicycle_plugin(name="stubborn", version="1.0")
+def job(env, params: Params):
+    env.set_restart_strategy(RestartStrategy.fixed_delay(max_attempts=9, delay_ms=100))
+    sink = SinkDescriptor(connector_type="stubborn", properties={"path": params.output})
+    env.read_text(params.input).uid("in").sink_to(sink).uid("out")
+"""
 
 
 @pytest.fixture(scope="module")
 def bicycle(tmp_path_factory):
     place = tmp_path_factory.mktemp("supervision")
     bicycle = Bicycle(place / "home", place / "site")
+    install(bicycle.site, whole("stubborn", STUBBORN))
+    entries = bicycle.site / "stubborn-1.0.dist-info" / "entry_points.txt"
+    entries.write_text(f"{entries.read_text()}[bicycle.extensions]\nstubborn = stubborn\n")
     yield bicycle
     for path in (place / "home/jobs").glob("*/status.json"):
         status = json.loads(path.read_text())
@@ -28,10 +75,20 @@ def bicycle(tmp_path_factory):
                     os.kill(pid, signal.SIGKILL)
 
 
-def words(command, folder, name, *more):
+def words(command, folder, name, *more, plugin="wordcount"):
     settings = ("--set", f"input={folder / 'in.txt'}", "--set", f"output={folder / 'out'}")
     place = ("--checkpoint-dir", str(folder / "checkpoints"), "--name", name)
-    return [command, "--plugin", "wordcount", *settings, *place, *more]
+    return [command, "--plugin", plugin, *settings, *place, *more]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stubborn(bicycle, tmp_path_factory):
+    """A job that hangs for a minute before it is ended; other tests run meanwhile."""
+    folder = tmp_path_factory.mktemp("stubborn")
+    (folder / "in.txt").write_text("one\ntwo\n")
+    limit = ("--epoch-stall-timeout-ms", "30s")
+    bicycle.answer(*words("submit", folder, "stubborn", *limit, plugin="stubborn"))
+    return folder
 
 
 def wait_until(bicycle, job, condition):
@@ -98,3 +155,59 @@ def test_an_epoch_with_a_stopped_worker_is_ended_and_run_again(bicycle, tmp_path
     assert process.returncode == 0
     assert [note["code"] for note in again["restarts"]] == ["BIC-1974"]
     assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
+
+
+def listed(bicycle, job):
+    """Return what `bicycle list` says of a job."""
+    [found] = [status for status in bicycle.answer("list") if status["id"] == job]
+    return found
+
+
+def kill_and_wait(pid, started):
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: not is_alive(pid, started), f"the end of {pid}")
+
+
+def freeze(pid):
+    os.kill(pid, signal.SIGSTOP)
+    until(lambda: is_frozen(pid), f"{pid} to stop")
+
+
+def test_without_its_supervisor_a_job_is_found_told_about_and_stopped(bicycle, tmp_path):
+    source = tmp_path / "in.txt"
+    source.write_text("a b a\n")
+    bicycle.answer(*words("submit", tmp_path, "alone", "--follow"))
+    first = wait_until(bicycle, "alone", lambda status: status["record_count"] == 1)
+    kill_and_wait(first["supervisor_pid"], first["supervisor_started"])
+
+    freeze(first["pid"])
+    found = listed(bicycle, "alone")
+    assert (found["state"], found["is_frozen"], found["pid"]) == ("RUNNING", True, first["pid"])
+    assert bicycle.run(*words("submit", tmp_path, "alone")).returncode == 5
+    kill_and_wait(first["pid"], first["pid_started"])
+    found = listed(bicycle, "alone")
+    assert (found["state"], found["error"]["code"]) == ("FAILED", "BIC-1906")
+    until(lambda: not is_alive(first["java_pid"], 0), "the end of Java")
+
+    with source.open("a") as stream:
+        stream.write("b c\n")
+    bicycle.answer(*words("submit", tmp_path, "alone", "--follow"))
+    second = wait_until(bicycle, "alone", lambda status: status["event_count"] == 2)
+    kill_and_wait(second["supervisor_pid"], second["supervisor_started"])
+    freeze(second["pid"])
+    stopped = bicycle.answer("stop", "alone")
+    assert (stopped["state"], stopped["is_frozen"]) == ("STOPPED", False)
+    assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
+    assert not is_alive(second["pid"], second["pid_started"])
+
+
+def test_a_driver_that_nothing_calls_back_is_ended_and_its_supervisor_starts_another(
+    bicycle, stubborn
+):
+    status = wait_until(bicycle, "stubborn", lambda status: status["state"] == "FINISHED")
+
+    assert (stubborn / "out" / ".has-hung").read_text() == "CalledBack"
+    # On a busy machine, workers may take as long to start: that is a stall, too.
+    assert {(note["code"], note["epoch"]) for note in status["restarts"]} == {("BIC-1974", 0)}
+    parts = sorted((stubborn / "out").glob("part-*"))
+    assert [line for part in parts for line in part.read_text().split()] == ['"one"', '"two"']
