@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them: ``500ms``, ``30s``, ``5m``; ``64KiB``, ``1GB``.
+"""Quantities as people write them: durations, sizes, and numbers with their nouns.
 
 Everything inside the runtime is a whole number of milliseconds or bytes; these functions stand at
 the border.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["parse_duration_ms", "parse_size_bytes"]
+__all__ = ["amount", "parse_duration_ms", "parse_size_bytes"]
 
 _DURATIONS = {"": 1, "ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZES = {
@@ -65,3 +65,13 @@ def _parse(text: str, units: dict[str, int]) -> int:
     if numerator % scale:
         raise ValueError(f"{text!r} is not a whole number of the smallest unit")
     return int(whole) * factor + numerator // scale
+
+
+def amount(count: int, noun: str) -> str:
+    """Return a number with its noun, as people say it.
+
+    Example:
+        >>> amount(1, "record"), amount(1200, "record")
+        ('1 record', '1,200 records')
+    """
+    return f"{count:,} {noun if count == 1 else noun + 's'}"

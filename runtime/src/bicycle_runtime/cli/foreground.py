@@ -8,6 +8,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.live import LiveLine, status_line
 from bicycle_runtime.cli.rendering import (
     answer_json,
@@ -61,8 +62,8 @@ def summary_lines(summary: JobSummary) -> list[str]:
     lines = [f"job {summary.job} ({name}): {summary.state}"]
     if summary.has_read:
         lines.append(
-            f"  read      {count_text(summary.record_count)} records in "
-            f"{count_text(summary.epoch_count)} epochs, {duration_text(summary.duration_ms)}, "
+            f"  read      {amount(summary.record_count, 'record')} in "
+            f"{amount(summary.epoch_count, 'epoch')}, {duration_text(summary.duration_ms)}, "
             f"{count_text(summary.records_per_second)} records/s"
         )
     elif summary.event_count:
@@ -87,13 +88,13 @@ def summary_lines(summary: JobSummary) -> list[str]:
 
 def _output_line(output: Any) -> str:
     place = f" {output.place}" if output.place else ""
-    return f"  wrote     {count_text(output.record_count)} records to {output.connector}{place}"
+    return f"  wrote     {amount(output.record_count, 'record')} to {output.connector}{place}"
 
 
 def _loss_lines(summary: JobSummary) -> list[str]:
     counts = (
-        (summary.skipped_count, "skipped   {} records whose function failed"),
-        (summary.dead_letter_count, f"letters   {{}} dead letters in {summary.dead_letters}"),
-        (summary.dropped_count, "dropped   {} records that no client was there to take"),
+        (summary.skipped_count, "skipped   {} whose function failed", "record"),
+        (summary.dead_letter_count, f"letters   {{}} in {summary.dead_letters}", "dead letter"),
+        (summary.dropped_count, "dropped   {} that no client was there to take", "record"),
     )
-    return [f"  {text.format(count_text(count))}" for count, text in counts if count]
+    return [f"  {text.format(amount(count, noun))}" for count, text, noun in counts if count]

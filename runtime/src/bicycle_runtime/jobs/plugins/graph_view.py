@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.engine.stages import plan_stages, with_parallelism
 from bicycle_runtime.operators.spec import ChainSpec, RouteSpec
@@ -70,12 +71,13 @@ class GraphView:
     def to_text(self) -> str:
         """Return the stages with their chains, one below the other."""
         lines = [
-            f"job {self.job}: {self.operator_count} operators in {len(self.chains)} chains, "
-            f"{len(self.stages)} stages, {sum(self.stages)} tasks "
+            f"job {self.job}: {amount(self.operator_count, 'operator')} in "
+            f"{amount(len(self.chains), 'chain')}, {amount(len(self.stages), 'stage')}, "
+            f"{amount(sum(self.stages), 'task')} "
             f"({self.tasks_without_chaining} without chaining)"
         ]
         for stage, task_count in enumerate(self.stages):
-            lines.append(f"stage {stage} ({task_count} tasks)")
+            lines.append(f"stage {stage} ({amount(task_count, 'task')})")
             for chain in (chain for chain in self.chains if chain.stage == stage):
                 lines.append(f"  [{chain.index}] {chain.name} (p={chain.parallelism})")
                 lines += [
@@ -89,7 +91,7 @@ class GraphView:
         """Return the drawing in Mermaid's language, one box for each stage."""
         lines = ["flowchart LR"]
         for stage, task_count in enumerate(self.stages):
-            lines.append(f'  subgraph stage{stage}["stage {stage}, {task_count} tasks"]')
+            lines.append(f'  subgraph stage{stage}["stage {stage}, {amount(task_count, "task")}"]')
             lines += [
                 f'    c{chain.index}["{_quoted(chain.name)}<br/>p={chain.parallelism}"]'
                 for chain in self.chains
