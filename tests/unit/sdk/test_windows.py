@@ -6,7 +6,7 @@ from datetime import timedelta
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bicycle_sdk import AggregateFunction, StreamEnvironment
@@ -259,6 +259,9 @@ def folded(function, values):
 
 
 @given(values=st.lists(FLOATS | st.integers(-(10**20), 10**20), min_size=1, max_size=20))
+@example(values=[-8.988465674311579e307, -8.98846567431158e307, 1.0])
+@example(values=[1e308, 1e308, 1e308, -1e308, -1e308, 0.5])
+@example(values=[1e308] * 20 + [-1e308] * 19)
 def test_a_sum_is_the_exact_sum_rounded_once(values):
     found = Sum(itself).get_result(folded(Sum(itself), values))
 

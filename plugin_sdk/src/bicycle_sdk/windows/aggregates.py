@@ -7,8 +7,8 @@ result is rounded once, so ``0.1 + 0.2 + 0.3`` is the same in every order, at ev
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
-from math import fsum, isfinite
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from math import copysign, fsum, inf, isfinite
 from typing import Any, Generic, TypeVar
 
 from bicycle_sdk.functions import ReduceFunction, as_callable
@@ -37,6 +37,8 @@ _Total = tuple[Any, tuple[float, ...]]
 _NUMBERS: frozenset[type] = frozenset({int, float, bool})
 _SCALARS: frozenset[type] = frozenset({int, float, bool, str, bytes, type(None)})
 _EMPTY: _Total = (None, ())
+_FLOAT_MAX = 1.7976931348623157e308
+_FAR_PARTS_MAX = 64  # So many times the largest float may a sum be on its way, and come back.
 
 
 class SelectedAggregate(AggregateFunction[T, Acc, Out]):
@@ -260,7 +262,10 @@ def _rounded(total: Sequence[Any]) -> Any:
     rest, parts = total
     if not parts:
         return 0 if rest is None else rest
-    return fsum((*parts, *_as_floats(rest))) if type(rest) is int else fsum((*parts, rest or 0))
+    try:
+        return fsum((*parts, *_as_floats(rest))) if type(rest) is int else fsum((*parts, rest or 0))
+    except OverflowError:
+        return _rounded_far(_fraction([*parts, rest or 0]))
 
 
 def _as_floats(number: int) -> list[float]:
@@ -281,33 +286,49 @@ def _exact(values: list[float]) -> tuple[float, ...]:
     """Return few floats whose exact sum is that of the values, the same for every order of them.
 
     Each is the rest that the ones before leave, rounded once; two or three suffice as a rule.
-    Without a finite sum the result is what ``+`` gives.
+    Where a value is infinite or none, the result is what ``+`` gives.
 
     Source: J. R. Shewchuk, "Adaptive Precision Floating-Point Arithmetic", 1997 (as in ``fsum``).
     """
     parts: list[float] = []
+    left = list(values)
     try:
-        part = fsum(values)
+        part = fsum(left)
         while part and isfinite(part):
             parts.append(part)
-            values.append(-part)
-            part = fsum(values)
+            left.append(-part)
+            part = fsum(left)
     except (OverflowError, ValueError):  # the sum is too large, or holds inf and -inf
-        return (_unbounded(values),)
+        return _exact_far(values)
     if not isfinite(part):
         return (part,)
     return tuple(parts) if parts else (0.0,)
 
 
-def _unbounded(values: list[float]) -> float:
-    """Return the sum of values that ``fsum`` refuses."""
+def _exact_far(values: list[float]) -> tuple[float, ...]:
+    """Return the same for values that ``fsum`` refuses; a few times the largest float at most."""
     if not all(map(isfinite, values)):
-        return sum(values)
+        return (sum(values),)
+    left, parts = _fraction(values), []
+    while left:
+        part = max(-_FLOAT_MAX, min(_FLOAT_MAX, _rounded_far(left)))
+        parts.append(part)
+        if len(parts) > _FAR_PARTS_MAX:
+            return (copysign(inf, part),)
+        left -= _fraction([part])
+    return tuple(parts) if parts else (0.0,)
+
+
+def _fraction(values: Iterable[Any]) -> Any:
     # A slow library on the start path of every plugin, for sums beyond 1e308 only.
     from fractions import Fraction
 
-    total = sum(map(Fraction, values))
+    return sum(map(Fraction, values), Fraction())
+
+
+def _rounded_far(total: Any) -> float:
+    """Return the float next to a fraction, infinite where there is none."""
     try:
         return float(total)
     except OverflowError:
-        return float("inf") if total > 0 else float("-inf")
+        return inf if total > 0 else -inf
