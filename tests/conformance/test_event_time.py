@@ -1,11 +1,12 @@
 """Event time over exchanges, loops, crashes and silence, on the harness and on Spark alike."""
 
+import json
 from datetime import timedelta
 
 import pytest
 
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
-from bicycle_sdk import KeyedProcessFunction, ProcessFunction, WatermarkStrategy
+from bicycle_sdk import KeyedProcessFunction, ProcessFunction, WatermarkStrategy, file_sink
 from bicycle_sdk.contexts import WATERMARK_MAX
 from tests.event_time import SIZE, Stamps, Tumbling, first, second
 
@@ -112,6 +113,25 @@ def test_records_keep_their_times_through_operators_and_exchanges(runner, name):
     assert job.published
     assert all(time // 1_000 == int(value[1]) or name == "skip" for value, time in job.published)
     assert {time for _, time in job.published} <= {number * 1_000 for number in range(1, 20)}
+
+
+def test_a_sink_that_asks_for_times_gets_them_behind_an_exchange(runner, tmp_path):
+    folder = tmp_path / "out"
+
+    def job(env):
+        timed = env.add_source(script_source()).uid("script").assign_timestamps(second)
+        named = timed.rebalance().map(lambda value: {"name": value[0]})
+        named.sink_to(file_sink(folder, timestamp_field="at")).uid("out")
+
+    with runner.harness(job, parallelism=2, real_sinks=["out"]) as harness:
+        harness.push(EVENTS)
+        harness.end()
+        harness.run()
+
+    lines = [
+        json.loads(line) for path in folder.glob("part-*") for line in path.read_text().split()
+    ]
+    assert sorted((line["name"], line["at"]) for line in lines) == sorted(EVENTS)
 
 
 def test_records_keep_their_times_round_a_loop(runner):
