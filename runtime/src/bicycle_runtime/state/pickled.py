@@ -44,10 +44,11 @@ def noted_class(cls: type) -> StateForms | None:
         >>> noted_class(Decimal) is None
         True
     """
-    is_foreign = cls.__module__.partition(".")[0] not in _OURS | sys.stdlib_module_names
-    if not is_foreign or "<locals>" in cls.__qualname__:
+    module = str(cls.__module__)
+    is_ours = module.partition(".")[0] in _OURS | sys.stdlib_module_names
+    if is_ours or "<locals>" in cls.__qualname__:
         return None
-    name = f"{_PREFIX}{cls.__module__}:{cls.__qualname__}"
+    name = f"{_PREFIX}{module}:{cls.__qualname__}"
     return StateForms(name=name, place=name, kind=PICKLED, forms=(StateForm(schema=shape_of(cls)),))
 
 
@@ -82,6 +83,13 @@ def shape_of(cls: type) -> Schema:
 
     Types of fields are texts: a class that a field is of is noted by itself.
     """
+    try:
+        return _shape_of(cls)
+    except Exception:  # noqa: BLE001  # annotations and attributes of classes may raise anything
+        return {"type": "object", "name": cls.__qualname__}
+
+
+def _shape_of(cls: type) -> Schema:
     if issubclass(cls, enum.Enum) and (members := describe(cls)) != UNTYPED:
         return members
     shape: dict[str, Any] = {"type": "object", "name": cls.__qualname__}
