@@ -12,13 +12,22 @@ from bicycle_runtime.engine.stages import plan_stages
 from bicycle_runtime.operators.operator import Operator
 from bicycle_runtime.operators.program import build_program
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk import DataStream, StreamEnvironment, file_sink
 
 __all__ = ["operator_of"]
 
 
-def operator_of(form: Callable[[DataStream], DataStream], place: Path) -> Operator:
-    """Return the operator that a form adds to a stream of text lines."""
+def operator_of(
+    form: Callable[[DataStream], DataStream], place: Path, state: StateSettings | None = None
+) -> Operator:
+    """Return the operator that a form adds to a stream of text lines.
+
+    Args:
+        form: Adds it, perhaps behind others.
+        place: Checkpoint storage.
+        state: Where its state lies; None for in memory.
+    """
     env = StreamEnvironment.builder().parallelism(1).build()
     form(env.read_text(".")).uid("call").sink_to(file_sink("."))
     graph = env.build_graph("calls")
@@ -31,6 +40,8 @@ def operator_of(form: Callable[[DataStream], DataStream], place: Path) -> Operat
         storage=LocalStorage(place, is_synced=False),
         readers={},
         writers=dict.fromkeys((vertex.id for vertex in graph.vertices), None),
+        state=state or StateSettings(),
     )
-    operators = build_program(image, 0, 0).operators()
+    levels = range(image.plan.level_count)
+    operators = [each for level in levels for each in build_program(image, level, 0).operators()]
     return next(operator for operator in operators if operator.spec.uid == "call")

@@ -150,6 +150,7 @@ def filled(worker, count, *, epoch=1, sealed=BLANK):
     worker.at(sealed)
     for number in range(count):
         worker.timers.event.set(f"{number % 100}", number)
+    assert worker.timers.event.next_time_ms() == 0
     return worker.seal(sealed, epoch)
 
 
