@@ -54,7 +54,7 @@ def test_a_level_without_state_has_no_anchor():
 
 def test_anchors_of_other_widths_begin_where_the_former_ones_were(anchors):
     anchors.places = {1: ["b", "a"]}
-    wider = Anchors(None, (2, 4), [0, 1], int, anchors.places)
+    wider = Anchors(None, (2, 4), [0, 1], int, former=anchors.places)
     wider.put = []
     wider.refresh({"a": 1, "b": 1}, ids("0", "1"))
 

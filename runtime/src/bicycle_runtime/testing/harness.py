@@ -286,6 +286,7 @@ class Harness:
 
     @storage.setter
     def storage(self, storage: LocalStorage) -> None:
+        """Take another directory from the next start on."""
         self._job.storage = storage
 
     @property

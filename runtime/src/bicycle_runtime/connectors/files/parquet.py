@@ -211,7 +211,7 @@ def _columns_of(record_type: Any) -> list[str] | None:
 
 def _in_microseconds(batch: Any) -> Any:
     """Return a batch whose times Python can hold: it knows no nanoseconds, pandas writes them."""
-    import pyarrow
+    import pyarrow  # an optional extra, and slow to import
 
     for number, field in enumerate(batch.schema):
         if pyarrow.types.is_timestamp(field.type) and field.type.unit == "ns":

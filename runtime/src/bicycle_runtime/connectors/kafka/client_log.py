@@ -31,14 +31,14 @@ class ClientLog:
         self._vertex = vertex
         self._redacted = redacted
 
-    def log(self, _level: int, _form: str, kind: str, client: str, text: str) -> None:
+    def log(self, _level: int, _form: str, *told: str) -> None:
         """Tell one line. Called by the client, which gives a level and a template of its own, too.
 
         Args:
-            kind: The client's word for what it is about: ``FAIL``, ``CONFWARN``, ``FATAL``.
-            client: Which client of the process.
-            text: What it says.
+            told: The client's word for what it is about (``FAIL``, ``CONFWARN``, ``FATAL``), which
+                client of the process it is, and what it says.
         """
+        kind, client, text = told
         log_event(
             _logger, "kafka_client", level=logging.WARNING, operator=self._vertex,
             kind=kind, client=client, reason=self._redacted(text.strip()),

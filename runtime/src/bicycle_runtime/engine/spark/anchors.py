@@ -51,7 +51,7 @@ class Anchors:
 
     def __init__(
         self, context: Any, widths: Sequence[int], levels: Sequence[int],
-        partitioner: Callable[[int], int], former: Mapping[int, list[str]] | None = None,
+        partitioner: Callable[[int], int], *, former: Mapping[int, list[str]] | None = None,
     ) -> None:  # fmt: skip
         self._context = context
         self._widths = widths

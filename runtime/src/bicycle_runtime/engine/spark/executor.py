@@ -220,7 +220,7 @@ class SparkExecutor:
             former = self._anchors.places
         if self._view is not None:
             levels = levels_with_state(image.plan)
-            self._anchors = Anchors(self._context, self._widths, levels, _same, former)
+            self._anchors = Anchors(self._context, self._widths, levels, _same, former=former)
 
     def _collect(self, orders: list[EpochOrder]) -> list[Any]:
         anchors = self._anchors
