@@ -1,6 +1,8 @@
 """Watermark strategies as values: what they accept, what the graph shows of them."""
 
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -119,3 +121,11 @@ def test_a_number_is_a_number_of_milliseconds(ms):
 def test_what_is_no_time_is_refused(bad):
     with pytest.raises(ValueError, match="timestamp"):
         as_ms(bad)
+
+
+def test_the_hour_that_comes_twice_when_clocks_change_is_two_hours():
+    def at(hour, fold):
+        return as_ms(datetime(2026, 10, 25, hour, 30, fold=fold, tzinfo=ZoneInfo("Europe/Berlin")))
+
+    steps = [at(1, 0), at(2, 0), at(2, 1), at(3, 0)]
+    assert [after - before for before, after in pairwise(steps)] == [3_600_000] * 3
