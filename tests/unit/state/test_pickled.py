@@ -83,6 +83,20 @@ def test_all_classes_of_what_is_pickled_are_noted_and_the_bytes_stay_as_they_wer
     }
 
 
+def test_a_class_that_travels_by_value_is_not_noted():
+    class Local:
+        pass
+
+    unknown = type("Unknown", (), {"__module__": "no_such_module"})
+    shadowed = type("Basket", (), {"__module__": __name__})
+    notes = ClassNotes()
+    with noting_classes(notes):
+        AnyCodec().encode_list([each() for each in (Local, unknown, shadowed)])
+
+    assert {Local, unknown, shadowed} <= set(notes)
+    assert [noted_class(cls) for cls in (Local, unknown, shadowed)] == [None, None, None]
+
+
 def test_a_class_that_is_gone_is_left_out():
     assert shapes_here(["class no_such_module:A", f"class {__name__}:Nobody"]) == {}
 

@@ -46,10 +46,18 @@ def noted_class(cls: type) -> StateForms | None:
     """
     module = str(cls.__module__)
     is_ours = module.partition(".")[0] in _OURS | sys.stdlib_module_names
-    if is_ours or "<locals>" in cls.__qualname__:
+    if is_ours or not _is_by_name(cls, module):
         return None
     name = f"{_PREFIX}{module}:{cls.__qualname__}"
     return StateForms(name=name, place=name, kind=PICKLED, forms=(StateForm(schema=shape_of(cls)),))
+
+
+def _is_by_name(cls: type, module: str) -> bool:
+    """Tell whether pickle finds a class by its name; else it travels with its objects."""
+    try:
+        return attrgetter(cls.__qualname__)(sys.modules[module]) is cls
+    except (KeyError, AttributeError):
+        return False
 
 
 def declared_classes(states: Iterable[StateForms], shapes: Shapes) -> list[DeclaredState]:
