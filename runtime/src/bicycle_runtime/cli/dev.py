@@ -15,7 +15,7 @@ import click
 
 from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.dev_cluster import cluster_command
-from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs
+from bicycle_runtime.cli.parameters import answers, declared_options, folder_option, home, pairs
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
 from bicycle_runtime.dev.broker_options import BrokerOptions
 
@@ -30,15 +30,9 @@ _STOPPING = [info for info in _STARTING if info.name == "stop_timeout_ms"]
 _PROPERTY = "--property"
 _WATCH_MS = 500
 _KILL_RESERVE_S = 60.0
-
-
-def _dir_option(command: F) -> F:
-    return click.option(
-        "--dir",
-        "folder",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Where the broker keeps its data and its log. Default: kafka in BICYCLE_HOME.",
-    )(command)
+_dir_option = folder_option(
+    "Where the broker keeps its data and its log. Default: kafka in BICYCLE_HOME."
+)
 
 
 @click.group("dev", invoke_without_command=True)

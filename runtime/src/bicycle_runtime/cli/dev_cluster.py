@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bicycle_runtime.base.options import describe, from_mapping
-from bicycle_runtime.cli.parameters import answers, declared_options, home
+from bicycle_runtime.cli.parameters import answers, declared_options, folder_option, home
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
 from bicycle_runtime.dev.cluster_options import ClusterOptions
 
@@ -22,15 +22,9 @@ __all__ = ["cluster_command"]
 F = TypeVar("F", bound=Callable[..., Any])
 _STARTING = [info for info in describe(ClusterOptions) if info.name != "folder"]
 _STOPPING = [info for info in _STARTING if info.name == "stop_timeout_ms"]
-
-
-def _dir_option(command: F) -> F:
-    return click.option(
-        "--dir",
-        "folder",
-        type=click.Path(path_type=Path, file_okay=False),
-        help="Where the cluster keeps its logs and files. Default: spark in BICYCLE_HOME.",
-    )(command)
+_dir_option = folder_option(
+    "Where the cluster keeps its logs and files. Default: spark in BICYCLE_HOME."
+)
 
 
 @click.group("cluster", invoke_without_command=True)

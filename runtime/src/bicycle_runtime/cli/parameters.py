@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = [
     "answers",
     "declared_options",
+    "folder_option",
     "home",
     "pairs",
     "plugin_env_option",
@@ -50,6 +51,12 @@ def answers(command: F) -> F:
         expose_value=False,
         help="Show Bicycle's own traceback of an error, too.",
     )(command)
+
+
+def folder_option(help_text: str) -> Callable[[F], F]:
+    """Add ``--dir``, the folder of a development server."""
+    place = click.Path(path_type=Path, file_okay=False)
+    return click.option("--dir", "folder", type=place, help=help_text)
 
 
 def plugin_option(command: F) -> F:
