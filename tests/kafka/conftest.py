@@ -15,7 +15,9 @@ from confluent_kafka.admin import AdminClient
 from bicycle_runtime.dev.kafka_broker import KafkaBroker
 from tests.kafka.counting import Load
 from tests.kafka.light_driver import LightSite
+from tests.kafka.strikes import QUICK_COUNTS
 from tests.kafka_broker import create_topic
+from tests.plugin_zoo.zoo import install
 from tests.spark.jobsite import JobSite
 
 _HERE = Path(__file__).parent
@@ -118,3 +120,12 @@ def light_site(load: Load, new_light_site: Callable[[Load], LightSite]) -> Light
 def spark_site(load: Load, new_spark_site: Callable[[Load], JobSite]) -> JobSite:
     """The word count of ``load`` on Spark."""
     return new_spark_site(load)
+
+
+@pytest.fixture
+def quick_site(load: Load, new_site: Callable[[str], JobSite]) -> JobSite:
+    """The word count of ``load`` on Spark; it starts again at once when Spark is lost."""
+    site = new_site("quick_counts")
+    install(site.plugins, QUICK_COUNTS)
+    site.params = dict(load.params)
+    return site
