@@ -251,6 +251,14 @@ class PagedDict(dict[Any, Any]):
         for key, value in self._entries():
             yield key, self._given(key, self._value_of(value), is_use=True)
 
+    def gathered(self) -> dict[Any, Any]:
+        """Return a plain dict of all entries in any order, from memory where all are there."""
+        if self.is_emptied or not self._has_all():
+            return self.copy()
+        found = dict(self._warm)
+        found.update(dict.items(self))  # To update with a dict asks its ``__iter__``.
+        return found
+
     def settle(self) -> None:
         """Regard what the epoch changed as part of the space."""
         self.touched.clear()

@@ -83,7 +83,7 @@ class PagedCells(Cells):
             return {}
         paged = self._dict(place, group)
         if keys is None:
-            return paged.copy()
+            return paged.gathered()
         return {key: paged[key] for key in keys if key in paged}
 
     def find(self, place: int, group: int, key: Any) -> Any:
