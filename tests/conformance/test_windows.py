@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from bicycle_runtime.operators.errors import NoEventTimeError
 from bicycle_runtime.testing import CRASH, END, EPOCH
 from bicycle_sdk import StateTtl, ValueStateDescriptor, WatermarkStrategy
 from bicycle_sdk.windows import (
@@ -415,3 +416,15 @@ def test_a_record_that_an_aggregate_refuses_is_left_out_of_all_of_them(runner):
 
     assert rows(job) == [("a", 0, 60, (2, 3)), ("b", 0, 60, (1, 3))]
     assert len(job.dead_letters) == 2
+
+
+@pytest.mark.parametrize("combines", [True, False])
+def test_a_window_of_records_without_event_time_is_an_error_that_names_it(runner, combines):
+    def job(stream):
+        windows = stream.key_by(lambda value: value).tumbling_window(10)
+        return windows.pre_combine(combines).count().uid("counts")
+
+    with pytest.raises(NoEventTimeError) as caught:
+        runner(job, ["a", END])
+
+    assert caught.value.facts["operator"] == "counts"

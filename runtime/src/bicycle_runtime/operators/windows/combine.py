@@ -67,7 +67,8 @@ class CombineOperator(Operator, Timed):
         self._closed = advance.previous - self._plan.lateness_ms
 
     def apply(self, batch: Batch) -> Batch:
-        rows = rows_of(batch, self._key_of, self.policy, operator=self.spec.uid)
+        window = self.spec.uid.removesuffix("-combine")  # That one the user knows.
+        rows = rows_of(batch, self._key_of, self.policy, operator=window)
         if rows.keys:
             self._last_ms = rows.times[-1]
         rows, doubtful = self._step.split(rows, self._closed)
