@@ -43,8 +43,8 @@ class KafkaUnreachableError(BicycleError):
         "{reason}"
     )
     fix = (
-        "check host, port and security settings; once it runs, a job waits for its broker without "
-        "a limit"
+        "check host, port and security settings; a job that ran before waits for its broker, to "
+        "write for publish_timeout_ms and to read without a limit"
     )
 
 
@@ -64,7 +64,7 @@ class KafkaTopicMissingError(BicycleError):
 
     code = "BIC-1754"
     message = "vertex {vertex!r}: Kafka topic {topic!r} does not exist{suggestion}"
-    fix = "create the topic, or mend its name; nothing was started"
+    fix = "create the topic, or mend its name; nothing was read or written"
 
 
 class KafkaOffsetsLostError(BicycleError):
