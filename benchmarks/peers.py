@@ -49,10 +49,14 @@ class PeerRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRun:
-    """One run of Spark: seconds from its start to the first batch; records and seconds of each."""
+    """One run of Spark: seconds from its start to the first batch; records and seconds of each.
+
+    ``restart_s`` is how long the query took for what came later; 0 when nothing did.
+    """
 
     startup_s: float
     batches: list[tuple[int, float]]
+    restart_s: float = 0.0
 
     @property
     def busy_s(self) -> float:
@@ -147,17 +151,20 @@ def run_bytewax(
     return _span(times, began)
 
 
-def run_spark_state(source: Path, output: Path) -> SparkRun:
+def run_spark_state(source: Path, output: Path, *, later: Path | None = None) -> SparkRun:
     """Run PySpark's ``transformWithState``: one micro-batch per input file.
+
+    Args:
+        source: Folder with the input.
+        output: Folder for the output.
+        later: Folder with input that is put into ``source`` before the query is started again.
 
     Raises:
         PeerMissingError: what it needs can not be installed here.
     """
     python = SPARK_STATE.python()
-    return _run_spark(
-        [python, _PROGRAMS / "spark_words.py", source, output, output.parent / "state"],
-        PYSPARK_PYTHON=str(python),
-    )
+    folders = [source, output, output.parent / "state", *([] if later is None else [later])]
+    return _run_spark([python, _PROGRAMS / "spark_words.py", *folders], PYSPARK_PYTHON=str(python))
 
 
 def run_spark_windows(warm_up: Path, source: Path, output: Path) -> SparkRun:
@@ -178,6 +185,7 @@ def _run_spark(command: list[str | Path], **environment: str) -> SparkRun:
     return SparkRun(
         startup_s=told["first_batch_began"] - began,
         batches=[(count, seconds) for count, seconds in told["batches"]],
+        restart_s=told.get("restart_s", 0.0),
     )
 
 
