@@ -1,8 +1,9 @@
 """From records to Kafka messages: key, value, headers, timestamp, partition, checked before use.
 
-A message is a dict in the form that the client's ``produce_batch`` takes. Whatever a broker would
-refuse (too large, no such partition, no key in a compacted topic, a time out of bounds) is refused
-here, record by record: behind the seal of an epoch it would be too late to leave a record out.
+A message is a dict with ``value`` and, where there are such, ``key``, ``headers``, ``timestamp``
+and ``partition``. Whatever a broker would refuse (too large, no such partition, no key in a
+compacted topic, a time out of bounds) is refused here, record by record: behind the seal of an
+epoch it would be too late to leave a record out.
 This module sends nothing.
 """
 

@@ -1,9 +1,7 @@
 """Handing messages to the client at the speed of C, in order, and without losing one of them.
 
-``produce_batch`` is several times faster than ``produce``, and has three traps: a message that the
-client refuses is told by an ``_error`` in its dict and a smaller count only; a message's own
-partition is ignored; headers and timestamps are not taken. This module knows them, and nothing of
-transactions.
+``produce`` with arguments by position is faster than ``produce_batch``, which takes neither headers
+nor timestamps nor a partition of a message's own. This module knows nothing of transactions.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ __all__ = ["DeliveryFailures", "client_errors", "produce_messages"]
 
 # hot path: the client's queue is kept below its bound, so that it is full for large messages only.
 _WAITING_COUNT_MAX = 50_000
+_COUNT_AT_ONCE = 10_000
 _POLL_S = 0.005
 _UNSET = -1
 _LOST_EXCEPTION = "returned NULL without setting an exception"
@@ -73,81 +72,46 @@ def produce_messages(
     Args:
         producer: Reports failed deliveries only.
         topic: Where to.
-        messages: All have the same fields.
+        messages: With a value each, and what else a message has.
         failures: Takes what fails later.
         wait: Called while the client's queue is full; may raise to give up.
 
     Raises:
         KafkaException: the client does not take a message, whatever the room in its queue.
     """
-    fields = messages[0].keys() if messages else {}
-    if "headers" in fields or "timestamp" in fields:
-        for message in messages:
-            _produce_one(producer, topic, message, failures=failures, wait=wait)
-        producer.poll(0)
-        return
-    by_partition: dict[int, list[Message]] = {}
-    if "partition" in fields:
-        for message in messages:
-            partition = message.pop("partition")
-            place = _UNSET if partition is None else partition
-            by_partition.setdefault(place, []).append(message)
-    else:
-        by_partition[_UNSET] = messages
-    for partition, batch in by_partition.items():
-        _produce_batch(producer, topic, batch, partition=partition, failures=failures, wait=wait)
-
-
-def _produce_batch(
-    producer: Producer,
-    topic: str,
-    messages: list[Message],
-    *,
-    partition: int,
-    failures: DeliveryFailures,
-    wait: Callable[[], None],
-) -> None:
-    while messages:
+    produce = producer.produce
+    for start in range(0, len(messages), _COUNT_AT_ONCE):
         while len(producer) > _WAITING_COUNT_MAX:
             wait()
             producer.poll(_POLL_S)
-        taken = producer.produce_batch(topic, messages, partition=partition, on_delivery=failures)
-        producer.poll(0)
-        if taken == len(messages):
-            return
-        # The client takes none behind the first for which the queue is full: order is kept.
-        first = next(index for index, message in enumerate(messages) if "_error" in message)
-        error = messages[first]["_error"]
-        if error.code() != KafkaError._QUEUE_FULL:
-            raise KafkaException(error)
-        messages = messages[first:]
-        for message in messages:
-            del message["_error"]
-        wait()
-        producer.poll(_POLL_S)
-
-
-def _produce_one(
-    producer: Producer,
-    topic: str,
-    message: Message,
-    *,
-    failures: DeliveryFailures,
-    wait: Callable[[], None],
-) -> None:
-    partition = message.get("partition")
-    while True:
-        try:
-            producer.produce(
+        # hot path: 0.7 µs a message by position; by name it takes 1.5, and produce_batch 0.8.
+        for message in messages[start : start + _COUNT_AT_ONCE]:
+            get = message.get
+            partition, headers = get("partition"), get("headers")
+            arguments = (
                 topic,
                 message["value"],
-                message.get("key"),
-                partition=_UNSET if partition is None else partition,
-                timestamp=message.get("timestamp") or 0,
-                headers=[(name, data) for name, data in message.get("headers") or ()],
-                on_delivery=failures,
+                get("key"),
+                _UNSET if partition is None else partition,
+                failures,
+                None,  # The other name of the argument before.
+                get("timestamp") or 0,
+                [(name, data) for name, data in headers] if headers else None,
             )
+            try:
+                produce(*arguments)
+            except BufferError:
+                _produce_later(producer, arguments, wait)
+        producer.poll(0)
+
+
+def _produce_later(
+    producer: Producer, arguments: tuple[Any, ...], wait: Callable[[], None]
+) -> None:
+    """Hand over a message for which the queue had no room."""
+    while True:
+        wait()
+        producer.poll(_POLL_S)
+        with contextlib.suppress(BufferError):
+            producer.produce(*arguments)
             return
-        except BufferError:
-            wait()
-            producer.poll(_POLL_S)
