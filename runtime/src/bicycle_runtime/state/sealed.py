@@ -88,7 +88,8 @@ class SealedEntry:
             case "sessions":
                 return _named_fields(value, _SESSION)
             case "panes":
-                return _named_fields(_told(value), _PANE)
+                panes = _named_fields(value, _PANE)
+                return value if panes is value else [_told(pane) for pane in panes]
             case _:
                 return value
 
@@ -284,11 +285,9 @@ def _records(row: Any) -> list[Any]:
     return [{"time_ms": t, "value": v} for t, v in zip(times, values, strict=True)]
 
 
-def _told(panes: Any) -> Any:
-    """Return panes with what functions saved by name in them, which is encoded by itself."""
-    if not isinstance(panes, list):
-        return panes
-    return [[_saved(part) for part in pane] for pane in panes]
+def _told(pane: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a pane with what functions saved by name in it, which is encoded by itself."""
+    return {name: _saved(part) for name, part in pane.items()}
 
 
 def _saved(part: Any) -> Any:
