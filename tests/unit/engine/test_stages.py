@@ -1,5 +1,8 @@
 """From graph to stage plan: levels, links, widths; and the size of epochs."""
 
+import random
+import statistics
+
 import pytest
 
 from bicycle_runtime.engine.errors import KeyGroupConflictError
@@ -202,6 +205,42 @@ def test_epochs_come_to_take_the_time_they_should_however_slow_functions_are(cal
     target_ms = max(options.epoch_target_ms, call_ms)
     is_at_limit = pacer.record_count == options.max_records_per_epoch
     assert is_at_limit or target_ms / 2 <= durations_ms[-1] <= 2 * target_ms
+
+
+@pytest.mark.parametrize("own_ms", [1_900, 5_000, 60_000])
+def test_epochs_that_are_slow_by_themselves_do_not_shrink_until_they_make_no_progress(own_ms):
+    pacer = Pacer(EngineOptions(epoch_target_ms=2_000))
+    for _ in range(30):
+        taken_ms = pacer.record_count / 10
+        pacer.learn(
+            duration_ms=own_ms + taken_ms, record_count=pacer.record_count, has_backlog=True
+        )
+
+    assert own_ms / 2 <= taken_ms <= 2 * own_ms
+
+
+def test_epochs_that_become_slow_by_themselves_make_progress_all_the_same():
+    pacer = Pacer(EngineOptions(epoch_target_ms=2_000))
+    for own_ms in [100] * 50 + [10_000] * 150:
+        taken_ms = pacer.record_count / 10
+        pacer.learn(
+            duration_ms=own_ms + taken_ms, record_count=pacer.record_count, has_backlog=True
+        )
+
+    assert 5_000 <= taken_ms <= 20_000
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_epochs_that_are_slow_by_themselves_make_progress_whatever_the_noise(seed):
+    chance = random.Random(seed)
+    pacer = Pacer(EngineOptions(epoch_target_ms=1_000))
+    counts = []
+    for _ in range(200):
+        counts.append(pacer.record_count)
+        duration_ms = (1_500 + counts[-1] / 10) * chance.uniform(0.8, 1.2)
+        pacer.learn(duration_ms=duration_ms, record_count=counts[-1], has_backlog=True)
+
+    assert statistics.median(counts) >= 3_000
 
 
 def test_a_slow_epoch_of_few_records_says_that_few_are_enough():

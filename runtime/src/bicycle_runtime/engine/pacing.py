@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from bicycle_runtime.engine.options import EngineOptions
 
 __all__ = ["Pacer"]
@@ -11,6 +13,9 @@ _FIRST_BYTES = 1 << 20
 _FIRST_RECORDS = 10_000
 _LOW_BYTES = 1 << 16
 _GROWTH_MAX = 16.0
+_CAREFUL_GROWTH_MAX = 2.0
+_DIFFERENCE_MIN = 0.2
+_FORGETTING = 1.2  # What was true of the machine an hour ago need not be.
 
 
 class Pacer:
@@ -20,6 +25,9 @@ class Pacer:
 
     An epoch that took too long tells how many records are enough. One that was quick tells that
     there may be more, when input was left; a small one says nothing about a large one.
+
+    What an epoch takes by itself, such as a slow storage, is told from epochs of different sizes.
+    Where that alone is long, records get as much time again: fewer of them would gain nothing.
     """
 
     def __init__(self, options: EngineOptions) -> None:
@@ -30,6 +38,9 @@ class Pacer:
             return
         self.byte_count = min(_FIRST_BYTES, options.max_bytes_per_epoch)
         self.record_count = min(_FIRST_RECORDS, options.max_records_per_epoch)
+        self._known: tuple[int, float] | None = None
+        self._overhead_ms = 0.0
+        self._shortest_ms = math.inf
 
     def learn(self, *, duration_ms: float, record_count: int, has_backlog: bool) -> None:
         """Take note of an epoch that has just run.
@@ -41,18 +52,35 @@ class Pacer:
         """
         if self._options.is_batch or not record_count:
             return
-        factor = self._options.epoch_target_ms / max(duration_ms, 1.0)
+        self._tell_overhead(record_count, duration_ms)
+        overhead_ms = min(self._overhead_ms, self._shortest_ms)
+        goal_ms = max(self._options.epoch_target_ms, 2 * overhead_ms)
+        factor = (goal_ms - overhead_ms) / max(duration_ms - overhead_ms, 1.0)
         if factor >= 1 and not has_backlog:
             return
         if factor < 1:
             self.record_count = min(self.record_count, record_count)
-        factor = min(factor, _GROWTH_MAX)
+        # What epochs take by themselves is a guess: it alone makes none much larger.
+        plain = self._options.epoch_target_ms / max(duration_ms, 1.0)
+        factor = min(factor, max(plain, _CAREFUL_GROWTH_MAX), _GROWTH_MAX)
         self.record_count = _within(
             self.record_count * factor, 1, self._options.max_records_per_epoch
         )
         self.byte_count = _within(
             self.byte_count * factor, _LOW_BYTES, self._options.max_bytes_per_epoch
         )
+
+    def _tell_overhead(self, record_count: int, duration_ms: float) -> None:
+        """Tell what an epoch takes by itself, where the last one was of another size."""
+        self._shortest_ms = min(self._shortest_ms * _FORGETTING, duration_ms)
+        if self._known is not None:
+            count, known_ms = self._known
+            more, longer_ms = record_count - count, duration_ms - known_ms
+            if abs(more) < _DIFFERENCE_MIN * max(record_count, count):
+                return
+            if longer_ms / more >= 0:  # Else something else made one of them slow.
+                self._overhead_ms = max(duration_ms - longer_ms / more * record_count, 0.0)
+        self._known = record_count, duration_ms
 
 
 def _within(value: float, low: int, high: int) -> int:
