@@ -164,6 +164,7 @@ def _count_words(env: StreamEnvironment, params: WordCountKafkaParams) -> None:
         KafkaSinkBuilder[WordCount](params.brokers, params.counts_topic)
         .key(_word_of)
         .delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
+        .message_time("written")  # Lines may be older than messages that the topic keeps.
         .transactional_id_prefix(params.transactional_id_prefix)
     )
     if params.create_topics:
