@@ -93,6 +93,7 @@ def test_words_are_counted_from_topic_to_topic_exactly_once():
         "brokers": "localhost:9092",
         "topic": "word-counts",
         "guarantee": "exactly-once",
+        "message_time": "written",
         "transactional_id_prefix": "wordcount-kafka-counts",
         "value_format": "json",
     }
