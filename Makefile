@@ -8,8 +8,9 @@ STAMP := $(VENV)/setup.stamp
 PROJECTS := $(wildcard plugin_sdk/pyproject.toml runtime/pyproject.toml plugins/*/pyproject.toml)
 EDITABLE := $(foreach project,$(PROJECTS),--editable ./$(patsubst %/,%,$(dir $(project))))
 
-# Tests run in so many processes at once, file by file: many wait for brokers and for Java to start.
-TEST_PROCESSES ?= 2
+# In how many processes test files run at once; 0: one after another. Two take two thirds of the time,
+# and want more than two cores: some tests kill and freeze processes, and wait for others.
+TEST_PROCESSES ?= 0
 
 export PYTHON
 

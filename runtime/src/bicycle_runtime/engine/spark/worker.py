@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import cloudpickle
 import msgspec
@@ -215,6 +215,12 @@ def _close_at_end() -> None:
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
                 close_workers()
             raise
+        try:
+            outfile.flush()
+        except OSError:
+            # Spark has given the task up: nobody waits for its answer. The daemon would print a
+            # traceback, and end the process all the same.
+            _end_process()
 
     signal.signal(signal.SIGHUP, _exit_on_signal)
     pyspark.worker.main = main_then_close
@@ -224,9 +230,7 @@ def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
     global _is_ending  # noqa: PLW0603  # one end of the process
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _is_ending = True
-    # By the kernel: a handler of Python would wait for a call that does not come back.
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    signal.alarm(_END_PATIENCE_S)
+    _limit_the_end()
     if cancel_calls():
         # The task fails with CancelledError, and ``_interruptible`` goes on from there.
         return
@@ -234,6 +238,19 @@ def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
         raise SystemExit(0)
     close_workers()
     os._exit(0)
+
+
+def _end_process() -> NoReturn:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    _limit_the_end()
+    close_workers()
+    os._exit(1)
+
+
+def _limit_the_end() -> None:
+    # By the kernel: a handler of Python would wait for a call that does not come back.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(_END_PATIENCE_S)
 
 
 def _freeze() -> None:
