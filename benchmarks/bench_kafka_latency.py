@@ -26,7 +26,7 @@ from bicycle_runs import Engine, JobRun, job, spark_engine
 from kafka_peers import BYTEWAX_KAFKA, QUIX, bytewax_processes, quix_processes
 from kafka_topics import PARTITIONS, Place, kafka_place
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns, percentile
-from peers import Peer, PeerMissingError
+from peers import Peer, available
 from workloads import scratch
 
 from bicycle_runtime.engine.options import EngineOptions
@@ -170,7 +170,8 @@ def main() -> None:
     options = arguments(__doc__, repeats=3, add=_add_options)
     if options.quick:
         options.rates, options.seconds, options.warm_up = [500], 2.0, 1.0
-    peers, notes = _peers(options)
+    wanted = (QUIX, BYTEWAX_KAFKA) if options.peers and not options.quick else ()
+    peers, notes = available(wanted)
     settings = EngineOptions(epoch_interval_ms=options.epoch_interval_ms)
     report = Report(
         name="kafka-latency",
@@ -199,17 +200,6 @@ def _median(rounds: list[list[float]], share: float) -> float:
 def _spread(values: list[float]) -> list[str]:
     shares = [percentile(values, share) for share in (0.5, 0.95, 0.99)]
     return [f"{value:.1f}" for value in shares]
-
-
-def _peers(options: argparse.Namespace) -> tuple[list[Peer], list[str]]:
-    found, notes = [], []
-    for peer in (QUIX, BYTEWAX_KAFKA) if options.peers and not options.quick else ():
-        try:
-            peer.python()
-            found.append(peer)
-        except PeerMissingError as error:
-            notes.append(f"{error}; it is left out.")
-    return found, notes
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

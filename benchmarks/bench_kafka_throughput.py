@@ -31,7 +31,7 @@ from measuring import (
     percentile,
     ratios,
 )
-from peers import Peer, PeerMissingError
+from peers import Peer, available
 from workloads import Events, scratch
 
 from bicycle_runtime.base.clock import SystemClock
@@ -231,7 +231,8 @@ def main() -> None:
     if options.quick:
         options.size = options.peer_size = QUICK_COUNT
     events, fewer = (Events(count=n, users=USERS) for n in (options.size, options.peer_size))
-    peers, notes = _peers(options)
+    wanted = (QUIX, BYTEWAX_KAFKA) if options.peers and not options.quick else ()
+    peers, notes = available(wanted)
     report = Report(
         name="kafka-throughput",
         claim="Exactly once keeps 0.7 of the pace of at least once, and both are three to four "
@@ -281,17 +282,6 @@ def _measure_job(report: Report, bench: Bench, options: argparse.Namespace) -> N
     rates = in_turns(bench.contenders(), rounds=options.repeats)
     report.tables += [bench.table(rates), bench.epoch_table()]
     bench.judge(report, rates)
-
-
-def _peers(options: argparse.Namespace) -> tuple[list[Peer], list[str]]:
-    found, notes = [], []
-    for peer in (QUIX, BYTEWAX_KAFKA) if options.peers and not options.quick else ():
-        try:
-            peer.python()
-            found.append(peer)
-        except PeerMissingError as error:
-            notes.append(f"{error}; it is left out.")
-    return found, notes
 
 
 def _rates(values: list[float]) -> list[str]:

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 from bicycle_runs import Engine, JobRun, job, spark_engine
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns, steady_rate
-from peers import SPARK_STATE, PeerMissingError, run_spark_state
+from peers import SPARK_STATE, available, run_spark_state
 from workloads import scratch
 
 from bicycle_runtime.engine.options import EngineOptions
@@ -177,16 +177,12 @@ def main() -> None:
     steps = Steps(keys=options.keys, touched=options.touched, batches=options.batches)
     if options.quick:
         steps = Steps(keys=5_000, touched=200, batches=3)
-    notes = []
+    peers, notes = available(() if options.quick else (SPARK_STATE,))
     with spark_engine() as engine:
         bench = Bench(engine, steps)
         contenders = {f"Bicycle, {name}": partial(bench.ours, name) for name in BACKENDS}
-        if not options.quick:
-            try:
-                SPARK_STATE.python()
-                contenders[SPARK_STATE.name] = bench.spark
-            except PeerMissingError as error:
-                notes.append(str(error))
+        if SPARK_STATE in peers:
+            contenders[SPARK_STATE.name] = bench.spark
         warm_up = Bench(engine, Steps(keys=20_000, touched=1_000, batches=2))
         for backend in BACKENDS if not options.quick else ():
             warm_up.ours(backend)

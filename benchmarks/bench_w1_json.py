@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from bicycle_runs import Engine, job, spark_engine, warm_up
 from measuring import Report, Table, arguments, in_turns, millions
-from peers import BYTEWAX, PeerMissingError, PeerRun, run_bytewax, run_plain
+from peers import BYTEWAX, PeerRun, available, run_bytewax, run_plain
 from workloads import Events, check_totals, scratch
 
 OURS = {"Bicycle, dataclasses": "events_typed", "Bicycle, dicts": "events_as_dicts"}
@@ -99,7 +99,7 @@ def main() -> None:
     """Measure every size and tell."""
     options = arguments(__doc__, repeats=5, add=_add_options)
     sizes = [QUICK_COUNT] if options.quick else options.sizes
-    with_bytewax, notes = _bytewax_wanted(options)
+    peers, notes = available((BYTEWAX,) if options.peers and not options.quick else ())
     report = Report(
         name="w1-json",
         claim="JSON events through a filter and a map run at 0.6 of the pace of a plain loop.",
@@ -114,7 +114,7 @@ def main() -> None:
             bench = Bench(engine, Events(count=size))
             if not costs and not options.quick:
                 _warm_up(engine, bench.events)
-            contenders = bench.contenders(with_bytewax=with_bytewax)
+            contenders = bench.contenders(with_bytewax=bool(peers))
             rates = in_turns(contenders, rounds=options.repeats)
             report.tables.append(bench.table(rates))
             _judge(report, rates, size)
@@ -140,16 +140,6 @@ def _judge(report: Report, rates: dict[str, list[float]], size: int) -> None:
             if other in rates:
                 title = f"{name} ÷ {other}, {size:,}"
                 report.compare(title, rates[name], rates[other], low=low)
-
-
-def _bytewax_wanted(options: argparse.Namespace) -> tuple[bool, list[str]]:
-    if options.quick or not options.peers:
-        return False, []
-    try:
-        BYTEWAX.python()
-    except PeerMissingError as error:
-        return False, [f"{error}; it is left out."]
-    return True, []
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

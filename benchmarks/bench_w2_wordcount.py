@@ -29,9 +29,9 @@ from peers import (
     BYTEWAX,
     SPARK_STATE,
     Peer,
-    PeerMissingError,
     PeerRun,
     SparkRun,
+    available,
     run_bytewax,
     run_plain,
     run_spark_state,
@@ -183,14 +183,8 @@ def _spark_words(options: argparse.Namespace, words: Words) -> Words:
 
 
 def _peers(options: argparse.Namespace) -> tuple[list[Peer], list[str]]:
-    found, notes = [], []
     wanted = (BYTEWAX, SPARK_STATE) if options.peers and not options.quick else ()
-    for peer in wanted:
-        try:
-            peer.python()
-            found.append(peer)
-        except PeerMissingError as error:
-            notes.append(f"{error}; it is left out.")
+    found, notes = available(wanted)
     if SPARK_STATE in found:
         notes.append(
             f"transformWithState gets {options.spark_state_size:,} words in {SPARK_STATE_BATCHES} "

@@ -19,9 +19,9 @@ from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
 from measuring import Report, Table, arguments, in_turns, pace_table, steady_rate
 from peers import (
     BYTEWAX,
-    PeerMissingError,
     PeerRun,
     SparkRun,
+    available,
     run_bytewax,
     run_plain,
     run_spark_windows,
@@ -171,11 +171,8 @@ def _peers(options: argparse.Namespace) -> tuple[list[str], list[str]]:
         f"the same query over the first {SPARK_WARM_UP_SIZE:,} before what is measured. Two small "
         "batches at its end bring out the last windows: in a short run they weigh on its rate.",
     ]
-    try:
-        BYTEWAX.python()
-    except PeerMissingError as error:
-        return [SPARK], [*notes, f"{error}; it is left out."]
-    return [SPARK, BYTEWAX_NAME], notes
+    found, missing = available((BYTEWAX,))
+    return [SPARK, *(BYTEWAX_NAME for _ in found)], [*notes, *missing]
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

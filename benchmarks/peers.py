@@ -13,6 +13,7 @@ import sys
 import sysconfig
 import time
 import venv
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ __all__ = [
     "PeerMissingError",
     "PeerRun",
     "SparkRun",
+    "available",
     "run_bytewax",
     "run_plain",
     "run_spark_state",
@@ -108,6 +110,19 @@ SPARK_STATE = Peer(
     requirements=("pandas>=2.2,<3", "protobuf>=5", "pyarrow>=15"),
     is_on_ours=True,
 )
+
+
+def available(peers: Iterable[Peer]) -> tuple[list[Peer], list[str]]:
+    """Return those of the peers that run here, and what to say of the others."""
+    found: list[Peer] = []
+    notes: list[str] = []
+    for peer in peers:
+        try:
+            peer.python()
+            found.append(peer)
+        except PeerMissingError as error:
+            notes.append(f"{error}; it is left out.")
+    return found, notes
 
 
 def run_plain(loop: str, source: Path, output: Path) -> PeerRun:
