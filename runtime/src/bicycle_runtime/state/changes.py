@@ -21,6 +21,7 @@ __all__ = [
     "EVERYWHERE",
     "Section",
     "decode_sections",
+    "emptied_section",
     "encode_sections",
     "full_sections",
     "make_section",
@@ -69,6 +70,11 @@ def make_section(
     """Build a section from encoded arrays."""
     gone = EMPTY_ARRAY if deleted is None else msgspec.Raw(deleted)
     return Section(group, name, is_full, msgspec.Raw(keys), msgspec.Raw(values), gone)
+
+
+def emptied_section(group: int, name: str) -> Section:
+    """Build the section that says: nothing is left of the state."""
+    return Section(group, name, True, EMPTY_ARRAY, EMPTY_ARRAY, EMPTY_ARRAY)
 
 
 def encode_sections(sections: Sequence[Section]) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.attributes import SNAPSHOT, Attribute
-from bicycle_runtime.state.changes import Section, make_section
+from bicycle_runtime.state.changes import Section, emptied_section, make_section
 from bicycle_runtime.state.dicts import DictState
 from bicycle_runtime.state.tracked import TrackedDict
 from bicycle_runtime.state.values import ValueCodec
@@ -27,7 +27,6 @@ NAMED = "$named"
 BEGUN = "$begun"
 _KEYS = AnyCodec()
 _NO_KEY = _KEYS.encode_list([None])
-_NOTHING = _KEYS.encode_list([])
 _NAMED_ATTRIBUTE = Attribute(NAMED, ValueCodec(), TrackedDict, None)
 _BEGUN_ATTRIBUTE = Attribute(BEGUN, ValueCodec(), TrackedDict, None)
 
@@ -201,8 +200,7 @@ class FunctionTable:
                 state.begun.apply(section)
             for written in _KEYS.decode_list(bytes(section.keys)):
                 if written in self._seeded and written not in state.known:
-                    nothing = make_section(section.group, written, _NOTHING, _NOTHING, is_full=True)
-                    self._apply_one(nothing, state)
+                    self._apply_one(emptied_section(section.group, written), state)
         elif name in self._dicts_by_section:
             attribute_name = self._dicts_by_section[name]
             kept = state.dicts[attribute_name]

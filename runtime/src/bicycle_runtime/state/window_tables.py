@@ -9,22 +9,9 @@ from bicycle_runtime.state.due import DueTimes
 from bicycle_runtime.state.windows import Cells, Records, WindowTable
 from bicycle_sdk.state.descriptors import TimeDomain
 
-__all__ = ["MakeCells", "MemoryWindows", "Moments", "WindowTables"]
+__all__ = ["MemoryWindows", "Moments", "WindowTables"]
 
 Moments = Callable[[Any], Iterable[tuple[TimeDomain, int]]]  # The times that a cell waits for.
-
-
-class MakeCells(Protocol):
-    """Makes empty cells; the arguments are those of ``Cells``."""
-
-    def __call__(
-        self,
-        prefix: str,
-        value_type: Any = None,
-        *,
-        dump: Callable[[Any], Any] | None = None,
-        load: Callable[[Any], Any] | None = None,
-    ) -> Cells: ...
 
 
 class WindowTables(Protocol):

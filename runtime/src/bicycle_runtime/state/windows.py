@@ -12,16 +12,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.changes import Section, make_section
+from bicycle_runtime.state.changes import Section, emptied_section, make_section
 from bicycle_runtime.state.forms import DeclaredState
 from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.schemas import describe
 from bicycle_runtime.state.values import ValueCodec
 
-__all__ = ["Cells", "Records", "WindowTable"]
+__all__ = ["Cells", "Records", "WindowTable", "extend_row", "joined_row"]
 
 _KEYS = AnyCodec()
-_NOTHING = _KEYS.encode_list([])
 Row = tuple[list[int], list[Any]]  # times and values of records, in the order of arrival
 Settings = tuple[tuple[str, Any], ...]  # Those of the window that give stored values their meaning.
 
@@ -129,7 +128,7 @@ class Cells:
                 self._forget(place, group)
                 if (place, group) in self._sealed:
                     self._sealed.discard((place, group))
-                    yield make_section(group, self._name(place), _NOTHING, _NOTHING, is_full=True)
+                    yield emptied_section(group, self._name(place))
         self._touched.clear()
 
     def apply(self, section: Section) -> None:
@@ -215,23 +214,12 @@ class Records:
     def add(self, place: int, group: int, key: Any, row: Row) -> None:
         """Add records of a key, in the order of arrival."""
         chunks = self.places.setdefault(place, {}).setdefault(group, {}).setdefault(key, {})
-        chunk = chunks.get(self.epoch)
-        if chunk is None:
-            chunks[self.epoch] = (list(row[0]), list(row[1]))
-        else:
-            chunk[0].extend(row[0])
-            chunk[1].extend(row[1])
+        extend_row(chunks, self.epoch, row)
         self._touched.setdefault((place, group, self.epoch), {})[key] = None
 
     def row(self, place: int, group: int, key: Any) -> Row:
         """Return all records of a key, in the order of arrival. They are a copy."""
-        chunks = self.places.get(place, {}).get(group, {}).get(key, {})
-        times: list[int] = []
-        values: list[Any] = []
-        for epoch in sorted(chunks):
-            times += chunks[epoch][0]
-            values += chunks[epoch][1]
-        return times, values
+        return joined_row(self.places.get(place, {}).get(group, {}).get(key, {}))
 
     def rows(self, place: int, group: int, keys: Collection[Any] | None = None) -> dict[Any, Row]:
         """Return all records of a key group at a place by key; of some keys, or of all."""
@@ -264,8 +252,7 @@ class Records:
             sealed = self._sealed.setdefault((place, group), set())
             if not keys:
                 sealed.discard(epoch)
-                name = self._name(place, epoch)
-                yield make_section(group, name, _NOTHING, _NOTHING, is_full=True)
+                yield emptied_section(group, self._name(place, epoch))
             elif put or epoch in sealed:
                 sealed.add(epoch)
                 rows = {key: kept[key][epoch] for key in put}
@@ -276,7 +263,7 @@ class Records:
 
     def apply(self, section: Section) -> None:
         """Put a sealed section in."""
-        place, epoch = map(int, section.name[1:].split("#"))
+        place, epoch = self._place_in(section.name)
         kept = self.places.setdefault(place, {}).setdefault(section.group, {})
         gone = list(kept) if section.is_full else _KEYS.decode_list(bytes(section.deleted))
         for key in gone:
@@ -299,6 +286,11 @@ class Records:
     def _name(place: int, epoch: int) -> str:
         return f"r{place}#{epoch}"
 
+    @staticmethod
+    def _place_in(section_name: str) -> tuple[int, int]:
+        place, epoch = section_name[1:].split("#")
+        return int(place), int(epoch)
+
     def _chunk_section(
         self, part: tuple[int, int, int], rows: Mapping[Any, Row], gone: Sequence[Any] = ()
     ) -> Section:
@@ -310,6 +302,26 @@ class Records:
             self._codec.encode_list(list(rows.values())),
             deleted=_KEYS.encode_list(gone) if gone else None,
         )
+
+
+def extend_row(rows: dict[Any, Row], place: Any, row: Row) -> None:
+    """Put records behind those of a place; there may be none yet."""
+    known = rows.get(place)
+    if known is None:
+        rows[place] = (list(row[0]), list(row[1]))
+    else:
+        known[0].extend(row[0])
+        known[1].extend(row[1])
+
+
+def joined_row(chunks: Mapping[int, Row]) -> Row:
+    """Return the records of all epochs, in order. They are a copy."""
+    times: list[int] = []
+    values: list[Any] = []
+    for epoch in sorted(chunks):
+        times += chunks[epoch][0]
+        values += chunks[epoch][1]
+    return times, values
 
 
 class WindowTable:

@@ -16,7 +16,7 @@ from bicycle_runtime.operators.windows.gathering import Contents, FoldedContents
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slots import WindowSlots
 from bicycle_runtime.operators.windows.strips import Strips
-from bicycle_runtime.state.window_tables import MakeCells
+from bicycle_runtime.state.window_tables import WindowTables
 from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.windows import AlignedWindows, Window, WindowPlan
 
@@ -43,8 +43,8 @@ class AlignedOperator(WindowOperator):
         self._least_open = 0
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:
-        return make("c", None if plan.keeps_records else folding.state_type)
+    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
+        return windows.cells("c", None if plan.keeps_records else folding.state_type)
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)

@@ -27,7 +27,7 @@ from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.due import DueTimes
 from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.window_tables import MakeCells
+from bicycle_runtime.state.window_tables import WindowTables
 from bicycle_runtime.state.windows import Cells, WindowTable
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
@@ -81,7 +81,7 @@ class WindowOperator(Operator, Stateful, Timed):
 
     @classmethod
     @abstractmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:
+    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
         """Return empty cells of the shape that the operator keeps."""
 
     def moments(self, cell: Any) -> Iterable[tuple[TimeDomain, int]]:  # noqa: ARG002  # for those by key
@@ -93,7 +93,7 @@ class WindowOperator(Operator, Stateful, Timed):
         keyed = self.context.keyed
         keyed.reset()
         windows = self.context.tables.windows
-        cells = self.new_cells(self.plan, self.folding, windows.cells)
+        cells = self.new_cells(self.plan, self.folding, windows)
         records = windows.records(self.record_type, is_by_key=self.is_by_key)
         table = windows.table(cells, records)
         settings = window_settings(self.plan, self.folding)

@@ -15,7 +15,8 @@ from bicycle_runtime.operators.windows.cut_sessions import CutSessionOperator
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.sessions import SessionOperator
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator
-from bicycle_runtime.state.windows import Cells, Records, WindowTable
+from bicycle_runtime.state.window_tables import MemoryWindows
+from bicycle_runtime.state.windows import WindowTable
 from bicycle_sdk.windows import SessionWindows, WindowPlan
 
 __all__ = ["build_window", "window_table"]
@@ -29,8 +30,9 @@ def window_table(plan: WindowPlan, folding: Folding, record_type: Any) -> Window
         folding: Its aggregates.
         record_type: Declared type of the records, None when unknown.
     """
-    cells = _operator_of(plan).new_cells(plan, folding, Cells)
-    return WindowTable(cells, Records(record_type))
+    operator, windows = _operator_of(plan), MemoryWindows()
+    records = windows.records(record_type, is_by_key=operator.is_by_key)
+    return windows.table(operator.new_cells(plan, folding, windows), records)
 
 
 def _operator_of(plan: WindowPlan) -> type[WindowOperator]:

@@ -17,7 +17,7 @@ from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.operators.windows.sessions import PLACE, SessionOperator
 from bicycle_runtime.operators.windows.slots import Session
 from bicycle_runtime.state.due import Spot
-from bicycle_runtime.state.window_tables import MakeCells
+from bicycle_runtime.state.window_tables import WindowTables
 from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import Window, WindowPlan
@@ -32,9 +32,9 @@ class CutSessionOperator(SessionOperator):
     """Keeps the open sessions of each key with their records, and cuts them as they fire."""
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:  # noqa: ARG003  # the contract
+    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:  # noqa: ARG003  # the contract
         about = GenericAlias(tuple, (bool, int | None))
-        return make("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
+        return windows.cells("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
 
     def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
         return (("event", self._due_ms(part)) for part in cell)

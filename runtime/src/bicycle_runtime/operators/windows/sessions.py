@@ -22,7 +22,7 @@ from bicycle_runtime.operators.windows.intervals import session_ends
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slots import Session, SessionSlots
 from bicycle_runtime.state.due import Spot
-from bicycle_runtime.state.window_tables import MakeCells
+from bicycle_runtime.state.window_tables import WindowTables
 from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
@@ -48,10 +48,10 @@ class SessionOperator(WindowOperator):
         self._touched: set[tuple[int, Any, int]] = set()
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:
+    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
         folded = type(None) if plan.keeps_records else folding.state_type
         session = GenericAlias(tuple, (int, int, folded))
-        return make("s", None if folded is None else GenericAlias(list, (session,)))
+        return windows.cells("s", None if folded is None else GenericAlias(list, (session,)))
 
     def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
         lateness = self.plan.lateness_ms

@@ -28,7 +28,7 @@ from bicycle_runtime.operators.windows.panes import (
 )
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.state.due import Spot
-from bicycle_runtime.state.window_tables import MakeCells
+from bicycle_runtime.state.window_tables import WindowTables
 from bicycle_runtime.state.windows import Cells
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
@@ -68,9 +68,9 @@ class TriggeredOperator(WindowOperator):
         self._has_times = True
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, make: MakeCells) -> Cells:
+    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
         kind = type_of_panes(folding.state_type, keeps_records=plan.keeps_records)
-        return make("p", kind, dump=dump_panes, load=load_panes)
+        return windows.cells("p", kind, dump=dump_panes, load=load_panes)
 
     def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
         for pane in cell:

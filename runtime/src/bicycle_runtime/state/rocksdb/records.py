@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.changes import Section, make_section
+from bicycle_runtime.state.changes import Section, emptied_section
 from bicycle_runtime.state.due import Spot
 from bicycle_runtime.state.rocksdb.dicts import MISSING, Shelf
 from bicycle_runtime.state.rocksdb.indexes import RowIndex, row_start
@@ -26,12 +26,11 @@ from bicycle_runtime.state.rocksdb.places import (
     time_in,
     value_in,
 )
-from bicycle_runtime.state.windows import Records, Row
+from bicycle_runtime.state.windows import Records, Row, extend_row, joined_row
 
 __all__ = ["PagedKeyRecords", "PagedPlaceRecords"]
 
 _KEYS = AnyCodec()
-_NOTHING = _KEYS.encode_list([])
 
 
 class PagedPlaceRecords(Records):
@@ -69,13 +68,13 @@ class PagedPlaceRecords(Records):
 
     def note(self, section_name: str, group: int) -> None:
         """Take note that something is sealed at a place."""
-        place, epoch = _place_in(section_name)
+        place, epoch = self._place_in(section_name)
         self.places.setdefault(place, {}).setdefault(group, set()).add(epoch)
 
     def add(self, place: int, group: int, key: Any, row: Row) -> None:
         """Add records of a key, in the order of arrival."""
         self.places.setdefault(place, {}).setdefault(group, set())
-        _extend(self._fresh.setdefault((place, group), {}), key, row)
+        extend_row(self._fresh.setdefault((place, group), {}), key, row)
         self._touched.setdefault((place, group, self.epoch), {})[key] = None
 
     def row(self, place: int, group: int, key: Any) -> Row:
@@ -88,10 +87,10 @@ class PagedPlaceRecords(Records):
         for epoch in sorted(self.places.get(place, {}).get(group, ())):
             shelf = Shelf(self._pages, self._name(place, epoch), self._codec, group=group)
             for key, row in _chunks(shelf, keys):
-                _extend(found, key, row)
+                extend_row(found, key, row)
         for key, row in self._fresh.get((place, group), {}).items():
             if keys is None or key in keys:
-                _extend(found, key, row)
+                extend_row(found, key, row)
         return found
 
     def replace(self, *_: Any) -> None:
@@ -114,8 +113,7 @@ class PagedPlaceRecords(Records):
                 rows = self._fresh[place, group]
                 yield self._chunk_section(part, {key: rows[key] for key in keys})
             else:
-                name = self._name(place, epoch)
-                yield make_section(group, name, _NOTHING, _NOTHING, is_full=True)
+                yield emptied_section(group, self._name(place, epoch))
         self._touched.clear()
 
     def apply(self, section: Section) -> None:
@@ -123,7 +121,7 @@ class PagedPlaceRecords(Records):
         if _KEYS.decode_list(bytes(section.keys)):
             self.note(section.name, section.group)
             return
-        place, epoch = _place_in(section.name)
+        place, epoch = self._place_in(section.name)
         groups = self.places.get(place, {})
         epochs = groups.get(section.group, set())
         if section.is_full:
@@ -193,20 +191,14 @@ class PagedKeyRecords(Records):
     def add(self, place: int, group: int, key: Any, row: Row) -> None:
         """Add records of a key, in the order of arrival."""
         spot = (place, group, key)
-        _extend(self._at(spot).chunks, self.epoch, row)
+        extend_row(self._at(spot).chunks, self.epoch, row)
         self._hot_count += len(row[0])
         self._fresh[spot] = None
         self._touched.setdefault((place, group, self.epoch), {})[key] = None
 
     def row(self, place: int, group: int, key: Any) -> Row:
         """Return all records of a key, in the order of arrival."""
-        chunks = self._whole((place, group, key)).chunks
-        times: list[int] = []
-        values: list[Any] = []
-        for epoch in sorted(chunks):
-            times += chunks[epoch][0]
-            values += chunks[epoch][1]
-        return times, values
+        return joined_row(self._whole((place, group, key)).chunks)
 
     def replace(self, place: int, group: int, key: Any, row: Row) -> None:
         """Keep these records of a key and no others."""
@@ -281,17 +273,3 @@ def _chunks(shelf: Shelf, keys: Iterable[Any] | None) -> Iterator[tuple[Any, Row
         row = shelf.read(key)
         if row is not MISSING:
             yield key, row
-
-
-def _extend(rows: dict[Any, Row], place: Any, row: Row) -> None:
-    known = rows.get(place)
-    if known is None:
-        rows[place] = (list(row[0]), list(row[1]))
-    else:
-        known[0].extend(row[0])
-        known[1].extend(row[1])
-
-
-def _place_in(section_name: str) -> tuple[int, int]:
-    place, epoch = section_name[1:].split("#")
-    return int(place), int(epoch)

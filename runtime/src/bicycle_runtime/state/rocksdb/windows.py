@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.changes import Section, make_section
+from bicycle_runtime.state.changes import Section, emptied_section
 from bicycle_runtime.state.rocksdb.dicts import OneCodec, PagedDict, Shelf
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.records import PagedPlaceRecords
@@ -19,7 +19,6 @@ from bicycle_runtime.state.windows import Cells, Records, WindowTable
 __all__ = ["PagedCells", "PagedWindowTable"]
 
 _KEYS = AnyCodec()
-_NOTHING = _KEYS.encode_list([])
 
 
 class PagedCells(Cells):
@@ -117,7 +116,7 @@ class PagedCells(Cells):
             self._forget(place, group)
             if (place, group) in self._sealed:
                 self._sealed.discard((place, group))
-                yield make_section(group, self._name(place), _NOTHING, _NOTHING, is_full=True)
+                yield emptied_section(group, self._name(place))
         self._touched.clear()
 
     def apply(self, section: Section) -> None:
