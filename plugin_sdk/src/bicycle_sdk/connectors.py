@@ -146,9 +146,8 @@ def jsonl_file_source(
         record_type: What a record is decoded as.
         timestamp_field: Field with the event time, RFC 3339 or ms since 1970.
     """
-    properties = _file_properties(path, follow=follow, timestamp_field=timestamp_field)
     output_type = dict[str, Any] if record_type is dict else record_type
-    return SourceDescriptor(connector_type="jsonl", properties=properties, output_type=output_type)
+    return _file_source("jsonl", path, output_type, follow=follow, timestamp_field=timestamp_field)
 
 
 @overload
@@ -174,9 +173,8 @@ def csv_file_source(
         record_type: What a record is decoded as.
         timestamp_field: Field with the event time, RFC 3339 or ms since 1970.
     """
-    properties = _file_properties(path, follow=follow, timestamp_field=timestamp_field)
     output_type = dict[str, str] if record_type is dict else record_type
-    return SourceDescriptor(connector_type="csv", properties=properties, output_type=output_type)
+    return _file_source("csv", path, output_type, follow=follow, timestamp_field=timestamp_field)
 
 
 @overload
@@ -202,10 +200,9 @@ def parquet_file_source(
         record_type: What a row is converted to; only its fields are read.
         timestamp_field: Column with the event time: a time with a zone, or ms since 1970.
     """
-    properties = _file_properties(path, follow=follow, timestamp_field=timestamp_field)
     output_type = dict[str, Any] if record_type is dict else record_type
-    return SourceDescriptor(
-        connector_type="parquet", properties=properties, output_type=output_type
+    return _file_source(
+        "parquet", path, output_type, follow=follow, timestamp_field=timestamp_field
     )
 
 
@@ -254,11 +251,16 @@ def collect_sink(name: str) -> SinkDescriptor[Any]:
     return SinkDescriptor(connector_type="collect", properties={"name": name})
 
 
-def _file_properties(path: _Path, *, follow: bool, timestamp_field: str | None) -> dict[str, Any]:
+def _file_source(
+    connector_type: str, path: _Path, output_type: Any,
+    *, follow: bool, timestamp_field: str | None,
+) -> SourceDescriptor[Any]:  # fmt: skip
     properties: dict[str, Any] = {"path": os.fspath(path), "follow": follow}
     if timestamp_field is not None:
         properties["timestamp_field"] = timestamp_field
-    return properties
+    return SourceDescriptor(
+        connector_type=connector_type, properties=properties, output_type=output_type
+    )
 
 
 def _port(call: str, port: int) -> int:

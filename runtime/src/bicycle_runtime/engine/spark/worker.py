@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import cloudpickle
 import msgspec
@@ -220,7 +220,9 @@ def _close_at_end() -> None:
         except OSError:
             # Spark has given the task up: nobody waits for its answer. The daemon would print a
             # traceback, and end the process all the same.
-            _end_process()
+            _begin_the_end()
+            close_workers()
+            os._exit(1)
 
     signal.signal(signal.SIGHUP, _exit_on_signal)
     pyspark.worker.main = main_then_close
@@ -228,9 +230,8 @@ def _close_at_end() -> None:
 
 def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
     global _is_ending  # noqa: PLW0603  # one end of the process
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     _is_ending = True
-    _limit_the_end()
+    _begin_the_end()
     if cancel_calls():
         # The task fails with CancelledError, and ``_interruptible`` goes on from there.
         return
@@ -240,14 +241,8 @@ def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
     os._exit(0)
 
 
-def _end_process() -> NoReturn:
+def _begin_the_end() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    _limit_the_end()
-    close_workers()
-    os._exit(1)
-
-
-def _limit_the_end() -> None:
     # By the kernel: a handler of Python would wait for a call that does not come back.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(_END_PATIENCE_S)

@@ -110,8 +110,7 @@ class Progress:
             self._catch_up()
         if state.is_final:
             self.status.ended_ms = now_ms
-        self._write()
-        self._listener(self.status)
+        self._show_at_once()
 
     def resume_from(self, manifest: Manifest) -> None:
         """Take over what the last sealed epoch says."""
@@ -132,8 +131,7 @@ class Progress:
         started = self._clock.monotonic()
         self.status.phase = PhaseStatus(name=name, target=target, started_ms=self._clock.now_ms())
         self._phase_started = self._phase_logged = started
-        self._write()  # At once: it may last, and nothing else is written meanwhile.
-        self._listener(self.status)
+        self._show_at_once()  # It may last, and nothing else is written meanwhile.
         try:
             yield
         finally:
@@ -283,6 +281,10 @@ class Progress:
     def _refresh(self) -> None:
         if self._clock.monotonic() - self._written >= _WRITE_INTERVAL_S:
             self._write()
+        self._listener(self.status)
+
+    def _show_at_once(self) -> None:
+        self._write()
         self._listener(self.status)
 
     def write(self) -> None:
