@@ -20,10 +20,10 @@ from measuring import Report, Table, Target, WrongOutputError, arguments
 from workloads import Keys, scratch
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.engine.epochs import EpochLoop
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.rescaling import WidthWish, rescale
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.rescaling import WidthWish, rescale
-from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.testing.inspection import entries_of
 
 BACKENDS = ("memory", "rocksdb")

@@ -17,8 +17,8 @@ from bicycle_runs import JobRun, job, local_engine
 from measuring import Report, Table, Target, WrongOutputError, arguments, percentile
 from workloads import scratch
 
+from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.stats import EpochStats
 
 _HOUR_MS = 3_600_000
 

@@ -21,13 +21,13 @@ from measuring import BUILD
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.storage import LocalStorage, open_storage
-from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
+from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor
-from bicycle_runtime.engine.stats import EpochStats
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import cloudpickle
 
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.stages import plan_stages
+from bicycle_runtime.engine.planning.stages import plan_stages
 from bicycle_runtime.operators.operator import Operator
 from bicycle_runtime.operators.program import build_program
 from bicycle_runtime.operators.spec import JobImage, PluginInfo

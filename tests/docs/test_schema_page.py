@@ -8,7 +8,7 @@ import pytest
 from bicycle_runtime.jobs.inspection.state_changes import _WORST
 from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
 from tests.docs.scripts import DOCS, page_module
-from tests.unit.engine.changed_code import Run, keyed_job, sealed_by
+from tests.unit.engine.resuming.changed_code import Run, keyed_job, sealed_by
 
 PAGE = (DOCS / "schema-evolution.md").read_text("utf-8")
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
@@ -32,7 +32,7 @@ from tests.spark.jobsite import Life
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
-        "bicycle_runtime.engine.epochs",
+        "bicycle_runtime.engine.loop.epoch_loop",
         "bicycle_runtime.engine.local",
         "bicycle_runtime.connectors.kafka.sink",
         "bicycle_runtime.connectors.kafka.source",

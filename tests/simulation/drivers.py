@@ -17,10 +17,10 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.identity import ProcessIdentity, this_process
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.recovery.lease import Lease
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.inspection import entries_of

@@ -13,10 +13,10 @@ from pathlib import Path
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.storage import LocalStorage, StorageError, open_storage
-from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_sdk.errors import BicycleError

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.engine.replay_record import decode_record
+from bicycle_runtime.engine.epoch.replay_record import decode_record
 from tests.simulation.leased_site import LeasedSite, ended
 from tests.spark.jobsite import Life
 

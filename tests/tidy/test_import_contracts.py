@@ -21,6 +21,7 @@ PACKAGES = {
 }
 ROOMS = "Runtime rooms point downwards"
 JOBS = "Rooms of jobs point downwards"
+ENGINE = "Rooms of the engine point downwards"
 SDK = "SDK modules point downwards"
 CONNECTORS = "Connectors are strangers to each other"
 PYSPARK = "Only the engine knows PySpark"
@@ -56,7 +57,7 @@ def contracts_broken(tree: Path) -> set[str]:
         text=True,
         check=False,
     )
-    names = (ROOMS, JOBS, SDK, CONNECTORS, PYSPARK, PLUGINS)
+    names = (ROOMS, JOBS, ENGINE, SDK, CONNECTORS, PYSPARK, PLUGINS)
     verdicts = {name: done.stdout.partition(name)[2].split(maxsplit=1)[0] for name in names}
     assert set(verdicts.values()) <= {"KEPT", "BROKEN"}, done.stdout
     found = {name for name, verdict in verdicts.items() if verdict == "BROKEN"}
@@ -81,6 +82,12 @@ def test_an_empty_tree_keeps_all_contracts(tree):
             JOBS,
         ),
         ("bicycle_runtime/jobs/new_room/__init__.py", "", JOBS),
+        (
+            "bicycle_runtime/engine/loop/epoch_loop.py",
+            "import bicycle_runtime.engine.spark.executor",
+            ENGINE,
+        ),
+        ("bicycle_runtime/engine/new_module.py", "", ENGINE),
         ("bicycle_sdk/graph/__init__.py", "import bicycle_sdk.functions", SDK),
         ("bicycle_sdk/new_module.py", "", SDK),
         ("bicycle_runtime/connectors/collect.py", "from . import console", CONNECTORS),
@@ -104,7 +111,7 @@ def test_a_contract_fires_on_a_planted_import(tree, module, line, contract):
 
 
 def test_the_engine_may_import_pyspark(tree):
-    for name in ("__init__", "deeper"):
+    for name in ("__init__", "spark/deeper"):
         file = tree / f"bicycle_runtime/engine/{name}.py"
         file.parent.mkdir(exist_ok=True)
         file.write_text("import pyspark\n")

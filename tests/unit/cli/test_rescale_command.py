@@ -8,7 +8,7 @@ from bicycle_runtime.engine.errors import (
     WidthOperatorUnknownError,
     WidthRefusedError,
 )
-from bicycle_runtime.engine.rescaling import Rescaled
+from bicycle_runtime.engine.loop.rescaling import Rescaled
 from bicycle_runtime.jobs.status import OperatorStatus
 
 DONE = Rescaled(

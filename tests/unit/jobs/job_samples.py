@@ -10,7 +10,7 @@ import cloudpickle
 
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.connectors.contract import Lag
-from bicycle_runtime.engine.stats import EpochStats
+from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobOptions, JobRequest

@@ -81,7 +81,7 @@ def plan_command(
     sealed = None
     if origin is not None:
         # Slow to import, and needed with a savepoint only.
-        from bicycle_runtime.engine.pinning import pinned
+        from bicycle_runtime.engine.resuming.pinning import pinned
         from bicycle_runtime.jobs.savepoints.commands import open_origin
 
         sealed = open_origin(origin)

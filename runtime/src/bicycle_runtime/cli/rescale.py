@@ -11,7 +11,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs
 from bicycle_runtime.cli.rendering import answer_json, byte_text, duration_text, show_table
-from bicycle_runtime.engine.rescaling import Rescaled
+from bicycle_runtime.engine.loop.rescaling import Rescaled
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
 
 __all__ = ["rescale_command"]

@@ -17,10 +17,10 @@ from typing import Any, Self
 from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.collect import CollectedRecords
-from bicycle_runtime.engine.epochs import EpochLoop
-from bicycle_runtime.engine.rescaling import Rescaled, WidthWish, rescale
-from bicycle_runtime.engine.setup import JobSetup
-from bicycle_runtime.engine.stats import EpochStats
+from bicycle_runtime.engine.epoch.stats import EpochStats
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish, rescale
+from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.spec import DEAD_LETTERS, OperatorSpec
 from bicycle_runtime.testing.inspection import MISSING, entries_of, value_of
 from bicycle_runtime.testing.keyed_inspection import timers_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import cloudpickle
 
-from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.reduce import reduced_type
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope

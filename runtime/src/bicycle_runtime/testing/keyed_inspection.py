@@ -12,7 +12,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.declarations import declared_states
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.records.keys import GroupCache

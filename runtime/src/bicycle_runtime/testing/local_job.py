@@ -17,13 +17,13 @@ from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.connectors.contract import ConnectorSpec
-from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
+from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.pinning import last_pins, pinned
-from bicycle_runtime.engine.setup import JobSetup, prepare_job
-from bicycle_runtime.engine.stats import EpochStats
+from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.resuming.pinning import last_pins, pinned
 from bicycle_runtime.operators.spec import DEAD_LETTERS
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.testing.bundling import bundle_of_graph

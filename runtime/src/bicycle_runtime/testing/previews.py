@@ -8,10 +8,10 @@ from typing import Any
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import part_before, tapped, used_payloads

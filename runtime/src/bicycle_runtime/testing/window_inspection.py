@@ -6,7 +6,7 @@ from typing import Any
 
 import cloudpickle
 
-from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.build import window_table
 from bicycle_runtime.operators.windows.folding import Folding

@@ -8,9 +8,9 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import WidthRefusedError
-from bicycle_runtime.engine.rescaling import Rescaled, WidthWish
-from bicycle_runtime.engine.setup import prepare_job
-from bicycle_runtime.engine.stages import widths_of
+from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish
+from bicycle_runtime.engine.planning.setup import prepare_job
+from bicycle_runtime.engine.planning.stages import widths_of
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.control.rescaling import (
     RESCALE,

@@ -4,7 +4,7 @@ import pytest
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.errors import (

@@ -12,10 +12,10 @@ import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.job_file import note_run

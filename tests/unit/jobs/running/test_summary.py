@@ -1,5 +1,5 @@
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.setup import prepare_job
+from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.jobs.home import JobFolder, JobPlace
 from bicycle_runtime.jobs.running.summary import summarize
 from bicycle_runtime.jobs.status import JobState, OperatorStatus

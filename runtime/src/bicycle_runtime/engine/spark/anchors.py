@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.engine.hosts.placement import place_tasks
 from bicycle_runtime.engine.spark.cluster import host_counts, located
-from bicycle_runtime.engine.spark.placement import place_tasks
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 
 __all__ = ["Anchors", "levels_with_state"]

@@ -24,13 +24,13 @@ from bicycle_runtime.engine.errors import (
     SparkLostError,
     SparkStartError,
 )
-from bicycle_runtime.engine.handshake import own_facts, require_match
+from bicycle_runtime.engine.hosts.handshake import own_facts, require_match
+from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.anchors import Anchors, levels_with_state
 from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, start_java
 from bicycle_runtime.engine.spark.probing import ask_hosts
 from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
-from bicycle_runtime.engine.spark.shipment import Shipment
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker import LevelTask, WorkerNeeds, encode_order
 from bicycle_runtime.operators.reports import TaskReport, decode_report

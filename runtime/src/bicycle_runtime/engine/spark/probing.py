@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bicycle_runtime.engine.handshake import PROBE, HostAnswer, probe_arguments, read_answer
+from bicycle_runtime.engine.hosts.handshake import PROBE, HostAnswer, probe_arguments, read_answer
 from bicycle_runtime.engine.spark.cluster import located
 from bicycle_runtime.engine.spark.worker import LevelTask
 

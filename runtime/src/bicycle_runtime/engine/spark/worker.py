@@ -78,7 +78,7 @@ class WorkerNeeds:
 
         if self.facts:
             # Needed on clusters only: reading metadata of distributions is slow to import.
-            from bicycle_runtime.engine.handshake import HostAnswer, own_facts, require_match
+            from bicycle_runtime.engine.hosts.handshake import HostAnswer, own_facts, require_match
 
             found = own_facts(spark=pyspark.__version__)
             require_match(self.facts, None, [HostAnswer(host=_host(), facts=found)])

@@ -13,7 +13,7 @@ from typing import Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
-from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.errors import CheckpointVersionError
 from bicycle_runtime.operators.spec import StateScope
 

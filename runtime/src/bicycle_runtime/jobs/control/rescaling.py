@@ -18,7 +18,7 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import check, option
-from bicycle_runtime.engine.rescaling import Rescaled, WidthWish
+from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import RescaleRequestError
 from bicycle_runtime.jobs.home import Home, JobFolder

@@ -18,7 +18,7 @@ import cloudpickle
 import msgspec
 
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.declarations import (
     asks_for_states,

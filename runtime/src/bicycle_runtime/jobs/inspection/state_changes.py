@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.engine.restoring import lost_operators
-from bicycle_runtime.engine.state_forms import compared_states
+from bicycle_runtime.engine.resuming.restoring import lost_operators
+from bicycle_runtime.engine.resuming.state_forms import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import StateChangesError
 from bicycle_runtime.jobs.inspection.class_shapes import class_shapes

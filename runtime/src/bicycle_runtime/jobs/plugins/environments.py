@@ -13,9 +13,14 @@ import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
-from bicycle_runtime.engine.handshake import HostAnswer, PluginSide, minor_version, require_match
+from bicycle_runtime.engine.hosts.handshake import (
+    HostAnswer,
+    PluginSide,
+    minor_version,
+    require_match,
+)
+from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.settings import is_embedded
-from bicycle_runtime.engine.spark.shipment import Shipment
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
 from bicycle_runtime.extraction.packing import PackedEnvironment, pack_environment

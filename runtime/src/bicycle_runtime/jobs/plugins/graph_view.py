@@ -10,7 +10,7 @@ from typing import Any
 
 from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.registry import default_registry
-from bicycle_runtime.engine.stages import plan_stages, with_parallelism
+from bicycle_runtime.engine.planning.stages import plan_stages, with_parallelism
 from bicycle_runtime.operators.spec import ChainSpec, RouteSpec
 from bicycle_sdk.chaining import optimize
 from bicycle_sdk.graph import JobGraph, OperatorKind

@@ -19,14 +19,14 @@ import msgspec
 
 from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.base.storage import open_storage
-from bicycle_runtime.engine.debugging import DebuggerLeft, EpochDebugger
-from bicycle_runtime.engine.one_key import narrow_to
+from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.pinning import pinned
-from bicycle_runtime.engine.replay_record import BegunEpoch, ReplayRecord, decode_record
-from bicycle_runtime.engine.replaying import Replayed, ReplaySettings, replay_epoch
-from bicycle_runtime.engine.setup import JobSetup, prepare_job
-from bicycle_runtime.engine.stages import with_widths
+from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.planning.stages import with_widths
+from bicycle_runtime.engine.replay.debugging import DebuggerLeft, EpochDebugger
+from bicycle_runtime.engine.replay.one_key import narrow_to
+from bicycle_runtime.engine.replay.replaying import Replayed, ReplaySettings, replay_epoch
+from bicycle_runtime.engine.resuming.pinning import pinned
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.checkpoints.sealed_queries import (
     OperatorDiff,

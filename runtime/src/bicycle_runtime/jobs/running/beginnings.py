@@ -7,10 +7,10 @@ import logging
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.engine.pinning import pinned
-from bicycle_runtime.engine.restoring import refuse_lost_state
-from bicycle_runtime.engine.stages import plan_stages
-from bicycle_runtime.engine.state_forms import begun_forms
+from bicycle_runtime.engine.planning.stages import plan_stages
+from bicycle_runtime.engine.resuming.pinning import pinned
+from bicycle_runtime.engine.resuming.restoring import refuse_lost_state
+from bicycle_runtime.engine.resuming.state_forms import begun_forms
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest

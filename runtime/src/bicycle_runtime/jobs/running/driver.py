@@ -19,7 +19,6 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import hang_up, is_alive, kill_all
 from bicycle_runtime.base.storage import StorageError, require_atomic_create
 from bicycle_runtime.connectors.errors import PublishInterruptedError
-from bicycle_runtime.engine.epochs import EpochLoop, LoopServices
 from bicycle_runtime.engine.errors import (
     EpochFailedError,
     MasterUnreachableError,
@@ -27,9 +26,10 @@ from bicycle_runtime.engine.errors import (
     SparkLostError,
     SparkStartError,
 )
-from bicycle_runtime.engine.pinning import last_pins, pinned
-from bicycle_runtime.engine.rescaling import rescale
-from bicycle_runtime.engine.setup import JobSetup
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
+from bicycle_runtime.engine.loop.rescaling import rescale
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.resuming.pinning import last_pins, pinned
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import PluginRef

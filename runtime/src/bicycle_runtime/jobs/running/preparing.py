@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from bicycle_runtime.engine.setup import JobSetup, prepare_job
+from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.home import JobPlace

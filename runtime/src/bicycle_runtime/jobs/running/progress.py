@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.engine.stats import EpochStats, state_bytes
+from bicycle_runtime.engine.epoch.stats import EpochStats, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import (

@@ -17,7 +17,7 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.engine.epochs import EpochLoop
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.jobs.errors import SavepointFailedError
 from bicycle_runtime.jobs.savepoints.places import new_savepoint_place
 from bicycle_runtime.recovery.savepoints import Savepoint, SavepointWriter

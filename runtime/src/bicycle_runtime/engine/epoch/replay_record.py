@@ -1,0 +1,173 @@
+"""What a replay of an epoch needs beside the manifest before it: its input, its time, its sizes.
+
+The record is small: slices name input, they do not hold it. That of a sealed epoch is an entry of
+its manifest. That of the last epoch which was begun lies beside the manifests, as ``epochs/begun``,
+and gets the error when the epoch fails. So a replay shows with the very same input what went wrong,
+also when the epoch hangs, or has killed the job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from threading import Thread
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import FsspecStorage, LocalStorage, ObjectMissingError, Storage
+from bicycle_runtime.engine.epoch.stats import total_counts
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.task import EpochOrder, TimeOrder
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "BegunEpoch",
+    "ReplayRecord",
+    "decode_record",
+    "encode_record",
+    "record_of",
+    "with_counts",
+]
+
+_LOG = logging.getLogger(__name__)
+_PATH = "epochs/begun"
+_CLOSE_S = 5.0
+
+
+class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How an epoch was run.
+
+    ``slices`` is what each source was asked for, ``now_ms`` the processing time that functions saw,
+    ``time`` where event time stood when it began. ``counts`` are the records that went into and
+    came out of each operator; none are known before it is sealed. ``error`` is why it failed.
+    """
+
+    epoch: int
+    now_ms: int
+    is_interval_over: bool
+    bundle_digest: str
+    parallelism: dict[str, int]
+    slices: dict[str, list[Slice]]
+    time: TimeOrder
+    counts: dict[str, tuple[int, int]] = {}
+    error: dict[str, Any] | None = None
+
+
+# Slices may hold mappings that are no dicts.
+_ENCODER = msgspec.json.Encoder(enc_hook=dict, order="deterministic")
+_DECODER = msgspec.json.Decoder(ReplayRecord)
+
+
+def encode_record(record: ReplayRecord) -> bytes:
+    """Return a record as bytes."""
+    return _ENCODER.encode(record)
+
+
+def decode_record(data: bytes) -> ReplayRecord:
+    """Return the record that ``encode_record`` wrote.
+
+    Raises:
+        msgspec.MsgspecError: it is damaged.
+    """
+    return _DECODER.decode(data)
+
+
+def record_of(
+    setup: JobSetup, order: EpochOrder, slices: Mapping[str, list[Slice]]
+) -> ReplayRecord:
+    """Return the record of an epoch that is about to run."""
+    return ReplayRecord(
+        epoch=order.epoch,
+        now_ms=order.now_ms,
+        is_interval_over=order.is_interval_over,
+        bundle_digest=setup.bundle.digest,
+        parallelism={vertex.id: vertex.parallelism for vertex in setup.graph.vertices},
+        slices=dict(slices),
+        time=order.time,
+    )
+
+
+def with_counts(record: ReplayRecord, reports: Iterable[TaskReport]) -> ReplayRecord:
+    """Return the record of an epoch whose tasks are done."""
+    counts = {uid: (c.records_in, c.records_out) for uid, c in total_counts(reports).items()}
+    return msgspec.structs.replace(record, counts=counts)
+
+
+class BegunEpoch:
+    """Keeps the record of the last epoch that was begun, whatever becomes of it.
+
+    A local file is written at once and not flushed: it survives the end of the process, and costs
+    an epoch no wait for the disk. Behind a URL a thread writes while the epoch runs.
+
+    Args:
+        storage: Checkpoint storage of the job.
+        job: Job id, for the log.
+    """
+
+    def __init__(self, storage: Storage, *, job: str) -> None:
+        self._storage = storage
+        self._job = job
+        self._writing: Thread | None = None
+
+    def read(self, epoch: int) -> ReplayRecord | None:
+        """Return the record of an epoch; None when it is not the last one that was begun.
+
+        Raises:
+            msgspec.MsgspecError: it is damaged.
+        """
+        try:
+            record = decode_record(self._storage.read(_PATH))
+        except ObjectMissingError:
+            return None
+        return record if record.epoch == epoch else None
+
+    @contextlib.contextmanager
+    def noting(self, record: ReplayRecord) -> Iterator[None]:
+        """Write the record down; with the error when what runs inside fails, which passes."""
+        self._begin(record)
+        try:
+            yield
+        except BicycleError as error:
+            self.close()
+            self._note(self._storage, msgspec.structs.replace(record, error=_plain(error)))
+            raise
+
+    def close(self) -> None:
+        """Wait until the record is written, though not for a storage that does not answer."""
+        if self._writing is not None:
+            self._writing.join(_CLOSE_S)
+            self._writing = None
+
+    def _begin(self, record: ReplayRecord) -> None:
+        storage = self._storage
+        if isinstance(storage, FsspecStorage):
+            if self._writing is None or not self._writing.is_alive():  # Else it is slow: no queue.
+                note = partial(self._note, storage, record)
+                self._writing = Thread(target=note, name="epoch-begun", daemon=True)
+                self._writing.start()
+            return
+        if isinstance(storage, LocalStorage):
+            storage = replace(storage, is_synced=False)
+        self._note(storage, record)
+
+    def _note(self, storage: Storage, record: ReplayRecord) -> None:
+        try:
+            storage.write(_PATH, encode_record(record))
+        except BicycleError as error:  # It is for people: no epoch fails for it.
+            log_event(
+                _LOG, "begun_epoch_not_noted", level=logging.WARNING, job=self._job,
+                epoch=record.epoch, error=error,
+            )  # fmt: skip
+
+
+def _plain(error: BicycleError) -> dict[str, Any]:
+    """Return an error as data that JSON can hold."""
+    plain: dict[str, Any] = msgspec.to_builtins(error.to_json(), enc_hook=str)
+    return plain

@@ -1,0 +1,72 @@
+"""From a sealed epoch to its statistics. Pure: asks nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bicycle_runtime.connectors.contract import SourceStatus, total_lag
+from bicycle_runtime.engine.epoch.stats import (
+    EpochStats,
+    Stopwatch,
+    key_samples,
+    lowest_watermark,
+    read_counts,
+    state_bytes,
+    subtask_counts,
+    total_counts,
+)
+from bicycle_runtime.engine.epoch.watermarks import Timeline
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.graph import JobGraph
+
+__all__ = ["stats_of"]
+
+
+def stats_of(
+    manifest: Manifest,
+    reports: Sequence[TaskReport],
+    statuses: Mapping[str, SourceStatus],
+    watch: Stopwatch,
+    *,
+    graph: JobGraph,
+    timeline: Timeline,
+    duration_ms: float,
+    dropped_count: int,
+) -> EpochStats:
+    """Return what an epoch was like.
+
+    Args:
+        manifest: As it was sealed.
+        reports: Of its tasks.
+        statuses: What the sources had when it was planned.
+        watch: Measured its phases.
+        graph: Of the job.
+        timeline: Where event time stands behind it.
+        duration_ms: How long it took.
+        dropped_count: Records that sinks published to nobody in this run.
+    """
+    counts = total_counts(reports)
+    return EpochStats(
+        epoch=manifest.epoch,
+        record_count=sum(read_counts(reports).values()),
+        event_count=manifest.event_count,
+        duration_ms=duration_ms,
+        phases_ms=watch.phases_ms,
+        lag=total_lag([status.lag for status in statuses.values()]),
+        state_bytes=state_bytes(manifest.states),
+        watermark_ms=lowest_watermark(manifest.time),
+        counts=counts,
+        dropped_count=dropped_count,
+        late_dropped_count=sum(
+            counts[vertex.id].late
+            for vertex in graph.vertices
+            if vertex.id in counts and "late_tag" not in vertex.details
+        ),
+        time=manifest.time,
+        idle_shards=timeline.idle_shards(),
+        slowest_inputs=timeline.slowest_inputs(),
+        shard_lags={uid: status.shard_lags for uid, status in statuses.items()},
+        keys=key_samples(reports, graph),
+        subtask_counts=subtask_counts(reports),
+    )

@@ -1,0 +1,417 @@
+"""The epoch loop: the one writer of a job's progress.
+
+An epoch is one pass of bounded input through the whole graph, and the checkpoint barrier: nothing
+is in flight when it ends. Its manifest is created once; from then on the epoch has happened, with
+exactly these outputs. The loop decides when an epoch runs; ``_run_epoch`` shows what one is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.contract import SourceStatus
+from bicycle_runtime.engine.epoch.failures import run_unmixed
+from bicycle_runtime.engine.epoch.merging import merge_ends
+from bicycle_runtime.engine.epoch.orders import epoch_orders
+from bicycle_runtime.engine.epoch.replay_record import (
+    BegunEpoch,
+    encode_record,
+    record_of,
+    with_counts,
+)
+from bicycle_runtime.engine.epoch.stats import Stopwatch, read_counts, state_bytes
+from bicycle_runtime.engine.epoch.telling import stats_of
+from bicycle_runtime.engine.epoch.watermarks import Timeline
+from bicycle_runtime.engine.epoch.work import EpochWork, next_manifest, plan_record
+from bicycle_runtime.engine.executor import Executor
+from bicycle_runtime.engine.loop.intake import Intake
+from bicycle_runtime.engine.loop.loads import LoadWatch, tell_loads
+from bicycle_runtime.engine.loop.publishing import Publisher, referenced_paths
+from bicycle_runtime.engine.loop.rescaling import Division
+from bicycle_runtime.engine.loop.services import LoopServices, Step
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.planning.bounded import require_bounded
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.resuming.pinning import renumbered_loops
+from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
+from bicycle_runtime.engine.resuming.state_forms import begun_forms
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.recovery.ledger import EpochLedger
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.contexts import WATERMARK_MAX
+
+__all__ = ["EpochLoop", "LoopServices", "Step"]
+
+_LOG = logging.getLogger(__name__)
+
+
+class EpochLoop:
+    """Runs the epochs of one job, one ``step`` at a time.
+
+    Use it as a context manager: entering recovers the last sealed epoch, publishes it again if
+    need be, and starts connectors and executor; leaving stops them.
+
+    Args:
+        setup: The job.
+        executor: Runs the tasks.
+        options: Sizes and intervals.
+        run_id: Unique to this run of the driver.
+        services: Clock, console, listener.
+    """
+
+    def __init__(
+        self,
+        setup: JobSetup,
+        executor: Executor,
+        *,
+        options: EngineOptions,
+        run_id: str,
+        services: LoopServices,
+    ) -> None:
+        self._setup = setup
+        self._executor = executor
+        self._options = options
+        self._run_id = run_id
+        self._services = services
+        self._clock = services.clock
+        self._ledger = EpochLedger(
+            setup.storage, job=setup.job_id, retained_count=options.retained_epochs,
+            retained_age_ms=options.retained_age_ms, fence=services.fence,
+            sink_paths=partial(referenced_paths, setup.sinks),
+        )  # fmt: skip
+        self._publisher = Publisher(setup.sinks, self._ledger)
+        self._begun = BegunEpoch(setup.storage, job=setup.job_id)
+        self._loads = LoadWatch(setup.storage, run_id, services.on_loaded)
+        plan = plan_record(setup, now_ms=self._clock.now_ms(), is_finished=False)
+        self._last = Manifest(epoch=0, plan=plan)
+        self._folded_ms = self._clock.now_ms()
+        self._started_ms = 0
+        self._has_read = False
+        timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
+        self._intake = Intake(setup, timeline, options)
+        self.sealed_at: float | None = None  # of the last epoch; None once there was nothing to do
+        self._division_count = 0
+
+    def __enter__(self) -> EpochLoop:
+        try:
+            self._recover()
+            if self._options.is_batch:
+                require_bounded(self._setup)
+            self._executor.start(self._image())
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._publisher.close()
+        self._begun.close()
+        for source in self._setup.sources.values():
+            source.stop()
+        for sink in self._setup.sinks.values():
+            sink.stop()
+        self._executor.stop()
+
+    @property
+    def epoch(self) -> int:
+        """The last sealed epoch; 0 before the first."""
+        return self._last.epoch
+
+    @property
+    def manifest(self) -> Manifest:
+        """The last sealed manifest (a blank one before the first)."""
+        return self._last
+
+    def step(self) -> Step:
+        """Look for work and run at most one epoch."""
+        statuses = self._intake.poll()
+        has_input = any(status.has_input for status in statuses.values())
+        has_work = has_input or bool(self._last.feedback)
+        now_ms = self._clock.now_ms()
+        is_finished = all(status.is_finished for status in statuses.values())
+        fires = self._timeline.is_due(self._intake.order, now_ms=now_ms) or (
+            # What fires at the end of all input and goes round a loop must have its epochs.
+            is_finished and self._setup.plan.has_timed_loops and not self._timeline.is_at_end
+        )
+        next_ms = self._started_ms + self._options.epoch_interval_ms
+        if (has_work or fires) and now_ms >= next_ms:
+            self._started_ms = now_ms
+            self._run_epoch(statuses, fires=fires, is_last=False)
+            return Step(has_run=True, is_finished=False, wait_ms=0)
+        if has_work or fires:
+            return Step(has_run=False, is_finished=False, wait_ms=next_ms - now_ms)
+        if is_finished:
+            return Step(has_run=False, is_finished=True, wait_ms=0)
+        if self._is_sink_due(now_ms):
+            self._run_epoch({}, is_last=False)
+            return Step(has_run=True, is_finished=False, wait_ms=0)
+        self._publisher.finish()
+        self.sealed_at = None
+        wait_ms = self._intake.wait_ms(statuses, now_ms=now_ms)
+        return Step(has_run=False, is_finished=False, wait_ms=wait_ms)
+
+    def finish(self, *, is_finished: bool) -> None:
+        """Run a last epoch without input: sinks close what is open, and everything is published.
+
+        At the end of all input event time has come to its end, too: what waits for it fires.
+
+        Args:
+            is_finished: Whether all bounded input was read; False at a stop in the middle.
+        """
+        is_settled = self._last.plan.is_finished and not self._has_read
+        if not is_settled and (self._has_read or is_finished or self._last.epoch):
+            fires = is_finished and self._setup.plan.is_timed
+            statuses = self._intake.poll() if fires else {}
+            self._run_epoch(statuses, fires=fires, is_last=True, is_finished=is_finished)
+        self._publisher.finish()
+
+    def close_outputs(self) -> int:
+        """Run an epoch without new input in which sinks close what is open; publish it.
+
+        Returns:
+            Its number: an epoch that needs nothing which sinks keep. The job may go on.
+        """
+        self.run_without_input(fires=False, is_last=True)
+        self.settle()
+        return self._last.epoch
+
+    def drain(self) -> Step:
+        """Run an epoch without new input at the end of event time: what waits for it fires.
+
+        It is the last step when nothing went round a loop.
+        """
+        self._timeline.raise_floor(WATERMARK_MAX)
+        self.run_without_input(fires=self._setup.plan.is_timed)
+        return Step(has_run=True, is_finished=not self._last.feedback, wait_ms=0)
+
+    def holding(self, epoch: int) -> AbstractContextManager[None]:
+        """Let nothing of a published epoch be collected while inside. From any thread."""
+        return self._ledger.holding(epoch)
+
+    @property
+    def division(self) -> Division:
+        """What depends on how wide the operators are."""
+        return Division(setup=self._setup, last=self._last, timeline=self._timeline)
+
+    def divide(self, division: Division) -> None:
+        """Go on with other widths from the next epoch on; ``rescale`` takes care that it is one."""
+        self._setup, self._last = division.setup, division.last
+        self._intake.divide(division.setup, division.timeline)
+        self._division_count += 1
+        image = self._image()
+        self._loads = LoadWatch(self._setup.storage, image.run_id, self._services.on_loaded)
+        self._executor.start(image)
+
+    def run_without_input(self, *, fires: bool = True, is_last: bool = False) -> None:
+        """Run an epoch in which no source is read; one that fires has a task in every subtask."""
+        self._run_epoch(self._intake.pause(), fires=fires, is_last=is_last)
+
+    def advance_watermark(self, watermark_ms: int) -> None:
+        """Let no watermark stay below this one from the next epoch on, as if a source had said so.
+
+        For tests that move event time by hand; it is not sealed but through what it moves.
+        """
+        self._timeline.raise_floor(watermark_ms)
+
+    def settle(self) -> None:
+        """Wait until what is sealed is published; raise what went wrong there."""
+        self._publisher.finish()
+
+    def interrupt(self) -> None:
+        """Let a publication that waits for another system give up. From any thread."""
+        for sink in self._setup.sinks.values():
+            sink.interrupt()
+
+    def dropped_count(self) -> int:
+        """Return how many records sinks published to nobody in this run."""
+        return sum(sink.dropped_count() for sink in self._setup.sinks.values())
+
+    def _run_epoch(
+        self,
+        statuses: Mapping[str, SourceStatus],
+        *,
+        fires: bool = False,
+        is_last: bool,
+        is_finished: bool = False,
+    ) -> None:
+        """Run one epoch; tasks run when there is input, or when time alone fires something.
+
+        1. Plan: each source with input gives a bounded slice.
+        2. Run: tasks write deltas and staged output, and report.
+        3. Seal: create the manifest, once the epoch before is published.
+        4. Publish: sinks make the epoch visible, while the next one may already run.
+        """
+        watch = Stopwatch()
+        epoch = self._last.epoch + 1
+        # 1. Plan: each source with input gives a bounded slice.
+        with watch.phase("plan"):
+            slices = self._intake.plan(statuses)
+        # 2. Run: tasks write deltas and staged output, and report.
+        with watch.phase("run"):
+            has_work = fires or any(slices.values()) or bool(self._last.feedback)
+            work = EpochWork(epoch=epoch, slices=slices)
+            if has_work:
+                self._intake.begin(statuses, slices)
+                work = self._run_tasks(work)
+        # 3. Seal: create the manifest, once the epoch before is published.
+        with watch.phase("publish_wait"):
+            self._publisher.finish()
+        with watch.phase("seal"):
+            manifest = self._manifest(work, is_last=is_last, is_finished=is_finished)
+            fault_point("before_seal")
+            self._ledger.seal(manifest)
+            fault_point("after_seal")
+        self.sealed_at = self._clock.monotonic()
+        self._last = manifest
+        self._timeline.take(manifest.time)
+        for uid, source in self._setup.sources.items():
+            source.sealed(merge_ends(work.reports, uid))
+        # 4. Publish: sinks make the epoch visible, while the next one may already run.
+        self._publisher.start(manifest, lambda: self._commit(manifest))
+        self._tell(manifest, work.reports, statuses, watch)
+
+    @property
+    def _timeline(self) -> Timeline:
+        return self._intake.timeline
+
+    def _image(self) -> JobImage:
+        return self._setup.image(
+            f"{self._run_id}-{self._division_count}" if self._division_count else self._run_id,
+            blocking_call_ms=self._options.blocking_call_ms,
+            state=self._options.state_settings,
+            forms=self._last.forms,
+        )
+
+    def _run_tasks(self, planned: EpochWork) -> EpochWork:
+        self._has_read = True
+        now_ms = self._clock.now_ms()
+        is_interval_over = now_ms - self._folded_ms >= self._options.checkpoint_interval_ms
+        if is_interval_over:
+            self._folded_ms = now_ms
+        orders = epoch_orders(
+            self._setup.plan,
+            epoch=planned.epoch,
+            now_ms=now_ms,
+            is_interval_over=is_interval_over,
+            slices=planned.slices,
+            states=self._last.states,
+            feedback=self._last.feedback,
+            time=self._intake.order,
+        )
+        record = record_of(self._setup, orders[0], planned.slices)
+        with self._begun.noting(record), self._loads.watching(state_bytes(self._last.states)):
+            reports = run_unmixed(
+                self._executor, orders, self._setup.sources, job=self._setup.job_id
+            )
+        tell_loads(reports, job=self._setup.job_id, epoch=planned.epoch)
+        return replace(planned, reports=reports, replay=encode_record(with_counts(record, reports)))
+
+    def _manifest(self, work: EpochWork, *, is_last: bool, is_finished: bool) -> Manifest:
+        time = self._last.time
+        if work.reports:
+            time = self._timeline.sealed_after(self._intake.order, work.reports)
+        now_ms = self._clock.now_ms()
+        return next_manifest(
+            self._setup,
+            self._last,
+            work,
+            time=time,
+            plan=plan_record(self._setup, now_ms=now_ms, is_finished=is_finished),
+            is_last=is_last,
+        )
+
+    def _commit(self, manifest: Manifest) -> None:
+        """Tell the sources what is published, and collect files that nobody needs any more."""
+        self._ledger.require_lease()  # A source may remove what it has kept for this epoch.
+        for uid, source in self._setup.sources.items():
+            source.published(manifest.offsets[uid])
+        self._ledger.collect(now_ms=self._clock.now_ms())
+
+    def _tell(
+        self,
+        manifest: Manifest,
+        reports: list[TaskReport],
+        statuses: Mapping[str, SourceStatus],
+        watch: Stopwatch,
+    ) -> None:
+        duration_ms = watch.elapsed_ms
+        has_backlog = self._intake.has_more(statuses)
+        self._intake.pacer.learn(
+            duration_ms=duration_ms,
+            record_count=max(read_counts(reports).values(), default=0),
+            has_backlog=has_backlog,
+        )
+        self._services.on_epoch(
+            stats_of(
+                manifest, reports, statuses, watch,
+                graph=self._setup.graph, timeline=self._timeline, duration_ms=duration_ms,
+                dropped_count=self.dropped_count(),
+            )
+        )  # fmt: skip
+
+    def _recover(self) -> None:
+        last = self._ledger.last(progress=self._services.on_loaded)
+        if last is not None:
+            self._last = last.manifest
+            refuse_lost_state(
+                last.manifest, self._setup.graph, job=self._setup.job_id,
+                allows_dropped=self._setup.allows_dropped_state,
+            )  # fmt: skip
+            log_event(
+                _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
+                event_count=last.manifest.event_count, is_published=last.is_published,
+            )  # fmt: skip
+        setup = self._setup
+        forms = begun_forms(
+            self._last, setup.plan, setup.bundle.payloads,
+            job=setup.job_id, allows_dropped=setup.allows_dropped_state,
+        )  # fmt: skip
+        restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
+        for uid, sink in self._setup.sinks.items():
+            sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
+        if last is not None and not last.is_published:
+            self._publisher.publish_again(last.manifest)
+        for uid, source in self._setup.sources.items():
+            source.start(
+                self._services_of(uid),
+                self._last.offsets.get(uid, {}),
+                self._last.sources.get(uid, {}),
+            )
+        feedback = renumbered_loops(self._last, self._setup.graph, job=self._setup.job_id)
+        self._last = replace(self._last, states=restored, forms=forms, feedback=feedback)
+        self._timeline.resume(self._last.time)
+        if self._services.fence.is_contested:
+            self._occupy_next_epoch()
+        self._ledger.sweep()
+
+    def _occupy_next_epoch(self) -> None:
+        """Seal an epoch without work: a driver before us could, with files that we sweep away."""
+        epoch, is_finished = self._last.epoch + 1, self._last.plan.is_finished
+        manifest = self._manifest(EpochWork(epoch=epoch), is_last=False, is_finished=is_finished)
+        self._ledger.seal(manifest)
+        self._services.fence.settle()
+        self._last = manifest
+        self._publisher.publish_again(manifest)
+
+    def _services_of(self, uid: str) -> Any:
+        services = self._services
+        return self._setup.services(
+            uid,
+            clock=self._clock,
+            collected=services.collected,
+            console=services.console,
+            epoch_interval_ms=self._options.epoch_interval_ms,
+        )
+
+    def _is_sink_due(self, now_ms: int) -> bool:
+        self._publisher.finish()
+        deadlines = [sink.deadline_ms() for sink in self._setup.sinks.values()]
+        return any(deadline is not None and deadline <= now_ms for deadline in deadlines)

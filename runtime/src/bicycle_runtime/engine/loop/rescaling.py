@@ -1,0 +1,195 @@
+"""Other widths for a job that runs: what is asked for, what follows from it, and the answer.
+
+A *width* is the parallelism of one operator. ``Division`` holds what depends on widths (the plan,
+the state of each subtask, the event time of subtasks); the next one is a pure function of it. The
+epoch loop carries it out: it runs one epoch without input, in which every new subtask takes over
+its state, and seals it. Until then nothing has happened, and what fails is put back.
+
+Source: ADR-0004 (key groups), ADR-0005 (rescaling copies nothing).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.engine.epoch.stats import state_bytes
+from bicycle_runtime.engine.epoch.watermarks import Timeline
+from bicycle_runtime.engine.errors import (
+    RescaleFailedError,
+    WidthOperatorUnknownError,
+    WidthRefusedError,
+)
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.planning.stages import (
+    group_count_of,
+    plan_stages,
+    widths_of,
+    with_widths,
+)
+from bicycle_runtime.engine.resuming.restoring import restored_states
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["DividedLoop", "Division", "Rescaled", "WidthWish", "rescale"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WidthWish:
+    """Which widths somebody asks for. What is not named stays as it is.
+
+    Args:
+        parallelism: Of all operators; a source that can not be divided so far keeps its limit.
+        operators: By uid; they win over ``parallelism``.
+    """
+
+    parallelism: int | None = None
+    operators: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescaled:
+    """What a rescale came to.
+
+    ``epoch`` is the first one at the new widths. ``pause_ms``: from the last seal at the old widths
+    to the first at the new ones; of a job that had nothing to do, from when it was asked.
+    """
+
+    epoch: int
+    old: Mapping[str, int]
+    new: Mapping[str, int]
+    pause_ms: int
+    state_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """What of a running job depends on the widths of its operators."""
+
+    setup: JobSetup
+    last: Manifest
+    timeline: Timeline
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The parallelism of each operator."""
+        return widths_of(self.setup.graph)
+
+    def with_wish(self, wish: WidthWish) -> Division:
+        """Return the division at the widths that are asked for; nothing is read or started.
+
+        Raises:
+            WidthOperatorUnknownError: there is no such operator.
+            WidthRefusedError: an operator can not have that width.
+        """
+        widths = _wished(self.setup, self.widths, wish)
+        setup = self.setup
+        graph = with_widths(setup.bundle.graph, widths)
+        plan = plan_stages(graph, timed_sinks=setup.timed_sinks)
+        divided = dataclasses.replace(setup, graph=graph, plan=plan)
+        states = restored_states(self.last, divided.plan, job=setup.job_id)
+        return Division(
+            setup=divided,
+            last=dataclasses.replace(self.last, states=states),
+            timeline=self.timeline.with_plan(divided.plan),
+        )
+
+
+class DividedLoop(Protocol):
+    """An epoch loop between two steps, as ``rescale`` needs it."""
+
+    @property
+    def division(self) -> Division:
+        """What depends on widths, as of the last epoch."""
+
+    @property
+    def sealed_at(self) -> float | None:
+        """When that was sealed (monotonic); None once there was nothing more to do."""
+
+    def settle(self) -> None:
+        """Wait until it is published."""
+
+    def divide(self, division: Division) -> None:
+        """Go on with other widths."""
+
+    def run_without_input(self) -> None:
+        """Run an epoch in which no source is read, and every subtask takes over its state."""
+
+
+def rescale(loop: DividedLoop, wish: WidthWish, clock: Clock) -> Rescaled:
+    """Let a job go on with other widths. No input is read, and no connector is stopped.
+
+    What fails before the first epoch at the new widths is sealed is an error, and the job goes on
+    as it was. Nothing is done when it has the widths already.
+
+    Args:
+        loop: The job's, between two steps.
+        wish: The widths.
+        clock: Measures the pause.
+
+    Raises:
+        WidthOperatorUnknownError: there is no such operator.
+        WidthRefusedError: an operator can not have that width.
+        RescaleFailedError: the epoch failed, as when a function has no ``merge_state``.
+        BicycleError: what the next step of the loop would have raised as well.
+    """
+    asked_at = clock.monotonic()
+    old = loop.division
+    new = old.with_wish(wish)
+    pause_s = 0.0
+    if new.widths != old.widths:
+        loop.settle()
+        paused_at = asked_at if loop.sealed_at is None else loop.sealed_at
+        _exchange(loop, old, new)
+        pause_s = (loop.sealed_at or paused_at) - paused_at
+    last = loop.division.last
+    return Rescaled(
+        epoch=last.epoch, old=old.widths, new=new.widths, pause_ms=round(pause_s * 1_000),
+        state_bytes=state_bytes(last.states),
+    )  # fmt: skip
+
+
+def _exchange(loop: DividedLoop, old: Division, new: Division) -> None:
+    """Run the first epoch at other widths; when it fails, put back those of before."""
+    try:
+        loop.divide(new)
+        loop.run_without_input()
+    except BicycleError as error:
+        if loop.division.last.epoch > old.last.epoch:  # It was sealed: nothing takes that back.
+            raise
+        loop.divide(old)
+        raise RescaleFailedError(
+            job=old.setup.job_id, reason=error.summary, hint=error.remedy, cause=error.code
+        ) from error
+
+
+def _wished(setup: JobSetup, widths: Mapping[str, int], wish: WidthWish) -> dict[str, int]:
+    unknown = sorted(wish.operators.keys() - widths.keys())
+    if unknown:
+        raise WidthOperatorUnknownError(
+            job=setup.job_id, operator=unknown[0], known_text=", ".join(sorted(widths))
+        )
+    limits = {
+        uid: source.default_parallelism_max
+        for uid, source in setup.sources.items()
+        if source.default_parallelism_max is not None
+    }
+    wished = dict(widths)
+    if wish.parallelism is not None:
+        wished = {uid: min(wish.parallelism, limits.get(uid, wish.parallelism)) for uid in widths}
+    wished |= wish.operators
+    for vertex in setup.graph.vertices:
+        uid, group_count = vertex.id, group_count_of(setup.graph, vertex)
+        limit = min(group_count, limits.get(uid, group_count))
+        if not 1 <= wished[uid] <= limit:
+            raise WidthRefusedError(
+                job=setup.job_id, operator=uid, found=wished[uid], limit=limit, now=widths[uid]
+            )
+    return wished

@@ -1,0 +1,38 @@
+"""What the epoch loop is given and what one of its steps answers, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.engine.epoch.stats import EpochStats
+from bicycle_runtime.recovery.lease import Fence, Unfenced
+from bicycle_runtime.state.loading import untold
+
+__all__ = ["LoopServices", "Step"]
+
+
+@dataclass(slots=True, kw_only=True)
+class LoopServices:
+    """What the loop is lent: clock, output for people, a listener, collect sinks, the lease.
+
+    ``on_loaded`` gets bytes done and in all while state is verified or loaded, from any thread.
+    """
+
+    clock: Clock
+    console: Callable[[str], None]
+    on_epoch: Callable[[EpochStats], None]
+    collected: dict[str, list[Any]] = field(default_factory=dict)
+    fence: Fence = field(default_factory=Unfenced)
+    on_loaded: Callable[[int, int], None] = untold
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What ``step`` did: whether an epoch ran, whether input is finished, when to call again."""
+
+    has_run: bool
+    is_finished: bool
+    wait_ms: int

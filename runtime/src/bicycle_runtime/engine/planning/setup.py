@@ -1,0 +1,181 @@
+"""From a job bundle to what the epoch loop drives: plan, sources, sinks, image for workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Sink, Source
+from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
+from bicycle_runtime.engine.planning.stages import (
+    plan_stages,
+    widths_of,
+    with_parallelism,
+    with_widths,
+)
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
+from bicycle_runtime.state.forms import OperatorForms
+from bicycle_runtime.state.settings import StateSettings
+from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
+
+__all__ = ["JobSetup", "prepare_job"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSetup:
+    """A job ready to run; ``sinks`` includes the one for dead letters when an operator uses it.
+
+    ``allows_dropped_state`` lets it begin although it gives up state that is sealed.
+    """
+
+    job_id: str
+    bundle: JobBundle
+    graph: JobGraph
+    plan: StagePlan
+    sources: Mapping[str, Source]
+    sinks: Mapping[str, Sink]
+    storage: Storage
+    allows_dropped_state: bool = False
+
+    def image(
+        self,
+        run_id: str,
+        *,
+        blocking_call_ms: int = 1_000,
+        state: StateSettings | None = None,
+        forms: Mapping[str, OperatorForms] | None = None,
+    ) -> JobImage:
+        """Return what is shipped to workers.
+
+        Args:
+            run_id: Unique to this run of the driver, so that no worker takes it for an earlier one.
+            blocking_call_ms: An async function that keeps the event loop for longer is told.
+            state: The backend; None is memory.
+            forms: Those in which values of states may be sealed, by operator.
+        """
+        return JobImage(
+            job_id=self.job_id,
+            run_id=run_id,
+            plugin=PluginInfo(name=self.bundle.plugin, version=self.bundle.plugin_version),
+            plan=self.plan,
+            payloads=self.bundle.payloads,
+            storage=self.storage,
+            readers={uid: source.reader() for uid, source in self.sources.items()},
+            writers={uid: sink.writer() for uid, sink in self.sinks.items()},
+            blocking_call_ms=blocking_call_ms,
+            state=state or StateSettings(),
+            forms=forms or {},
+        )
+
+    @property
+    def timed_sinks(self) -> frozenset[str]:
+        """The sinks that take the event times of records."""
+        return _timed_sinks(self.sinks)
+
+    def services(
+        self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any,
+        epoch_interval_ms: int,
+    ) -> DriverServices:  # fmt: skip
+        """Return what the driver lends the connector of a vertex."""
+        return DriverServices(
+            storage=self.storage, prefix=f"connectors/{uid}", clock=clock, collected=collected,
+            console=console, job=self.job_id, epoch_interval_ms=epoch_interval_ms,
+        )  # fmt: skip
+
+
+def prepare_job(
+    bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None,
+    registry: ConnectorRegistry | None = None, widths: Mapping[str, int] | None = None,
+    dead_letters_dir: str | None = None,
+) -> JobSetup:  # fmt: skip
+    """Plan a job and create its connectors. Nothing is opened or started.
+
+    Args:
+        bundle: The extracted job.
+        job_id: Name of the job within its checkpoint directory.
+        storage: The job's own folder of checkpoint storage.
+        parallelism: Overrides the parallelism of every operator; None keeps the graph's.
+        registry: Where connectors are looked up; None takes those of this installation.
+        widths: Parallelism by operator, which wins over the others; those of operators that the
+            graph does not have are left out.
+        dead_letters_dir: Local directory for dead letters; None is one in the storage, which then
+            must be local.
+
+    Raises:
+        GraphError: the graph is not valid (at this parallelism).
+        BicycleError: a connector's options are wrong.
+    """
+    bundle.graph.validate()
+    registry = registry or default_registry()
+    sources = {
+        vertex.id: registry.create_source(_connector_spec(bundle, bundle.graph, vertex))
+        for vertex in bundle.graph.vertices
+        if vertex.kind is OperatorKind.SOURCE
+    }
+    sinks = {
+        vertex.id: registry.create_sink(_connector_spec(bundle, bundle.graph, vertex))
+        for vertex in bundle.graph.vertices
+        if vertex.kind is OperatorKind.SINK
+    }
+    limits = {
+        uid: source.default_parallelism_max
+        for uid, source in sources.items()
+        if source.default_parallelism_max is not None
+    }
+    graph = (
+        bundle.graph if parallelism is None else with_parallelism(bundle.graph, parallelism, limits)
+    )
+    if widths:
+        graph = with_widths(bundle.graph, {**widths_of(graph), **widths})
+    if any(vertex.on_error.action is ErrorAction.DEAD_LETTER for vertex in graph.vertices):
+        sinks[DEAD_LETTERS] = registry.create_sink(
+            _dead_letter_spec(dead_letters_dir or f"{storage.url}/dead_letters")
+        )
+    return JobSetup(
+        job_id=job_id, bundle=bundle, graph=graph,
+        plan=plan_stages(graph, timed_sinks=_timed_sinks(sinks)),
+        sources=sources, sinks=sinks, storage=storage,
+    )  # fmt: skip
+
+
+def _timed_sinks(sinks: Mapping[str, Sink]) -> frozenset[str]:
+    return frozenset(uid for uid, sink in sinks.items() if sink.takes_times)
+
+
+def _connector_spec(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> ConnectorSpec:
+    connector = vertex.details["connector"]
+    return ConnectorSpec(
+        vertex_id=vertex.id,
+        connector_type=connector["connector_type"],
+        properties=connector.get("properties", {}),
+        payloads={
+            role: cloudpickle.loads(bundle.payloads[vertex.payload_id(role)])
+            for role in vertex.payloads
+            if role != "output_type"
+        },
+        record_type=_record_type(bundle, graph, vertex),
+    )
+
+
+def _record_type(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> Any:
+    """Return the type of what a source emits or a sink takes, when it is declared."""
+    typed = vertex
+    if vertex.kind is OperatorKind.SINK:
+        typed = graph.vertex(graph.inputs_of(vertex.id)[0].source_id)
+    if "output_type" not in typed.payloads:
+        return None
+    return cloudpickle.loads(bundle.payloads[typed.payload_id("output_type")])
+
+
+def _dead_letter_spec(folder: str) -> ConnectorSpec:
+    return ConnectorSpec(
+        vertex_id=DEAD_LETTERS,
+        connector_type="jsonl_file",
+        properties={"path": folder, "roll_ms": 1_000},
+    )

@@ -1,0 +1,272 @@
+"""From the job graph to the stage plan: chains, levels, routes. A pure function of the graph.
+
+A chain behind an exchange is one level below its deepest input; forward edges of equal parallelism
+cross no level when both ends can stand in one. So an epoch is one linear Spark job, whatever the
+shape of the graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+
+from bicycle_runtime.engine.errors import KeyGroupConflictError
+from bicycle_runtime.engine.planning.reach import TimeReach
+from bicycle_runtime.operators.spec import (
+    ChainSpec,
+    Link,
+    OperatorSpec,
+    RouteSpec,
+    StagePlan,
+    StateScope,
+)
+from bicycle_sdk.chaining import Chain, optimize
+from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
+
+__all__ = ["group_count_of", "plan_stages", "widths_of", "with_parallelism", "with_widths"]
+
+
+def plan_stages(graph: JobGraph, *, timed_sinks: Collection[str] = ()) -> StagePlan:
+    """Return the stage plan of a valid graph.
+
+    Args:
+        graph: The graph.
+        timed_sinks: Sinks that take the event times of records.
+
+    Raises:
+        KeyGroupConflictError: consumers of one keyed stream ask for different numbers of key
+            groups.
+    """
+    return _Planner(graph, timed_sinks).plan()
+
+
+def group_count_of(graph: JobGraph, vertex: Vertex) -> int:
+    """Return the number of key groups of an operator: its max parallelism, else the job's."""
+    return vertex.max_parallelism or graph.config.max_parallelism
+
+
+def widths_of(graph: JobGraph) -> dict[str, int]:
+    """Return the parallelism of each vertex."""
+    return {vertex.id: vertex.parallelism for vertex in graph.vertices}
+
+
+def with_parallelism(graph: JobGraph, parallelism: int, limits: Mapping[str, int]) -> JobGraph:
+    """Return the graph with every operator at a parallelism, except where a limit is lower.
+
+    Args:
+        graph: A valid graph.
+        parallelism: 1 or more.
+        limits: Largest parallelism of vertices that have one, such as sources that can not be
+            divided.
+    """
+    widths = {
+        vertex.id: min(parallelism, limits.get(vertex.id, parallelism)) for vertex in graph.vertices
+    }
+    return with_widths(graph, widths)
+
+
+def with_widths(graph: JobGraph, widths: Mapping[str, int]) -> JobGraph:
+    """Return the graph with these vertices at these widths; others keep theirs.
+
+    Forward edges whose ends then differ become rebalance edges.
+
+    Args:
+        graph: A valid graph. Of one that was changed by this function before, give the original:
+            a rebalance edge does not become a forward edge again.
+        widths: Parallelism by vertex, 1 or more.
+
+    Raises:
+        GraphError: a width is over the vertex's maximum.
+    """
+    vertices = tuple(
+        dataclasses.replace(vertex, parallelism=widths.get(vertex.id, vertex.parallelism))
+        for vertex in graph.vertices
+    )
+    width = {vertex.id: vertex.parallelism for vertex in vertices}
+    edges = tuple(
+        dataclasses.replace(edge, partitioning=Partitioning.REBALANCE)
+        if edge.partitioning is Partitioning.FORWARD
+        and width[edge.source_id] != width[edge.target_id]
+        else edge
+        for edge in graph.edges
+    )
+    widened = dataclasses.replace(graph, vertices=vertices, edges=edges)
+    widened.validate()
+    return widened
+
+
+class _Planner:
+    """Draws the plan of one graph."""
+
+    def __init__(self, graph: JobGraph, timed_sinks: Collection[str]) -> None:
+        self._graph = graph
+        self._timed_sinks = timed_sinks
+        self._vertices = {vertex.id: vertex for vertex in graph.vertices}
+        self._chains = {chain.id: chain for chain in optimize(graph).chains}
+        self._chain_of = {
+            operator: chain.id for chain in self._chains.values() for operator in chain.operator_ids
+        }
+        self._order = self._topological_order()
+        self._index = {chain_id: index for index, chain_id in enumerate(self._order)}
+        self._level = self._levels()
+        level_of = {uid: self._level[chain_id] for uid, chain_id in self._chain_of.items()}
+        self._time = TimeReach(graph, level_of, timed_sinks=timed_sinks)
+
+    def plan(self) -> StagePlan:
+        chains = tuple(self._chain_spec(chain_id) for chain_id in self._order)
+        depth = max(self._level.values()) + 1
+        widths = tuple(
+            max(chain.parallelism for chain in chains if chain.level == level)
+            for level in range(depth)
+        )
+        return StagePlan(chains=chains, level_parallelism=widths, is_timed=self._time.is_timed)
+
+    def _inputs(self, chain_id: str) -> list[Edge]:
+        head = self._chains[chain_id].operator_ids[0]
+        return [edge for edge in self._graph.inputs_of(head) if not edge.feedback]
+
+    def _topological_order(self) -> list[str]:
+        order: list[str] = []
+        waiting = list(self._chains)
+        while waiting:
+            ready = [
+                chain_id
+                for chain_id in waiting
+                if all(self._chain_of[edge.source_id] in order for edge in self._inputs(chain_id))
+            ]
+            order += ready
+            waiting = [chain_id for chain_id in waiting if chain_id not in ready]
+        return order
+
+    def _levels(self) -> dict[str, int]:
+        levels: dict[str, int] = {}
+        for chain_id in self._order:
+            levels[chain_id] = max(
+                (
+                    levels[self._chain_of[edge.source_id]] + (not self._is_direct(edge))
+                    for edge in self._inputs(chain_id)
+                ),
+                default=0,
+            )
+        return levels
+
+    def _is_direct(self, edge: Edge) -> bool:
+        source, target = self._vertices[edge.source_id], self._vertices[edge.target_id]
+        return (
+            edge.partitioning is Partitioning.FORWARD and source.parallelism == target.parallelism
+        )
+
+    def _chain_spec(self, chain_id: str) -> ChainSpec:
+        chain = self._chains[chain_id]
+        return ChainSpec(
+            index=self._index[chain_id],
+            name=chain.name,
+            level=self._level[chain_id],
+            parallelism=chain.parallelism,
+            operators=tuple(self._operator_spec(operator) for operator in chain.operator_ids),
+            routes=tuple(self._routes(chain)),
+        )
+
+    def _routes(self, chain: Chain) -> list[RouteSpec]:
+        inner = set(chain.operator_ids)
+        return [
+            self._route(number, edge, chain.operator_ids.index(edge.source_id))
+            for number, edge in enumerate(self._graph.edges)
+            if (edge.source_id in inner and self._chain_of[edge.target_id] != chain.id)
+            or self._is_own_loop(edge, chain)
+        ]
+
+    def _is_own_loop(self, edge: Edge, chain: Chain) -> bool:
+        return edge.feedback and edge.source_id in chain.operator_ids
+
+    def _route(self, number: int, edge: Edge, position: int) -> RouteSpec:
+        source, target = self._vertices[edge.source_id], self._vertices[edge.target_id]
+        target_chain = self._chain_of[edge.target_id]
+        same_level = self._level[target_chain] == self._level[self._chain_of[edge.source_id]]
+        near = Link.DIRECT if same_level else Link.PARCEL
+        link = Link.FEEDBACK if edge.feedback else near
+        typed = edge.output_tag is None and "output_type" in source.payloads
+        return RouteSpec(
+            edge=number,
+            link=link,
+            partitioning=edge.partitioning,
+            operator=position,
+            tag=edge.output_tag,
+            target_chain=self._index[target_chain],
+            target_level=self._level[target_chain],
+            target_parallelism=target.parallelism,
+            group_count=group_count_of(self._graph, target),
+            type_payload=source.payload_id("output_type") if typed else None,
+            input_ordinal=edge.input_ordinal,
+            carries_time=self._time.needs_times(edge.target_id),
+        )
+
+    def _operator_spec(self, operator: str) -> OperatorSpec:
+        vertex = self._vertices[operator]
+        key_by = self._key_by(vertex)
+        source = self._giver(operator)
+        typed = source is not None and "output_type" in source.payloads
+        return OperatorSpec(
+            vertex=vertex,
+            group_count=self._group_count(vertex),
+            scope=_scope_of(vertex),
+            key_selector=key_by.payload_id("function") if key_by else None,
+            input_selectors=self._input_selectors(vertex),
+            input_type=source.payload_id("output_type") if source and typed else None,
+            watermarks=self._time.strategy(operator),
+            generators=self._time.generators(operator),
+            takes_times=operator in self._timed_sinks,
+        )
+
+    def _key_by(self, vertex: Vertex) -> Vertex | None:
+        for edge in self._graph.inputs_of(vertex.id):
+            source = self._vertices[edge.source_id]
+            if source.kind is OperatorKind.WINDOW_COMBINE:
+                return self._key_by(source)
+            is_keyed = edge.partitioning is Partitioning.HASH or (
+                vertex.kind is OperatorKind.WINDOW_COMBINE
+            )
+            if is_keyed and source.kind is OperatorKind.KEY_BY:
+                return source
+        return None
+
+    def _input_selectors(self, vertex: Vertex) -> tuple[str | None, ...]:
+        """Return what each input of an operator with several is keyed by, by ordinal."""
+        if vertex.kind is not OperatorKind.CO_PROCESS:
+            return ()
+        edges = sorted(self._graph.inputs_of(vertex.id), key=lambda edge: edge.input_ordinal)
+        return tuple(
+            self._vertices[edge.source_id].payload_id("function")
+            if edge.partitioning is Partitioning.HASH
+            else None
+            for edge in edges
+        )
+
+    def _giver(self, uid: str) -> Vertex | None:
+        """Return the vertex whose records an operator gets, however they are packed on the way."""
+        inputs = self._graph.inputs_of(uid)
+        if not inputs:
+            return None
+        source = self._vertices[inputs[0].source_id]
+        return self._giver(source.id) if source.kind is OperatorKind.WINDOW_COMBINE else source
+
+    def _group_count(self, vertex: Vertex) -> int:
+        if vertex.kind is not OperatorKind.KEY_BY:
+            return group_count_of(self._graph, vertex)
+        consumers = [self._vertices[edge.target_id] for edge in self._graph.outputs_of(vertex.id)]
+        counts = sorted({group_count_of(self._graph, consumer) for consumer in consumers})
+        if len(counts) > 1:
+            raise KeyGroupConflictError(vertex=vertex.id, counts=counts)
+        return counts[0]
+
+
+def _scope_of(vertex: Vertex) -> StateScope:
+    if vertex.kind in (OperatorKind.REDUCE, OperatorKind.WINDOW):
+        return StateScope.KEY_GROUPS
+    if vertex.kind is OperatorKind.CO_PROCESS:
+        # Broadcast state lies with all key groups, so that every subtask finds a copy of it.
+        is_divided = vertex.details.get("is_keyed") or vertex.details.get("has_broadcast")
+        return StateScope.KEY_GROUPS if is_divided else StateScope.SUBTASK
+    if vertex.kind is not OperatorKind.PROCESS or vertex.details.get("function_kind") == "async":
+        return StateScope.NONE
+    return StateScope.KEY_GROUPS if vertex.details.get("is_keyed") else StateScope.SUBTASK

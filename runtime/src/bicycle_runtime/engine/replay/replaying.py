@@ -1,0 +1,296 @@
+"""Running one epoch once more, in this process: the same input, state, time and random numbers.
+
+Nothing that anybody else sees is touched: tasks write to a scratch storage, sources are read and
+not started, sinks are not started either; their writers only note what they get. So a replay may
+run while the job does. How an epoch was run is in its ``ReplayRecord``; all else is in the manifest
+of the epoch before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.storage import ObjectMissingError
+from bicycle_runtime.engine.epoch.failures import raise_first_failure
+from bicycle_runtime.engine.epoch.merging import (
+    merge_ends,
+    merge_feedback,
+    merge_forms,
+    merge_offsets,
+    merge_states,
+)
+from bicycle_runtime.engine.epoch.orders import epoch_orders
+from bicycle_runtime.engine.epoch.replay_record import ReplayRecord
+from bicycle_runtime.engine.epoch.stats import total_counts
+from bicycle_runtime.engine.epoch.watermarks import Timeline
+from bicycle_runtime.engine.errors import ReplayGraphError, ReplayInputGoneError
+from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.replay.scratch import ScratchStorage
+from bicycle_runtime.engine.resuming.pinning import renumbered_loops
+from bicycle_runtime.engine.resuming.restoring import restored_states
+from bicycle_runtime.engine.resuming.state_forms import begun_forms
+from bicycle_runtime.operators.counts import OperatorCounts
+from bicycle_runtime.operators.io import (
+    EventTimes,
+    PreparingWriter,
+    Slice,
+    SourceBatch,
+    SourceReader,
+    StagedFile,
+    WriterFactory,
+    WriterTask,
+)
+from bicycle_runtime.operators.program import Program
+from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.spec import JobImage, PluginInfo
+from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.state.forms import OperatorForms
+from bicycle_runtime.state.settings import StateSettings
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["ReplaySettings", "Replayed", "SinkInput", "replay_epoch"]
+
+_RUN_ID = "replay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySettings:
+    """How a replay runs.
+
+    ``shown_count`` records of each sink are kept; ``adapt`` changes each program before it runs;
+    ``state`` is the backend.
+    """
+
+    shown_count: int = 10
+    adapt: Callable[[Program], None] | None = None
+    state: StateSettings = field(default_factory=StateSettings)
+
+
+@dataclass(slots=True)
+class SinkInput:
+    """What one sink would have been given: how many records, and the first of them."""
+
+    record_count: int = 0
+    shown: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """What came of a replay.
+
+    ``manifest`` is what would be sealed, as far as tasks decide it; its state files lie in
+    ``storage``. It is None when the epoch fails, with ``error``.
+    """
+
+    storage: ScratchStorage
+    sinks: Mapping[str, SinkInput]
+    manifest: Manifest | None = None
+    counts: Mapping[str, OperatorCounts] = field(default_factory=dict)
+    error: BicycleError | None = None
+
+
+def replay_epoch(
+    setup: JobSetup,
+    record: ReplayRecord,
+    before: Manifest,
+    *,
+    ends: Mapping[str, Mapping[str, int]],
+    settings: ReplaySettings,
+) -> Replayed:
+    """Run an epoch once more.
+
+    Args:
+        setup: The job, as wide as it was then; nothing of it is started.
+        record: How the epoch was run.
+        before: The manifest of the epoch before it.
+        ends: How far the epoch came in each shard of each source; empty when it failed.
+        settings: How to run.
+
+    Raises:
+        ReplayGraphError: a source of the epoch is not in the graph.
+        BicycleError: state can not be read, or a function can not be loaded.
+    """
+    missing = sorted(record.slices.keys() - setup.sources.keys())
+    if missing:
+        known = ", ".join(sorted(setup.sources))
+        raise ReplayGraphError(epoch=record.epoch, missing=", ".join(missing), known_text=known)
+    storage = ScratchStorage(setup.storage)
+    sinks = {uid: SinkInput() for uid in setup.sinks}
+    forms = begun_forms(
+        before, setup.plan, setup.bundle.payloads, job=setup.job_id, allows_dropped=True
+    )
+    image = _image(setup, storage, sinks, settings, forms=forms)
+    feedback = renumbered_loops(before, setup.graph, job=setup.job_id)
+    before = replace(before, forms=forms, feedback=feedback)
+    states = restored_states(before, setup.plan, job=setup.job_id)
+    slices = {uid: _within(parts, ends.get(uid, {})) for uid, parts in record.slices.items()}
+    orders = epoch_orders(
+        setup.plan,
+        epoch=record.epoch,
+        now_ms=record.now_ms,
+        is_interval_over=record.is_interval_over,
+        slices=slices,
+        states=states,
+        feedback=before.feedback,
+        time=record.time,
+    )
+    executor = LocalExecutor(settings.adapt)
+    try:
+        executor.start(image)
+        reports = executor.run(orders)
+        raise_first_failure(reports, setup.sources)
+    except BicycleError as error:
+        return Replayed(storage=storage, sinks=sinks, error=error)
+    finally:
+        executor.stop()
+    return Replayed(
+        storage=storage,
+        sinks=sinks,
+        manifest=_manifest(setup, record, before, states=states, reports=reports),
+        counts=total_counts(reports),
+    )
+
+
+def _within(parts: Sequence[Slice], ends: Mapping[str, int]) -> list[Slice]:
+    """Cut slices where the epoch ended: a reader may have stopped before the end of its slice."""
+    return [replace(part, end=min(part.end, ends.get(part.shard, part.end))) for part in parts]
+
+
+def _image(
+    setup: JobSetup,
+    storage: ScratchStorage,
+    sinks: Mapping[str, SinkInput],
+    settings: ReplaySettings,
+    *,
+    forms: Mapping[str, OperatorForms],
+) -> JobImage:
+    readers = {}
+    for uid, source in setup.sources.items():
+        services = setup.services(
+            uid, clock=ManualClock(), collected={}, console=None, epoch_interval_ms=0
+        )
+        readers[uid] = _StrictReader(source.rereader(services), uid)
+    return JobImage(
+        job_id=setup.job_id,
+        run_id=_RUN_ID,
+        plugin=PluginInfo(name=setup.bundle.plugin, version=setup.bundle.plugin_version),
+        plan=setup.plan,
+        payloads=setup.bundle.payloads,
+        storage=storage,
+        readers=readers,
+        writers={
+            uid: _NotingFactory(sink.writer(), sinks[uid], settings.shown_count)
+            for uid, sink in setup.sinks.items()
+        },
+        state=settings.state,
+        forms=forms,
+    )
+
+
+def _manifest(
+    setup: JobSetup,
+    record: ReplayRecord,
+    before: Manifest,
+    *,
+    states: Mapping[str, OperatorState],
+    reports: list[TaskReport],
+) -> Manifest:
+    timeline = Timeline(setup.plan, ManualClock())
+    timeline.take(before.time)
+    read_count = sum(sum(report.source_counts.values()) for report in reports)
+    return Manifest(
+        epoch=record.epoch,
+        plan=before.plan,
+        event_count=before.event_count + read_count,
+        offsets={
+            uid: merge_offsets(before.offsets.get(uid, {}), merge_ends(reports, uid))
+            for uid in setup.sources
+        },
+        states=merge_states(states, reports),
+        forms=merge_forms(before.forms, reports),
+        feedback=merge_feedback(reports),
+        time=timeline.sealed_after(record.time, reports),
+    )
+
+
+class _StrictReader:
+    """A reader that says of missing input what it means for a replay."""
+
+    def __init__(self, reader: SourceReader, uid: str) -> None:
+        self._reader = reader
+        self._uid = uid
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the records of a slice.
+
+        Raises:
+            ReplayInputGoneError: they are kept nowhere any more.
+        """
+        try:
+            yield from self._reader.read(part)
+        except ObjectMissingError as error:
+            raise ReplayInputGoneError(
+                source=self._uid, shard=part.shard, start=part.start, end=part.end,
+                reason=str(error),
+            ) from error  # fmt: skip
+
+    def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _NotingFactory:
+    """Opens writers that note what they get and write nothing."""
+
+    real: WriterFactory
+    noted: SinkInput
+    shown_count: int
+
+    def open(self, task: WriterTask) -> _NotingWriter:
+        """Return a writer; where the real one prepares records, this one lets it do so."""
+        real = self.real.open(task)
+        if isinstance(real, PreparingWriter):
+            return _PreparingNotingWriter(real, self.noted, self.shown_count)
+        return _NotingWriter(self.noted, self.shown_count)
+
+
+class _NotingWriter:
+    """Notes what it gets."""
+
+    def __init__(self, noted: SinkInput, shown_count: int) -> None:
+        self._noted = noted
+        self._shown_count = shown_count
+
+    def write(self, values: list[Any]) -> None:
+        """Count the records and keep the first of them."""
+        self._noted.record_count += len(values)
+        left = self._shown_count - len(self._noted.shown)
+        self._noted.shown += values[: max(left, 0)]
+
+    def finish(self) -> list[StagedFile]:
+        """Return nothing: nothing was staged."""
+        return []
+
+    def abort(self) -> None:
+        """Keep what was noted: a failed epoch shows how far it came."""
+
+
+class _PreparingNotingWriter(_NotingWriter):
+    """Lets user code and checks of the real writer run, which may be what fails."""
+
+    def __init__(self, real: PreparingWriter, noted: SinkInput, shown_count: int) -> None:
+        super().__init__(noted, shown_count)
+        self._real = real
+
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
+        """Return what would be written."""
+        return self._real.prepare(values, times)
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
+        """Return what would be written for one record."""
+        return self._real.prepare_one(value, time_ms)

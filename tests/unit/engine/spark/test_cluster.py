@@ -1,0 +1,177 @@
+"""What the driver makes of what Spark says about executors; Spark is played by plain objects."""
+
+import socket
+import threading
+from types import SimpleNamespace
+
+import pyspark
+import pytest
+
+from bicycle_runtime.engine.errors import (
+    HandshakeError,
+    MasterUnreachableError,
+    NoExecutorError,
+)
+from bicycle_runtime.engine.hosts.handshake import own_facts
+from bicycle_runtime.engine.spark import cluster
+from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
+from bicycle_runtime.engine.spark.settings import spark_settings
+from bicycle_runtime.engine.spark.worker import WorkerNeeds
+
+
+class FakeSpark:
+    """A context with executors: ids that run, and places that are listed."""
+
+    def __init__(self, running=(), listed=None, slots=0):
+        self.running = list(running)
+        self.listed = dict(listed or {})
+        self.slots = slots
+        self.list_count = 0
+        self.starting = set()
+        self.cancelled = threading.Event()
+        self._jsc = SimpleNamespace(sc=lambda: self)
+
+    def getExecutorIds(self):
+        return SimpleNamespace(mkString=lambda separator: separator.join(self.running))
+
+    def statusStore(self):
+        self.list_count += 1
+        members = [
+            SimpleNamespace(id=lambda n=name: n, hostPort=lambda p=place: p)
+            for name, place in self.listed.items()
+        ]
+        listed = SimpleNamespace(size=lambda: len(members), apply=lambda index: members[index])
+        return SimpleNamespace(executorList=lambda _active: listed)
+
+    def taskScheduler(self):
+        return SimpleNamespace(hasExecutorsAliveOnHost=lambda host: host not in self.starting)
+
+    def resourceProfileManager(self):
+        return SimpleNamespace(defaultResourceProfile=lambda: None)
+
+    def maxNumConcurrentTasks(self, _profile):
+        return self.slots
+
+    def isStopped(self):
+        return False
+
+    def cancelAllJobs(self):
+        self.cancelled.set()
+
+
+DRIVER = {"driver": "10.0.0.1:4000"}
+
+
+def view(spark):
+    return ClusterView(spark, master="spark://m:7077")
+
+
+def test_executors_are_counted_by_host_and_the_driver_is_none():
+    spark = FakeSpark(["0", "1", "2"], {**DRIVER, "0": "a:1", "1": "b:1", "2": "a:2"})
+
+    assert view(spark).hosts() == {"a": 2, "b": 1}
+
+
+def test_one_that_is_not_listed_yet_or_without_a_host_does_not_count_until_it_is():
+    spark = FakeSpark(["0", "1"], {**DRIVER, "0": ""})
+    seen = view(spark)
+    assert seen.hosts() == {}
+
+    spark.listed |= {"0": "a", "1": "[::1]:4000"}
+
+    assert seen.hosts() == {"a": 1, "[::1]": 1}
+
+
+def test_one_that_is_still_starting_does_not_count_as_no_task_can_prefer_it():
+    spark = FakeSpark(["0", "1"], {"0": "a:1", "1": "b:1"})
+    spark.starting = {"b"}
+    seen = view(spark)
+    assert seen.hosts() == {"a": 1}
+
+    spark.starting = set()
+
+    assert seen.hosts() == {"a": 1, "b": 1}
+
+
+def test_one_that_is_gone_does_not_count_although_it_is_listed():
+    spark = FakeSpark(["0", "1"], {"0": "a:1", "1": "b:1"})
+    seen = view(spark)
+    seen.hosts()
+
+    spark.running = ["1"]
+
+    assert seen.hosts() == {"b": 1}
+    assert spark.list_count == 1  # Nothing new, so nothing was asked.
+
+
+def test_a_job_starts_with_the_executors_that_it_has_slots_for():
+    spark = FakeSpark(["0"], {"0": "a:1"}, slots=4)
+
+    assert view(spark).wait_for_executors(width=4, timeout_s=0) == {"a": 1}
+
+
+def test_without_any_executor_the_wait_ends_with_an_error():
+    with pytest.raises(NoExecutorError) as error:
+        view(FakeSpark()).wait_for_executors(width=1, timeout_s=0)
+
+    assert error.value.facts == {"master": "spark://m:7077", "wait_s": 0}
+
+
+def test_work_without_executors_is_cancelled(monkeypatch):
+    monkeypatch.setattr(cluster, "_WATCH_S", 0.001)
+    spark = FakeSpark()
+    with ExecutorWatch(spark, view(spark), timeout_s=0) as watch:
+        assert not spark.cancelled.wait(0.05)  # Nothing runs, so nothing is missed.
+        with watch.working():
+            assert spark.cancelled.wait(30)
+    assert watch.has_cancelled
+
+
+def test_work_goes_on_while_one_executor_is_there(monkeypatch):
+    monkeypatch.setattr(cluster, "_WATCH_S", 0.001)
+    spark = FakeSpark(["0"], {"0": "a:1"})
+    with ExecutorWatch(spark, view(spark), timeout_s=0) as watch, watch.working():
+        assert not spark.cancelled.wait(0.1)
+    assert not watch.has_cancelled
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://127.0.0.1:1", "spark://127.0.0.1:x", "spark://127.0.0.1:99999"]
+)
+def test_a_master_that_nobody_listens_as_is_refused(master):
+    with pytest.raises(MasterUnreachableError) as error:
+        require_master(master)
+
+    assert error.value.facts["master"] == master
+
+
+def test_one_of_several_masters_is_enough_and_other_kinds_are_sparks_affair():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        require_master(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+    require_master("local[2]")
+    require_master("k8s://https://nowhere:1")
+
+
+def test_what_the_user_sets_wins_and_variables_of_workers_are_not_shown(tmp_path):
+    settings = spark_settings(
+        "spark://m:7077", tmp_path, {"spark.locality.wait": "9s", "spark.ui.enabled": "true"}
+    )
+
+    assert settings["spark.locality.wait"] == "9s"
+    assert settings["spark.ui.enabled"] == "true"
+    assert "executorEnv" in settings["spark.redaction.regex"]
+    assert "spark.driver.host" not in settings
+    assert spark_settings("local[2]", tmp_path, {})["spark.locality.wait"] == "0"
+    loopback = spark_settings("spark://127.0.0.1:7077", tmp_path, {})
+    assert loopback["spark.driver.host"] == "127.0.0.1"
+
+
+def test_a_host_that_comes_later_with_other_versions_is_refused_in_its_first_task():
+    facts = own_facts(spark=pyspark.__version__)
+    WorkerNeeds(facts=facts).meet()
+
+    with pytest.raises(HandshakeError) as error:
+        WorkerNeeds(facts={**facts, "msgspec": "0.1"}).meet()
+
+    assert error.value.facts["differing"] == ["msgspec"]
