@@ -23,7 +23,7 @@ from workloads import scratch
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.operator import Advance, EpochTime
 from bicycle_runtime.records.keys import encode_key, key_group
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk import KeyedProcessFunction
 from bicycle_sdk.contexts import WATERMARK_MIN

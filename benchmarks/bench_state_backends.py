@@ -24,9 +24,9 @@ from workloads import WORDS_PER_LINE, Words, check_counts, scratch
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.records.keys import GroupCache
-from bicycle_runtime.state.backends import tables_for
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.state import MapStateDescriptor, ValueStateDescriptor
 
 BACKENDS = ("memory", "rocksdb")

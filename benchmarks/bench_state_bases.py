@@ -25,9 +25,9 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
-from bicycle_runtime.state.backends import tables_for
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.stores.backends import tables_for
 
 BACKENDS = ("memory", "rocksdb")
 GROUPS = 128

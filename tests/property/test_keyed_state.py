@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.records.keys import GroupCache, range_of
-from bicycle_runtime.state.backends import tables_for
-from bicycle_runtime.state.composite import CompositeTable
-from bicycle_runtime.state.keyed import BROADCAST, BroadcastTable, KeyedTable
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.keyed import BROADCAST, BroadcastTable, KeyedTable
+from bicycle_runtime.state.memory.timers import TimerTable
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.timers import TimerTable
+from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.state import (
     ListStateDescriptor,

@@ -7,7 +7,7 @@ what the epochs wrote.
 import sys
 from pathlib import Path
 
-from bicycle_runtime.state import bases
+from bicycle_runtime.state.sealed import bases
 from tests.unit.recovery.ledger_job import Job
 
 EPOCHS = 24

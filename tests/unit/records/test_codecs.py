@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, codec_name_of, type_name_of
 from bicycle_runtime.records.errors import RecordDecodingError, RecordEncodingError
-from bicycle_runtime.state.values import ValueCodec
+from bicycle_runtime.state.values.codecs import ValueCodec
 
 
 class Shout(str):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord, TimeRecord
-from bicycle_runtime.state.refs import RangeState, StateRef
+from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 
 GOLDEN = Path(__file__).parent / "golden"
 

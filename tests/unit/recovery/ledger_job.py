@@ -3,11 +3,11 @@
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
-from bicycle_runtime.state.backends import tables_for
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.memory.tables import AccumulatorTable
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import AccumulatorTable
+from bicycle_runtime.state.stores.backends import tables_for
+from bicycle_runtime.state.stores.in_memory import StateStore
 
 GROUPS = 8
 PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)

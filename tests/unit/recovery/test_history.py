@@ -15,7 +15,7 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.refs import RangeState, StateRef
+from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 
 PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)
 

@@ -12,7 +12,7 @@ from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
-from bicycle_runtime.state import bases
+from bicycle_runtime.state.sealed import bases
 from tests.unit.recovery.ledger_job import GROUPS, PLAN, Job, hurt, sink_paths
 
 

@@ -15,9 +15,9 @@ from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
-from bicycle_runtime.state.refs import RangeState, StateRef
-from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import AccumulatorTable
+from bicycle_runtime.state.memory.tables import AccumulatorTable
+from bicycle_runtime.state.sealed.refs import RangeState, StateRef
+from bicycle_runtime.state.stores.in_memory import StateStore
 
 GROUPS = 16
 PLACE = ("job", "op")

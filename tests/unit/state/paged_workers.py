@@ -3,10 +3,10 @@
 from dataclasses import dataclass, field
 
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.state.attributes import describe_attributes
-from bicycle_runtime.state.backends import tables_for
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.memory.attributes import describe_attributes
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk import RichAsyncFunction
 
 GROUPS = 4

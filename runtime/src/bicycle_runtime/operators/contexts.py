@@ -13,7 +13,7 @@ from typing import Any, Self
 from bicycle_runtime.operators.batch import Batch, SourceTrail
 from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.records.keys import GroupCache
-from bicycle_runtime.state.tables import FunctionTable
+from bicycle_runtime.state.memory.tables import FunctionTable
 from bicycle_sdk.contexts import ProcessContext, SourceMessage, TaskInfo
 
 __all__ = ["WorkerContext"]

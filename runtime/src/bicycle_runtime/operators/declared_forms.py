@@ -17,10 +17,10 @@ from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.build import window_table
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.meaning import window_settings
-from bicycle_runtime.state.attributes import declared_attributes
-from bicycle_runtime.state.declaring import accumulator_state, keyed_state
-from bicycle_runtime.state.forms import DeclaredState, StateForms
-from bicycle_runtime.state.schemas import UNTYPED, describe_key
+from bicycle_runtime.state.memory.attributes import declared_attributes
+from bicycle_runtime.state.values.declaring import accumulator_state, keyed_state
+from bicycle_runtime.state.values.forms import DeclaredState, StateForms
+from bicycle_runtime.state.values.schemas import UNTYPED, describe_key
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.record_types import function_types

@@ -14,9 +14,9 @@ from typing import Any, Self
 from bicycle_runtime.operators.contexts import WorkerContext
 from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.records.keys import GroupCache
-from bicycle_runtime.state.backends import MemoryTables, Tables
-from bicycle_runtime.state.keyed import BROADCAST, BroadcastTable
-from bicycle_runtime.state.reading import StateBook
+from bicycle_runtime.state.memory.keyed import BROADCAST, BroadcastTable
+from bicycle_runtime.state.stores.backends import MemoryTables, Tables
+from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import MapState, MapStateDescriptor, StateDescriptor, TimeDomain

@@ -20,7 +20,7 @@ from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_functions import resolve, run, run_watched
 from bicycle_runtime.operators.user_metrics import MetricValues, grown_metrics
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.errors import FunctionResultError
 
 __all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]

@@ -25,12 +25,12 @@ from bicycle_runtime.operators.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.timers import TimerRound
 from bicycle_runtime.operators.user_functions import eager, is_async, resolve
-from bicycle_runtime.state.attributes import describe_attributes
-from bicycle_runtime.state.composite import CompositeTable
 from bicycle_runtime.state.errors import NamedMergeError, StateMergeError
-from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import FunctionTable
+from bicycle_runtime.state.memory.attributes import describe_attributes
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.tables import FunctionTable
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.stores.in_memory import StateStore
 from bicycle_sdk.functions import full_name
 
 __all__ = ["ProcessOperator", "StatefulOperator", "call_settings"]

@@ -53,9 +53,9 @@ from bicycle_runtime.operators.watermarks import AssignOperator, SourceOperator,
 from bicycle_runtime.operators.windows.build import build_window
 from bicycle_runtime.operators.windows.combine import CombineOperator
 from bicycle_runtime.records.codecs import RecordCodec
-from bicycle_runtime.state.backends import tables_for
-from bicycle_runtime.state.reading import StateBook
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.stores.backends import tables_for
+from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind

@@ -15,7 +15,7 @@ from bicycle_runtime.operators.operator import Operator, Stateful, kept
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_functions import is_async, resolve, run
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.record_types import function_types
 

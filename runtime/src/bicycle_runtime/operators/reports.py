@@ -10,8 +10,8 @@ from bicycle_runtime.operators.counts import OperatorCounts
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.operators.key_samples import KeySample
 from bicycle_runtime.operators.watermarks import ShardTimes
-from bicycle_runtime.state.forms import StateForms
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.values.forms import StateForms
 
 __all__ = ["TaskReport", "decode_report", "encode_report"]
 

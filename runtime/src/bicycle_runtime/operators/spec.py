@@ -15,8 +15,8 @@ from typing import Literal
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.io import SourceReader, WriterFactory
 from bicycle_runtime.records.keys import range_of
-from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.values.forms import OperatorForms
 from bicycle_sdk.graph import Partitioning, Vertex
 
 __all__ = [

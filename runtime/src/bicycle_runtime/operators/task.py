@@ -54,8 +54,8 @@ from bicycle_runtime.records.blobs import (
     seal_parcel,
 )
 from bicycle_runtime.records.errors import RecordDecodingError
-from bicycle_runtime.state.loading import LOADING
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed.loading import LOADING
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import Partitioning

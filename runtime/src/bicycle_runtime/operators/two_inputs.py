@@ -19,9 +19,9 @@ from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.process import StatefulOperator
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_functions import eager, is_async
-from bicycle_runtime.state.composite import CompositeTable
-from bicycle_runtime.state.keyed import BroadcastTable
-from bicycle_runtime.state.tables import FunctionTable
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.keyed import BroadcastTable
+from bicycle_runtime.state.memory.tables import FunctionTable
 from bicycle_sdk.connected import BuiltInFunction, input_methods
 
 __all__ = ["CoProcessOperator"]

@@ -13,7 +13,7 @@ from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.routing import Parcel
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.task import EpochOrder, report_parcel, run_task
-from bicycle_runtime.state.backends import remove_unowned
+from bicycle_runtime.state.stores.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Worker"]

@@ -21,7 +21,7 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
 from bicycle_runtime.recovery.verification import Checked, first_damaged
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.refs import SstRef, StateRef
+from bicycle_runtime.state.sealed.refs import SstRef, StateRef
 
 __all__ = ["EpochHistory", "RetainedEpoch"]
 

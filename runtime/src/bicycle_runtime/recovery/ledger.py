@@ -22,7 +22,7 @@ from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEp
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.recovery.verification import Checked, first_damaged
-from bicycle_runtime.state.loading import LoadProgress, untold
+from bicycle_runtime.state.sealed.loading import LoadProgress, untold
 
 __all__ = ["EpochLedger", "LastEpoch"]
 

@@ -21,8 +21,8 @@ from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointSt
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.recovery.fields import FieldReader
 from bicycle_runtime.recovery.trailer import FileForm
-from bicycle_runtime.state.forms import OperatorForms
-from bicycle_runtime.state.refs import RangeState, SstRef, StateRef
+from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
+from bicycle_runtime.state.values.forms import OperatorForms
 
 __all__ = [
     "Manifest",

@@ -17,7 +17,7 @@ from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import OperatorState
-from bicycle_runtime.state.refs import RangeState, StateRef
+from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 
 __all__ = ["restore_ranges"]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from zlib import crc32
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
-from bicycle_runtime.state.loading import LoadProgress, untold
+from bicycle_runtime.state.sealed.loading import LoadProgress, untold
 
 __all__ = ["Checked", "first_damaged"]
 

@@ -18,14 +18,14 @@ from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.user_functions import resolve
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_runtime.state.attributes import SNAPSHOT, Attribute, describe_attributes
-from bicycle_runtime.state.backends import MemoryTables
-from bicycle_runtime.state.composite import CompositeTable
-from bicycle_runtime.state.keyed import KeyedTable
-from bicycle_runtime.state.reading import StateBook
-from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.tables import FunctionTable, GroupState
-from bicycle_runtime.state.timers import TimerTable
+from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute, describe_attributes
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.keyed import KeyedTable
+from bicycle_runtime.state.memory.tables import FunctionTable, GroupState
+from bicycle_runtime.state.memory.timers import TimerTable
+from bicycle_runtime.state.stores.backends import MemoryTables
+from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.values.reading import StateBook
 from bicycle_runtime.testing.keyed_inspection import keyed_states_of
 from bicycle_runtime.testing.window_inspection import windows_of
 from bicycle_sdk.contexts import TaskInfo

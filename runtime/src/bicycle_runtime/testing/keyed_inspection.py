@@ -17,14 +17,14 @@ from bicycle_runtime.operators.declarations import declared_states
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_runtime.state.changes import Section
-from bicycle_runtime.state.composite import CompositeTable
-from bicycle_runtime.state.forms import OperatorForms
-from bicycle_runtime.state.keyed import KeyedTable
-from bicycle_runtime.state.reading import StateBook
-from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.timers import TimerTable
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.keyed import KeyedTable
+from bicycle_runtime.state.memory.timers import TimerTable
+from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.values.forms import OperatorForms
+from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import (
     ListStateDescriptor,

@@ -14,11 +14,11 @@ from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.operators.windows.panes import Pane
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_runtime.state.composite import CompositeTable
-from bicycle_runtime.state.keyed import KeyedTable
-from bicycle_runtime.state.reading import StateBook
-from bicycle_runtime.state.store import StateStore
-from bicycle_runtime.state.windows import WindowTable
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.keyed import KeyedTable
+from bicycle_runtime.state.memory.windows import WindowTable
+from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.contexts import WATERMARK_MIN
 
 __all__ = ["windows_of"]

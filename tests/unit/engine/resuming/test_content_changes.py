@@ -8,9 +8,9 @@ import pytest
 from bicycle_runtime.engine.resuming.state_forms import compared_states
 from bicycle_runtime.operators.declared_forms import DeclaredOperator
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
-from bicycle_runtime.state.attributes import declared_attributes
 from bicycle_runtime.state.errors import SchemaRefusedError
-from bicycle_runtime.state.refs import RangeState, StateRef
+from bicycle_runtime.state.memory.attributes import declared_attributes
+from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import AggregateFunction, Aliases, RichAsyncFunction
 from bicycle_sdk.windows import Trigger, TriggerResult

@@ -9,9 +9,9 @@ import msgspec
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.recovery.manifest import OperatorState
-from bicycle_runtime.state.forms import OperatorForms
-from bicycle_runtime.state.reading import require_alike
-from bicycle_runtime.state.refs import RangeState
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.values.forms import OperatorForms
+from bicycle_runtime.state.values.reading import require_alike
 
 __all__ = [
     "merge_ends",

@@ -9,7 +9,7 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.recovery.lease import Fence, Unfenced
-from bicycle_runtime.state.loading import untold
+from bicycle_runtime.state.sealed.loading import untold
 
 __all__ = ["LoopServices", "Step"]
 

@@ -20,8 +20,8 @@ from bicycle_runtime.engine.planning.stages import (
 )
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
-from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.values.forms import OperatorForms
 from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
 
 __all__ = ["JobSetup", "prepare_job"]

@@ -48,8 +48,8 @@ from bicycle_runtime.operators.program import Program
 from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
-from bicycle_runtime.state.forms import OperatorForms
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.values.forms import OperatorForms
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ReplaySettings", "Replayed", "SinkInput", "replay_epoch"]

@@ -16,16 +16,16 @@ from bicycle_runtime.operators.policy import user_hook
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_runtime.state.attributes import SNAPSHOT
-from bicycle_runtime.state.forms import (
+from bicycle_runtime.state.memory.attributes import SNAPSHOT
+from bicycle_runtime.state.values.forms import (
     OperatorForms,
     StateChange,
     StateForm,
     StateForms,
     evolve,
 )
-from bicycle_runtime.state.pickled import Shapes, declared_classes, shapes_here
-from bicycle_runtime.state.reading import refusal_of
+from bicycle_runtime.state.values.pickled import Shapes, declared_classes, shapes_here
+from bicycle_runtime.state.values.reading import refusal_of
 
 __all__ = ["begun_forms", "compared_states", "declared_operators"]
 

@@ -14,8 +14,8 @@ from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.records.opaque import Opaque, is_pickled
-from bicycle_runtime.state.changes import EVERYWHERE, Section
-from bicycle_runtime.state.sealed import SealedEntry
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
+from bicycle_runtime.state.stores.entries import SealedEntry
 
 __all__ = [
     "Change",

@@ -17,11 +17,12 @@ from bicycle_runtime.jobs.errors import OperatorUnknownError
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
-from bicycle_runtime.state.changes import EVERYWHERE, Section
-from bicycle_runtime.state.files import SealedFiles
-from bicycle_runtime.state.forms import OperatorForms
-from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.sealed import SealedEntry, infer_kind, sealed_entries
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
+from bicycle_runtime.state.sealed.files import SealedFiles
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.stores.contents import parts_of
+from bicycle_runtime.state.stores.entries import SealedEntry, infer_kind, sealed_entries
+from bicycle_runtime.state.values.forms import OperatorForms
 
 __all__ = ["PlacedEntry", "SealedEpoch", "open_epoch"]
 
@@ -150,7 +151,10 @@ class SealedEpoch:
         files = SealedFiles(operator, self.storage)
         with EpochHistory(self.storage).reading(self.manifest):
             return infer_kind(
-                section.name for ref in part.files for section in files.read(ref, groups)
+                section.name
+                for ref in part.files
+                for sections in parts_of(files, ref, groups)
+                for section in sections
             )
 
     def _ranges(self, operator: str) -> tuple[RangeState, ...]:

@@ -31,8 +31,8 @@ from bicycle_runtime.operators.reduce import reduced_type
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
-from bicycle_runtime.state.attributes import SNAPSHOT, describe_attributes
-from bicycle_runtime.state.values import ValueCodec
+from bicycle_runtime.state.memory.attributes import SNAPSHOT, describe_attributes
+from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind

@@ -13,8 +13,8 @@ from collections.abc import Collection
 
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import InspectionError
-from bicycle_runtime.state.pickled import shapes_here
-from bicycle_runtime.state.schemas import Schema
+from bicycle_runtime.state.values.pickled import shapes_here
+from bicycle_runtime.state.values.schemas import Schema
 
 __all__ = ["class_shapes", "main"]
 

@@ -14,8 +14,8 @@ from bicycle_runtime.connectors.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GuaranteeError, InspectionError
-from bicycle_runtime.state.schema_changes import names_classes
-from bicycle_runtime.state.schemas import UNTYPED
+from bicycle_runtime.state.values.schema_changes import names_classes
+from bicycle_runtime.state.values.schemas import UNTYPED
 
 __all__ = [
     "ConnectorReport",

@@ -21,7 +21,7 @@ from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
 from bicycle_runtime.operators.declared_forms import DeclaredOperator
 from bicycle_runtime.recovery.adoption import Origin
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
-from bicycle_runtime.state.forms import StateChange, Verdict
+from bicycle_runtime.state.values.forms import StateChange, Verdict
 
 __all__ = ["OperatorChange", "StateChanges", "require_no_loss", "state_changes"]
 

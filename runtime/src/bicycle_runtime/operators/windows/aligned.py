@@ -16,8 +16,8 @@ from bicycle_runtime.operators.windows.gathering import Contents, FoldedContents
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slots import WindowSlots
 from bicycle_runtime.operators.windows.strips import Strips
-from bicycle_runtime.state.window_tables import WindowTables
-from bicycle_runtime.state.windows import Cells
+from bicycle_runtime.state.memory.window_tables import WindowTables
+from bicycle_runtime.state.memory.windows import Cells
 from bicycle_sdk.windows import AlignedWindows, Window, WindowPlan
 
 __all__ = ["AlignedOperator"]

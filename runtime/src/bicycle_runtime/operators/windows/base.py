@@ -24,11 +24,11 @@ from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.meaning import due_rules, window_settings
 from bicycle_runtime.operators.windows.rows import Rows
-from bicycle_runtime.state.composite import CompositeTable
-from bicycle_runtime.state.due import DueTimes
-from bicycle_runtime.state.refs import RangeState
-from bicycle_runtime.state.window_tables import WindowTables
-from bicycle_runtime.state.windows import Cells, WindowTable
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.due import DueTimes
+from bicycle_runtime.state.memory.window_tables import WindowTables
+from bicycle_runtime.state.memory.windows import Cells, WindowTable
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import LateRecord, Window, WindowPlan

@@ -15,8 +15,8 @@ from bicycle_runtime.operators.windows.cut_sessions import CutSessionOperator
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.sessions import SessionOperator
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator
-from bicycle_runtime.state.window_tables import MemoryWindows
-from bicycle_runtime.state.windows import WindowTable
+from bicycle_runtime.state.memory.window_tables import MemoryWindows
+from bicycle_runtime.state.memory.windows import WindowTable
 from bicycle_sdk.windows import SessionWindows, WindowPlan
 
 __all__ = ["build_window", "window_table"]

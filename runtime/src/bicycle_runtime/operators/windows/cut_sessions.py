@@ -16,9 +16,9 @@ from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.operators.windows.sessions import PLACE, SessionOperator
 from bicycle_runtime.operators.windows.slots import Session
-from bicycle_runtime.state.due import Spot
-from bicycle_runtime.state.window_tables import WindowTables
-from bicycle_runtime.state.windows import Cells
+from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.state.memory.window_tables import WindowTables
+from bicycle_runtime.state.memory.windows import Cells
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import Window, WindowPlan
 

@@ -18,7 +18,7 @@ from bicycle_runtime.operators.operator import as_sequences, each
 from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_functions import eager, is_async, resolve
 from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_runtime.state.due import in_order
+from bicycle_runtime.state.memory.due import in_order
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.state import StateDescriptor, TimeDomain

@@ -17,7 +17,7 @@ from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_functions import eager, is_async
 from bicycle_runtime.operators.windows.folding import Accumulators, Folding
 from bicycle_runtime.operators.windows.rows import Rows
-from bicycle_runtime.state.windows import Row
+from bicycle_runtime.state.memory.windows import Row
 from bicycle_sdk.windows import Count
 from bicycle_sdk.windows.aggregates import SelectedAggregate
 

@@ -21,9 +21,9 @@ from bicycle_runtime.operators.windows.gathering import FoldedContents, KeptCont
 from bicycle_runtime.operators.windows.intervals import session_ends
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.slots import Session, SessionSlots
-from bicycle_runtime.state.due import Spot
-from bicycle_runtime.state.window_tables import WindowTables
-from bicycle_runtime.state.windows import Cells
+from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.state.memory.window_tables import WindowTables
+from bicycle_runtime.state.memory.windows import Cells
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 

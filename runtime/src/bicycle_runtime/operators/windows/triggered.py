@@ -27,9 +27,9 @@ from bicycle_runtime.operators.windows.panes import (
     type_of_panes,
 )
 from bicycle_runtime.operators.windows.rows import Rows, rows_of
-from bicycle_runtime.state.due import Spot
-from bicycle_runtime.state.window_tables import WindowTables
-from bicycle_runtime.state.windows import Cells
+from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.state.memory.window_tables import WindowTables
+from bicycle_runtime.state.memory.windows import Cells
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import (

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.state.attributes import Attribute
-from bicycle_runtime.state.declaring import accumulator_state
-from bicycle_runtime.state.keyed import KeyedTable
-from bicycle_runtime.state.reading import StateBook
+from bicycle_runtime.state.memory.attributes import Attribute
+from bicycle_runtime.state.memory.keyed import KeyedTable
+from bicycle_runtime.state.memory.tables import AccumulatorTable, FunctionTable, StateTable
+from bicycle_runtime.state.memory.timers import TimerTable
+from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.rocksdb.keyed import PagedKeyedTable
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.store import PagedStore
@@ -17,9 +18,8 @@ from bicycle_runtime.state.rocksdb.tables import PagedAccumulatorTable, PagedFun
 from bicycle_runtime.state.rocksdb.timers import PagedTimerTable
 from bicycle_runtime.state.rocksdb.window_tables import RocksWindows
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.tables import AccumulatorTable, FunctionTable, StateTable
-from bicycle_runtime.state.timers import TimerTable
-from bicycle_runtime.state.window_tables import WindowTables
+from bicycle_runtime.state.values.declaring import accumulator_state
+from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = ["RocksTables"]

@@ -28,12 +28,12 @@ from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
-from bicycle_runtime.state.bases import BaseFolder, BaseIndex, Make, decode_index
-from bicycle_runtime.state.changes import EVERYWHERE, Section
-from bicycle_runtime.state.files import SealedFiles
-from bicycle_runtime.state.loading import LOADING
-from bicycle_runtime.state.refs import RangeState, SstRef, StateRef
 from bicycle_runtime.state.rocksdb.space import LAYOUT, READ_LAYOUTS, RocksSpace, SpaceError
+from bicycle_runtime.state.sealed.bases import BaseFolder, BaseIndex, Make, decode_index
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
+from bicycle_runtime.state.sealed.files import SealedFiles
+from bicycle_runtime.state.sealed.loading import LOADING
+from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
 from bicycle_runtime.state.settings import StateSettings
 
 __all__ = ["Progress", "bring", "index_of", "mounted", "sections_of", "upload", "watched"]

@@ -15,9 +15,9 @@ import msgspec
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.changes import Section
-from bicycle_runtime.state.due import Spot
+from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.rocksdb.places import group_start, index_start, key_bytes, raw_list
+from bicycle_runtime.state.sealed.changes import Section
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = [

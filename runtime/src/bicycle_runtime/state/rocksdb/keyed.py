@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.changes import Section
-from bicycle_runtime.state.declaring import SHAPES
 from bicycle_runtime.state.errors import StateKindError
-from bicycle_runtime.state.keyed import Cells, KeyedTable
-from bicycle_runtime.state.reading import OpenedState, StateBook
+from bicycle_runtime.state.memory.keyed import Cells, KeyedTable
 from bicycle_runtime.state.rocksdb.cells import PagedMapCells, PagedValueCells
 from bicycle_runtime.state.rocksdb.dicts import MISSING, PagedDict, Shelf
 from bicycle_runtime.state.rocksdb.expiry import PagedExpiry
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind, section_start
-from bicycle_runtime.state.values import ValueCodec
+from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.values.codecs import ValueCodec
+from bicycle_runtime.state.values.declaring import SHAPES
+from bicycle_runtime.state.values.reading import OpenedState, StateBook
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
 from bicycle_sdk.state.frozen import is_frozen_type
 

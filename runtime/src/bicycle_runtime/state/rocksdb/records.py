@@ -14,8 +14,8 @@ from itertools import islice
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.changes import Section, emptied_section
-from bicycle_runtime.state.due import Spot
+from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.state.memory.windows import Records, Row, extend_row, joined_row
 from bicycle_runtime.state.rocksdb.dicts import MISSING, Shelf
 from bicycle_runtime.state.rocksdb.indexes import RowIndex, row_start
 from bicycle_runtime.state.rocksdb.pages import Pages
@@ -26,7 +26,7 @@ from bicycle_runtime.state.rocksdb.places import (
     time_in,
     value_in,
 )
-from bicycle_runtime.state.windows import Records, Row, extend_row, joined_row
+from bicycle_runtime.state.sealed.changes import Section, emptied_section
 
 __all__ = ["PagedKeyRecords", "PagedPlaceRecords"]
 

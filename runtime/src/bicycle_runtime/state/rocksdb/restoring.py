@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from bicycle_runtime.state.bases import BaseIndex
-from bicycle_runtime.state.files import SealedFiles
-from bicycle_runtime.state.refs import SstRef, StateRef
 from bicycle_runtime.state.rocksdb.bases import bring, index_of, mounted, watched
 from bicycle_runtime.state.rocksdb.space import RocksSpace, UnreadableError
+from bicycle_runtime.state.sealed.bases import BaseIndex
+from bicycle_runtime.state.sealed.files import SealedFiles
+from bicycle_runtime.state.sealed.refs import SstRef, StateRef
 
 __all__ = ["restore"]
 

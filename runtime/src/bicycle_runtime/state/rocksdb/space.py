@@ -15,7 +15,6 @@ from pathlib import Path
 import rocksdict
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.changes import EVERYWHERE, Section, make_section
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK, ROWS, Index
 from bicycle_runtime.state.rocksdb.places import (
     INDEX_START,
@@ -32,6 +31,7 @@ from bicycle_runtime.state.rocksdb.places import (
     section_start,
     value_in,
 )
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section, make_section
 from bicycle_runtime.state.settings import StateSettings
 
 __all__ = [

@@ -22,20 +22,20 @@ from typing import Generic, TypeVar
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.state.bases import BaseFolder, Bases, Make
-from bicycle_runtime.state.changes import EVERYWHERE, Section, merge_sections
 from bicycle_runtime.state.errors import LocalStateError, StateFileError
-from bicycle_runtime.state.files import SealedFiles
-from bicycle_runtime.state.loading import LOADING
-from bicycle_runtime.state.reading import StateBook
-from bicycle_runtime.state.refs import RangeState, SstRef, StateRef, merge_start
+from bicycle_runtime.state.memory.tables import StateTable
 from bicycle_runtime.state.rocksdb.bases import upload
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.restoring import restore
 from bicycle_runtime.state.rocksdb.slots import Slot, claim_slot, folder_of
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError
-from bicycle_runtime.state.tables import StateTable
+from bicycle_runtime.state.sealed.bases import BaseFolder, Bases, Make
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section, merge_sections
+from bicycle_runtime.state.sealed.files import SealedFiles
+from bicycle_runtime.state.sealed.loading import LOADING
+from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef, merge_start
+from bicycle_runtime.state.values.reading import StateBook
 
 __all__ = ["PagedStore"]
 

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.attributes import SNAPSHOT, Attribute
-from bicycle_runtime.state.changes import Section, make_section
-from bicycle_runtime.state.dicts import DictState
 from bicycle_runtime.state.errors import StateTypeError
+from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute
+from bicycle_runtime.state.memory.dicts import DictState
+from bicycle_runtime.state.memory.tables import BEGUN, AccumulatorTable, FunctionTable, GroupState
+from bicycle_runtime.state.memory.tracked import TrackedDict
 from bicycle_runtime.state.rocksdb.dicts import PagedDict, Shelf, TouchPagedDict
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.places import (
@@ -24,9 +25,8 @@ from bicycle_runtime.state.rocksdb.places import (
     section_start,
     value_in,
 )
-from bicycle_runtime.state.tables import BEGUN, AccumulatorTable, FunctionTable, GroupState
-from bicycle_runtime.state.tracked import TrackedDict
-from bicycle_runtime.state.values import ValueCodec
+from bicycle_runtime.state.sealed.changes import Section, make_section
+from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.functions import RichAsyncFunction
 
 __all__ = ["PagedAccumulatorTable", "PagedFunctionTable"]

@@ -11,14 +11,14 @@ from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.changes import Section
+from bicycle_runtime.state.memory.timers import TimerTable
 from bicycle_runtime.state.rocksdb.agenda import Agenda
 from bicycle_runtime.state.rocksdb.dicts import PagedDict, Shelf
 from bicycle_runtime.state.rocksdb.indexes import TimerIndex, names_of, timer_in, timer_order
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
-from bicycle_runtime.state.timers import TimerTable
-from bicycle_runtime.state.values import ValueCodec
+from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.descriptors import TimeDomain
 from bicycle_sdk.state.timers import Timer, TimerQueue
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bicycle_runtime.state.due import DueTimes
+from bicycle_runtime.state.memory.due import DueTimes
+from bicycle_runtime.state.memory.window_tables import Moments
+from bicycle_runtime.state.memory.windows import Cells, Records, WindowTable
 from bicycle_runtime.state.rocksdb.due import PagedDueTimes
 from bicycle_runtime.state.rocksdb.indexes import DueIndex
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.records import PagedKeyRecords, PagedPlaceRecords
 from bicycle_runtime.state.rocksdb.windows import PagedCells, PagedWindowTable
-from bicycle_runtime.state.window_tables import Moments
-from bicycle_runtime.state.windows import Cells, Records, WindowTable
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = ["RocksWindows"]

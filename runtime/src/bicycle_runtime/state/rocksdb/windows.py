@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.changes import Section, emptied_section
+from bicycle_runtime.state.memory.windows import Cells, Records, WindowTable
 from bicycle_runtime.state.rocksdb.dicts import OneCodec, PagedDict, Shelf
 from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.records import PagedPlaceRecords
-from bicycle_runtime.state.windows import Cells, Records, WindowTable
+from bicycle_runtime.state.sealed.changes import Section, emptied_section
 
 __all__ = ["PagedCells", "PagedWindowTable"]
 

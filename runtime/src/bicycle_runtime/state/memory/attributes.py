@@ -1,0 +1,183 @@
+"""Which attributes of a function are state, and how each is stored.
+
+Read off the instance and its class: a plain ``dict`` is stored entry by entry, anything else as one
+value. Annotations give the types, and with them the schemas by which values can be read later.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
+from bicycle_runtime.state.values.codecs import ValueCodec
+from bicycle_runtime.state.values.forms import DeclaredState
+from bicycle_runtime.state.values.reading import Hook, StateBook
+from bicycle_runtime.state.values.schemas import UNTYPED, describe, describe_key
+from bicycle_sdk.functions import RichAsyncFunction
+from bicycle_sdk.state import StateDescriptor
+from bicycle_sdk.state.aliases import aliases_of
+
+__all__ = ["SNAPSHOT", "Attribute", "declared_attributes", "describe_attributes"]
+
+SNAPSHOT = "$snapshot"  # Where what ``snapshot_state`` returns lies.
+_SNAPSHOT_NAME = "snapshot_state"
+_VERSION = "state_version"
+_IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), complex})
+
+
+@dataclass(slots=True)
+class Attribute:
+    """One state attribute of a rich function: how it is stored.
+
+    ``section`` is the name of its sections, when that is not its own.
+    """
+
+    name: str
+    codec: ValueCodec
+    tracked: type[TrackedDict] | None
+    declared: Any
+    section: str = ""
+
+    def __post_init__(self) -> None:
+        self.section = self.section or self.name
+
+
+def describe_attributes(function: Any, book: StateBook | None = None) -> list[Attribute]:
+    """Return the state attributes of a function, which are what it holds now, by name.
+
+    A plain ``dict`` annotated ``dict[K, V]`` is stored entry by entry, anything else as one value.
+    Of a function that makes its own snapshots these are stored instead: the last one, ``SNAPSHOT``.
+
+    Args:
+        function: The function, before it is opened.
+        book: Knows in which forms they are sealed; None when nothing is.
+
+    Raises:
+        SchemaRefusedError: what is sealed can not be read as it is declared now.
+    """
+    snapshots = _snapshots(function)
+    sealed = book or StateBook()
+    book = StateBook() if snapshots else sealed  # Nothing of attributes is sealed then.
+    found = []
+    for state, value_type, declared in _declared(function):
+        opened = book.open(state, value_type, _hook_of(function, state.name))
+        tracked = None
+        if state.kind == "entries":
+            tracked = TrackedDict if _is_immutable(value_type) else TouchTrackedDict
+        found.append(Attribute(state.name, opened.codec, tracked, declared, opened.place))
+    for state, declared in snapshots:
+        opened = sealed.open(state, declared, _hook_of(function, state.name))
+        found.append(Attribute(SNAPSHOT, opened.codec, None, declared))
+    return found
+
+
+def declared_attributes(function: Any) -> list[DeclaredState]:
+    """Return the state attributes of a function as its code declares them, by name.
+
+    Of a function that makes its own snapshots that is what these are.
+    """
+    snapshots = [state for state, _ in _snapshots(function)]
+    return snapshots or [state for state, _, _ in _declared(function)]
+
+
+def _snapshots(function: Any) -> list[tuple[DeclaredState, Any]]:
+    """Return the state that snapshots are, with their type, of a function that makes its own."""
+    hook = getattr(type(function), _SNAPSHOT_NAME, None)
+    if hook is None or hook is RichAsyncFunction.snapshot_state:
+        return []
+    declared = _hints(hook).get("return")
+    state = DeclaredState(
+        name=_SNAPSHOT_NAME,
+        kind="attribute",
+        schema=describe(declared),
+        version=getattr(function, _VERSION, 1),
+        migrates=_hook_of(function, _SNAPSHOT_NAME) is not None,
+        place=SNAPSHOT,
+    )
+    return [(state, declared)]
+
+
+def _declared(function: Any) -> list[tuple[DeclaredState, Any, Any]]:
+    """Return for each attribute the state, the type of its values, and its annotation."""
+    cls = type(function)
+    hints, aliases = _hints(cls), aliases_of(cls)
+    found = []
+    for name, value in sorted(_instance_values(function).items()):
+        declared = hints.get(name)
+        value_type, keys = _value_type(value, declared)
+        state = DeclaredState(
+            name=name,
+            kind="entries" if type(value) is dict else "attribute",
+            schema=describe(value_type),
+            keys=keys,
+            version=getattr(function, _VERSION, 1),
+            aliases=aliases.get(name, ()),
+            migrates=_hook_of(function, name) is not None,
+        )
+        found.append((state, value_type, declared))
+    return found
+
+
+def _value_type(value: Any, declared: Any) -> tuple[Any, Any]:
+    """Return the type of the values that are stored, and the schema of their keys."""
+    origin, arguments = typing.get_origin(declared) or declared, typing.get_args(declared)
+    if type(value) is dict:
+        is_typed = origin is dict and len(arguments) == 2  # key and value
+        return (arguments[1], describe_key(arguments[0])) if is_typed else (None, UNTYPED)
+    is_faithful = isinstance(origin, type) and type(value) is origin
+    return (declared if is_faithful else None), UNTYPED
+
+
+def _hook_of(function: Any, attribute: str) -> Hook | None:
+    """Return what migrates values of an attribute; None when the class does not define it."""
+    own = getattr(type(function), "migrate_state", None)
+    if own is None or own is RichAsyncFunction.migrate_state:
+        return None
+    return partial(function.migrate_state, attribute)
+
+
+def _is_immutable(declared: Any) -> bool:
+    if typing.get_origin(declared) is tuple:
+        return all(
+            _is_immutable(part) for part in typing.get_args(declared) if part is not Ellipsis
+        )
+    return declared in _IMMUTABLE
+
+
+def _hints(annotated: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(annotated)
+    except (NameError, TypeError, AttributeError):
+        return {}  # an annotation that can not be resolved here: the values are stored undeclared
+
+
+def _instance_values(function: Any) -> dict[str, Any]:
+    values = dict(vars(function)) if hasattr(function, "__dict__") else {}
+    for cls in type(function).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if hasattr(function, name):
+                values[name] = getattr(function, name)
+    for name in _hints(type(function)):
+        if name not in values and hasattr(function, name) and _is_users(type(function), name):
+            values[name] = getattr(function, name)
+    return {
+        name: value
+        for name, value in values.items()
+        if not name.startswith("__") and name != _VERSION and not isinstance(value, StateDescriptor)
+    }
+
+
+def _is_users(cls: type, name: str) -> bool:
+    """Tell whether a class field is a default of the user's: no ClassVar, none of the SDK's."""
+    for owner in cls.__mro__:
+        declared = inspect.get_annotations(owner).get(name)
+        if declared is not None:
+            return not owner.__module__.startswith("bicycle_sdk") and "ClassVar" not in str(
+                declared
+            )
+    return False

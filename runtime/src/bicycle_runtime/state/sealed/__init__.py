@@ -1,0 +1,1 @@
+"""What is sealed: the changes of an epoch as sections, their files, and references to them."""

@@ -1,0 +1,131 @@
+"""The sealed files of one operator: reading them by reference, and writing those of an epoch.
+
+A path is unique to an attempt, so that nothing is ever overwritten; what no manifest names is
+garbage. Which files are merged or folded is decided by ``refs``; what a database
+holds, ``stores`` know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.state.errors import StateFileError
+from bicycle_runtime.state.sealed.changes import Section, decode_sections, encode_sections
+from bicycle_runtime.state.sealed.loading import LOADING
+from bicycle_runtime.state.sealed.refs import RangeState, StateRef
+
+__all__ = ["SealedFiles", "folder_of_range"]
+
+
+def folder_of_range(operator: str, groups: range) -> str:
+    """Return the folder of the files of some key groups."""
+    return f"state/{operator}/{groups.start:05}-{groups.stop:05}"
+
+
+class SealedFiles:
+    """Reads and writes the state files of one operator.
+
+    Args:
+        operator: Operator uid, for paths and errors.
+        storage: Checkpoint storage of the job.
+    """
+
+    def __init__(self, operator: str, storage: Storage) -> None:
+        self.operator = operator
+        self.storage = storage
+        self._is_told = True
+
+    def untold(self) -> SealedFiles:
+        """Return the same files for whoever reads beside a task, and is no part of its loading."""
+        other = SealedFiles(self.operator, self.storage)
+        other._is_told = False
+        return other
+
+    def read(self, ref: StateRef, groups: range) -> Sequence[Section]:
+        """Return the sections of a file that count for some key groups.
+
+        Raises:
+            StateFileError: the file is missing or damaged, or a database.
+        """
+        counted = ref.groups_in(groups)
+        data = self.data_of(ref)
+        return decode_sections(data, path=ref.path, operator=self.operator, groups=counted)
+
+    def read_delta(self, path: str, groups: range) -> Sequence[Section]:
+        """Return the sections of a delta that only its path is known of.
+
+        Raises:
+            StateFileError: it is missing or damaged, or no delta.
+        """
+        if not path.endswith(".delta"):
+            raise StateFileError(path=path, operator=self.operator, reason="it is no delta")
+        return decode_sections(self._read(path), path=path, operator=self.operator, groups=groups)
+
+    def data_of(self, ref: StateRef) -> bytes:
+        """Return the object of a reference as it was written.
+
+        Raises:
+            StateFileError: it is missing or damaged.
+        """
+        data = self._read(ref.path)
+        if len(data) != ref.byte_count or crc32(data) != ref.crc32:
+            reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
+            raise self.damaged(ref.path, reason)
+        return data
+
+    def damaged(self, path: str, reason: str) -> StateFileError:
+        """Return the error of a file that can not be used."""
+        return StateFileError(path=path, operator=self.operator, reason=reason)
+
+    def write_delta(
+        self, state: RangeState, changes: Sequence[Section], name: str, *, epoch: int, start: int
+    ) -> StateRef:
+        """Write changes, in which the files from ``start`` on are merged already.
+
+        Args:
+            state: The sealed state they follow.
+            changes: The sections.
+            name: Name of the file without its ending, unique to the attempt.
+            epoch: The epoch being run.
+            start: Index of the first file that the changes include.
+        """
+        folded = state.files[start:]
+        return self._write(
+            f"{self.folder(state)}/{name}.delta", changes,
+            tier=max((old.tier for old in folded), default=-1) + 1 if folded else 0,
+            first_epoch=min((old.first_epoch for old in folded), default=epoch), epoch=epoch,
+        )  # fmt: skip
+
+    def write_base(self, path: str, sections: Sequence[Section], *, epoch: int) -> StateRef:
+        """Write the state as of an epoch, or a part of it that lies in a file of its own."""
+        return self._write(path, sections, tier=0, first_epoch=0, epoch=epoch)
+
+    def folder(self, state: RangeState) -> str:
+        """Return where the files of a range lie."""
+        return folder_of_range(self.operator, range(state.first_group, state.end_group))
+
+    def _read(self, path: str) -> bytes:
+        try:
+            data = self.storage.read(path)
+        except ObjectMissingError:
+            raise self.damaged(path, "it is missing") from None
+        if self._is_told:
+            LOADING.add(len(data))
+        return data
+
+    def _write(
+        self, path: str, sections: Sequence[Section], *, tier: int, first_epoch: int, epoch: int
+    ) -> StateRef:
+        data = encode_sections(sections)
+        self.storage.write(path, data)
+        return StateRef(
+            path=path,
+            is_base=path.endswith(".base"),
+            tier=tier,
+            first_epoch=first_epoch,
+            last_epoch=epoch,
+            byte_count=len(data),
+            crc32=crc32(data),
+        )

@@ -1,0 +1,410 @@
+"""From one schema to another: what changed, whether stored values can still be read, and how.
+
+``compare`` is a pure function of two schemas. A change is *compatible* when every value that the
+old schema could hold has one meaning in the new one: fields added with a default, removed, renamed
+with an alias; int to float; a union, an enum or a literal that got more members. Where the bytes
+have to be taken apart for it, ``Fit.rewrite`` does so with plain data, before the new type reads
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bicycle_runtime.state.values.schemas import UNTYPED, Schema, fields_of, is_same, words
+
+__all__ = ["Fit", "compare", "compare_keys", "could_be", "names_classes"]
+
+Rewrite = Callable[[Any], Any]
+
+_MISSING: Any = object()
+_WIDER = frozenset({("int", "float")})
+_WRAPPERS = frozenset({"list", "tuple_of", "set", "frozenset"})
+_ARRAYS = frozenset({"list", "tuple_of", "set", "frozenset", "tuple"})
+_PLAIN_WORDS = frozenset({"none", "bool", "int", "float", "str", "bytes"})
+_CLASSED = frozenset({"record", "enum"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """How an old schema fits a new one.
+
+    ``changes`` are those that are compatible, in words; ``problems`` those that are not: with one,
+    nothing can be read. ``rewrite`` turns what MessagePack holds into what the new type reads, None
+    where that is the same.
+    """
+
+    changes: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+    rewrite: Rewrite | None = None
+
+
+def compare(old: Schema, new: Schema) -> Fit:
+    """Return how values that were stored by an old schema are read by a new one.
+
+    Example:
+        >>> compare("int", "float").problems, compare("str", "int").problems
+        ((), ('it was str and is int',))
+    """
+    if is_same(old, new):
+        return Fit()
+    if UNTYPED in (old, new):
+        return _untyped(old, new)
+    if "object" in (_kind(old), _kind(new)):
+        return _objects(old, new)
+    return _Comparison().of(old, new, place="it")
+
+
+def compare_keys(old: Schema, new: Schema) -> Fit:
+    """Return whether keys of an old schema are still those of a new one: their bytes must stay.
+
+    Where a type is not known nothing is said against it.
+    """
+    if UNTYPED in (old, new) or is_same(old, new):
+        return Fit()
+    if names_classes(old) or names_classes(new):
+        return Fit(problems=(_was(old, new, "the key"),))
+    fit = _Comparison().of(old, new, place="the key")
+    if fit.rewrite is not None:
+        return Fit(problems=(_was(old, new, "the key"),))
+    return fit
+
+
+def _untyped(old: Schema, new: Schema) -> Fit:
+    """Compare where one side is pickled: a pickled value is itself, whatever is declared now."""
+    if old == UNTYPED:
+        return Fit(changes=(f"it was pickled and is {words(new)}",))
+    if names_classes(old):
+        return Fit(problems=(f"it was {words(old)} and has no declared type any more",))
+    return Fit(changes=(f"it was {words(old)} and is pickled",))
+
+
+def _objects(old: Schema, new: Schema) -> Fit:
+    """Compare what pickles hold: they are read as they are, whatever the class looks like now."""
+    if _kind(old) != _kind(new):
+        return Fit(problems=(_was(old, new, "it"),))
+    if new.get("restores_itself"):
+        return Fit(changes=("its class restores it",))
+    olds = {each["name"]: each["type"] for each in fields_of(old)}
+    news = {each["name"]: each for each in fields_of(new)}
+    if not olds:
+        return Fit()  # Nothing was known of it.
+    added = [each for name, each in news.items() if name not in olds]
+    problems = [f"field {name!r} is gone from the class" for name in olds if name not in news]
+    problems += [
+        _was(was, news[name]["type"], f"field {name!r}")
+        for name, was in olds.items()
+        if name in news and news[name]["type"] != was
+    ]
+    problems += [
+        f"field {each['name']!r} was added, and what is pickled lacks it"
+        for each in added
+        if new.get("is_fixed") or not each.get("is_optional")
+    ]
+    return Fit(tuple(f"field {each['name']!r} was added" for each in added), tuple(problems))
+
+
+class _Comparison:
+    """One comparison; remembers the pairs of records that it is within."""
+
+    def __init__(self) -> None:
+        self._rewrites: list[_Recursion] = []
+
+    def of(  # noqa: PLR0911  # one return for each kind of schema
+        self, old: Schema, new: Schema, *, place: str
+    ) -> Fit:
+        if "again" in (_kind(old), _kind(new)):
+            return self._again(old, new, place)
+        if "union" in (_kind(old), _kind(new)):
+            return self._union(_members(old), _members(new), (old, new), place)
+        if _kind(old) == "record" and _kind(new) == "record":
+            return self._record(old, new, place)
+        if _kind(old) != _kind(new):
+            return self._scalar(old, new, place)
+        match _kind(old):
+            case "literal":
+                return _superset(old["values"], new["values"], (old, new), place)
+            case "enum":
+                values = old["members"].values(), new["members"].values()
+                return _superset(*values, (old, new), place)
+            case "tuple":
+                return self._tuple(old, new, place)
+            case "dict":
+                return self._dict(old, new, place)
+            case kind if kind in _WRAPPERS:
+                inner = self.of(old["items"], new["items"], place=f"an item of {place}")
+                return _mapped(inner, lambda rewrite: lambda raw: [rewrite(each) for each in raw])
+            case _:
+                return Fit() if old == new else Fit(problems=(_was(old, new, place),))
+
+    def _scalar(self, old: Schema, new: Schema, place: str) -> Fit:
+        is_wider = (old, new) in _WIDER if isinstance(old, str) and isinstance(new, str) else False
+        if _kind(old) == "literal" and isinstance(new, str):
+            found = {type(value).__name__ for value in old["values"]}
+            is_wider = found == {new}
+        if is_wider:
+            return Fit(changes=(_was(old, new, place),))
+        return Fit(problems=(_was(old, new, place),))
+
+    def _tuple(self, old: Schema, new: Schema, place: str) -> Fit:
+        if len(old["items"]) != len(new["items"]):
+            return Fit(problems=(_was(old, new, place),))
+        fits = [
+            self.of(one, other, place=f"item {index} of {place}")
+            for index, (one, other) in enumerate(zip(old["items"], new["items"], strict=True))
+        ]
+        rewrites = [fit.rewrite or _itself for fit in fits]
+        return _joined(
+            fits,
+            lambda raw: [rewrite(each) for rewrite, each in zip(rewrites, raw, strict=True)],
+        )
+
+    def _dict(self, old: Schema, new: Schema, place: str) -> Fit:
+        keys = self.of(old["keys"], new["keys"], place=f"a key of {place}")
+        values = self.of(old["values"], new["values"], place=f"a value of {place}")
+        of_key, of_value = keys.rewrite or _itself, values.rewrite or _itself
+        return _joined(
+            [keys, values],
+            lambda raw: {of_key(key): of_value(value) for key, value in raw.items()},
+        )
+
+    def _union(
+        self, olds: list[Schema], news: list[Schema], whole: tuple[Schema, Schema], place: str
+    ) -> Fit:
+        found = [self._best(old, news, place) for old in olds]
+        if any(fit.problems for fit in found):
+            return Fit(problems=(_was(*whole, place),))
+        changes = tuple(change for fit in found for change in fit.changes)
+        if not changes:
+            changes = () if len(olds) == len(news) else (_was(*whole, place),)
+        if all(fit.rewrite is None for fit in found):
+            return Fit(changes=changes)
+        cases = [(old, fit.rewrite or _itself) for old, fit in zip(olds, found, strict=True)]
+
+        def rewrite(raw: Any) -> Any:
+            part = next((part for old, part in cases if could_be(raw, old)), _itself)
+            return part(raw)
+
+        return Fit(changes=changes, rewrite=rewrite)
+
+    def _best(self, old: Schema, news: list[Schema], place: str) -> Fit:
+        fits = [self.of(old, new, place=place) for new in news]
+        return min(fits, key=lambda fit: (len(fit.problems) > 0, len(fit.changes)))
+
+    def _again(self, old: Schema, new: Schema, place: str) -> Fit:
+        if _kind(old) != "again" or _kind(new) != "again":
+            return Fit(problems=(_was(old, new, place),))
+        if old["up"] != new["up"]:
+            return Fit(problems=(f"{place} holds itself at another depth",))
+        return Fit(rewrite=self._rewrites[-1 - old["up"]])
+
+    def _record(self, old: Schema, new: Schema, place: str) -> Fit:
+        recursion = _Recursion()
+        self._rewrites.append(recursion)
+        parts = [self._field(field, old, new) for field in new["fields"]]
+        self._rewrites.pop()
+        problems = [problem for part in parts for problem in part.fit.problems]
+        problems += _gaps(parts, new)
+        if old.get("tag") != new.get("tag"):
+            problems.append(f"the tag of {place} was {old.get('tag')} and is {new.get('tag')}")
+        used = {part.source for part in parts}
+        removed = [each["name"] for each in old["fields"] if each["name"] not in used]
+        changes = [change for part in parts for change in part.fit.changes]
+        changes += [f"field {name!r} was removed" for name in removed]
+        if problems:
+            return Fit(tuple(changes), tuple(problems))
+        taker = _Taker(old, new, parts)
+        is_whole = all(part.fit.rewrite is None for part in parts)
+        if is_whole and taker.is_needless and not (removed and new.get("is_closed")):
+            return Fit(tuple(changes))
+        recursion.rewrite = taker
+        return Fit(tuple(changes), rewrite=taker)
+
+    def _field(self, field: Schema, old: Schema, new: Schema) -> _Part:
+        olds = {each["name"]: each for each in old["fields"]}
+        taken = {each["name"] for each in new["fields"]}
+        name: str = field["name"]
+        free = [alias for alias in field.get("aliases", ()) if alias in olds and alias not in taken]
+        source = name if name in olds else next(iter(free), None)
+        if source is None:
+            if not field.get("is_optional"):
+                text = f"field {name!r} was added without a default"
+                return _Part(name, None, Fit(problems=(text,)))
+            return _Part(name, None, Fit(changes=(f"field {name!r} was added",)))
+        before = olds[source]
+        fit = self.of(before["type"], field["type"], place=f"field {name!r}")
+        if source != name:
+            changes = (f"field {source!r} is called {name!r}", *fit.changes)
+            fit = Fit(changes, fit.problems, fit.rewrite)
+        if before.get("may_be_absent") and not field.get("is_optional"):
+            text = f"field {name!r} could be absent and must be there"
+            fit = Fit(fit.changes, (*fit.problems, text), fit.rewrite)
+        return _Part(name, source, fit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Where a field of the new record comes from; ``source`` is None when it was added."""
+
+    name: str
+    source: str | None
+    fit: Fit
+
+
+@dataclass(slots=True)
+class _Recursion:
+    """The rewrite of a record that holds itself, known once all its fields are."""
+
+    rewrite: Rewrite | None = None
+
+    def __call__(self, raw: Any) -> Any:
+        return raw if self.rewrite is None else self.rewrite(raw)
+
+
+@dataclass(slots=True)
+class _Taker:
+    """Takes the fields of a stored record apart and puts those of the new one together."""
+
+    old: Schema
+    new: Schema
+    parts: list[_Part]
+    _places: dict[str, int] = field(init=False)
+    _omitted: dict[str, Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        first = int(self.old["form"] == "array" and self.old.get("tag") is not None)
+        names = [each["name"] for each in self.old["fields"]]
+        self._places = {name: first + index for index, name in enumerate(names)}
+        self._omitted = {
+            each["name"]: each["default"]
+            for each in self.old["fields"]
+            if self.old.get("omits_defaults") and "default" in each
+        }
+
+    @property
+    def is_needless(self) -> bool:
+        """Whether the new type reads the old bytes by itself."""
+        if self._omitted and any(
+            self._omitted[each["name"]] != each.get("default", _MISSING)
+            for each in self.new["fields"]
+            if each["name"] in self._omitted
+        ):
+            return False
+        if "array" in (self.old["form"], self.new["form"]):
+            names = [each["name"] for each in self.old["fields"]]
+            return self.old["form"] == self.new["form"] and names == [
+                part.name for part in self.parts
+            ]
+        return all(part.source in (part.name, None) for part in self.parts)
+
+    def __call__(self, raw: Any) -> Any:
+        found = [(part.name, self._taken(part, raw)) for part in self.parts]
+        tag = self.new.get("tag")
+        if self.new["form"] == "map":
+            record = {name: value for name, value in found if value is not _MISSING}
+            return record if tag is None else {tag[0]: tag[1], **record}
+        values = [value for _, value in found]
+        while values and values[-1] is _MISSING:
+            values.pop()
+        defaults = [each.get("default") for each in self.new["fields"]]
+        row = [defaults[i] if value is _MISSING else value for i, value in enumerate(values)]
+        return row if tag is None else [tag[1], *row]
+
+    def _taken(self, part: _Part, raw: Any) -> Any:
+        if part.source is None:
+            return _MISSING
+        if isinstance(raw, dict):
+            value = raw.get(part.source, _MISSING)
+        else:
+            place = self._places[part.source]
+            value = raw[place] if place < len(raw) else _MISSING
+        if value is _MISSING:
+            return self._omitted.get(part.source, _MISSING)
+        return value if part.fit.rewrite is None else part.fit.rewrite(value)
+
+
+def _gaps(parts: list[_Part], new: Schema) -> list[str]:
+    """Return the fields that were added to a row before others, and whose default is not known."""
+    if new["form"] != "array":
+        return []
+    last = max((i for i, part in enumerate(parts) if part.source is not None), default=-1)
+    return [
+        f"field {part.name!r} was added before others and its default is not plain: put it last"
+        for part, each in list(zip(parts, new["fields"], strict=True))[:last]
+        if part.source is None and each.get("is_optional") and "default" not in each
+    ]
+
+
+def _kind(schema: Schema) -> str:
+    kind: str = schema if isinstance(schema, str) else schema["type"]
+    return kind
+
+
+def _members(schema: Schema) -> list[Schema]:
+    members: list[Schema] = schema["of"] if _kind(schema) == "union" else [schema]
+    return members
+
+
+def _was(old: Schema, new: Schema, place: str) -> str:
+    return f"{place} was {words(old)} and is {words(new)}"
+
+
+def _itself(raw: Any) -> Any:
+    return raw
+
+
+def _superset(
+    old: Iterable[Any], new: Iterable[Any], whole: tuple[Schema, Schema], place: str
+) -> Fit:
+    olds = {(type(value), value) for value in old}
+    news = {(type(value), value) for value in new}
+    if not olds <= news:
+        return Fit(problems=(_was(*whole, place),))
+    return Fit() if olds == news else Fit(changes=(_was(*whole, place),))
+
+
+def _mapped(inner: Fit, wrap: Callable[[Rewrite], Rewrite]) -> Fit:
+    rewrite = None if inner.rewrite is None else wrap(inner.rewrite)
+    return Fit(inner.changes, inner.problems, rewrite)
+
+
+def _joined(fits: list[Fit], rewrite: Rewrite) -> Fit:
+    return Fit(
+        tuple(change for fit in fits for change in fit.changes),
+        tuple(problem for fit in fits for problem in fit.problems),
+        rewrite if any(fit.rewrite is not None for fit in fits) else None,
+    )
+
+
+def could_be(raw: Any, schema: Schema) -> bool:  # noqa: PLR0911  # one return for each kind
+    """Tell whether plain data was stored by a member of a union; no two look alike."""
+    kind = _kind(schema)
+    if kind == "record":
+        tag = schema.get("tag")
+        if schema["form"] == "array":
+            return isinstance(raw, list) and (tag is None or raw[:1] == [tag[1]])
+        return isinstance(raw, dict) and (tag is None or raw.get(tag[0]) == tag[1])
+    if kind == "dict":
+        return isinstance(raw, dict)
+    if kind in _ARRAYS:
+        return isinstance(raw, list)
+    if kind in ("literal", "enum"):
+        return raw in (schema["values"] if kind == "literal" else schema["members"].values())
+    if kind in _PLAIN_WORDS:
+        return type(raw).__name__ == {"none": "NoneType"}.get(kind, kind)
+    return isinstance(raw, str | bytes | datetime)
+
+
+def names_classes(schema: Schema) -> bool:
+    """Tell whether records or enums are part of a schema."""
+    if isinstance(schema, str):
+        return False
+    if schema["type"] in _CLASSED:
+        return True
+    inner = [schema[name] for name in ("items", "keys", "values") if name in schema]
+    inner += schema.get("of", [])
+    parts = [part for each in inner for part in (each if isinstance(each, list) else [each])]
+    return any(names_classes(part) for part in parts if isinstance(part, str | dict))

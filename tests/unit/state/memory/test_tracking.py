@@ -1,0 +1,186 @@
+"""Dicts that know what changed: they are dicts in every respect, and miss no change."""
+
+import copy
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.state.errors import StateTypeError
+from bicycle_runtime.state.memory.attributes import Attribute, describe_attributes
+from bicycle_runtime.state.memory.dicts import DictState
+from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
+from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.values.codecs import ValueCodec
+
+KEYS = st.sampled_from(["a", "b", "c", 1, 1.0, True, ("a", 1)])
+CALLS = st.one_of(
+    st.tuples(st.just("set"), KEYS, st.integers()),
+    st.tuples(st.just("delete"), KEYS),
+    st.tuples(st.just("pop"), KEYS),
+    st.tuples(st.just("pop default"), KEYS),
+    st.tuples(st.just("popitem")),
+    st.tuples(st.just("setdefault"), KEYS, st.integers()),
+    st.tuples(st.just("update"), st.dictionaries(KEYS, st.integers(), max_size=3)),
+    st.tuples(st.just("or"), st.dictionaries(KEYS, st.integers(), max_size=3)),
+    st.tuples(st.just("get"), KEYS),
+    st.tuples(st.just("clear")),
+)
+
+
+def call(target, how, *arguments):  # noqa: PLR0911  # one way to call a dict per line
+    """Do one thing to a dict; return what it gave or raised."""
+    try:
+        match how:
+            case "set":
+                target[arguments[0]] = arguments[1]
+            case "delete":
+                del target[arguments[0]]
+            case "pop":
+                return target.pop(arguments[0])
+            case "pop default":
+                return target.pop(arguments[0], "default")
+            case "popitem":
+                return target.popitem()
+            case "setdefault":
+                return target.setdefault(*arguments)
+            case "update":
+                target.update(arguments[0])
+            case "or":
+                target |= arguments[0]
+            case "get":
+                return target.get(arguments[0])
+            case "clear":
+                target.clear()
+    except KeyError:
+        return KeyError
+    return None
+
+
+def attribute(tracked=TrackedDict):
+    return Attribute("counts", ValueCodec(int), tracked, dict[str, int])
+
+
+def filled(cls, entries):
+    tracked = cls(entries)
+    tracked.touched.clear()
+    return tracked
+
+
+@pytest.mark.parametrize("cls", [TrackedDict, TouchTrackedDict])
+def test_a_tracked_dict_does_what_a_dict_does_and_notes_each_change(cls):
+    @given(st.dictionaries(KEYS, st.integers(), max_size=4), st.lists(CALLS, max_size=12))
+    def check(entries, calls):
+        tracked, model = filled(cls, entries), dict(entries)
+        for one in calls:
+            assert call(tracked, *one) == call(model, *one)
+        assert tracked == model
+        assert list(tracked) == list(model)
+        changed = {
+            key for key in entries.keys() | model.keys() if entries.get(key) != model.get(key)
+        }
+        assert changed <= set(tracked.touched)
+
+    check()
+
+
+HANDS_OUT = {
+    "item": lambda d: d["a"].append(1),
+    "get": lambda d: d.get("a").append(1),
+    "setdefault": lambda d: d.setdefault("a", []).append(1),
+    "values": lambda d: [v.append(1) for v in d.values()],
+    "items": lambda d: [v.append(1) for _, v in d.items()],
+    "dict": lambda d: dict(d)["a"].append(1),
+    "spread": lambda d: {**d}["a"].append(1),
+    "copy": lambda d: d.copy()["a"].append(1),
+    "copy.copy": lambda d: copy.copy(d)["a"].append(1),
+    "or": lambda d: (d | {})["a"].append(1),
+    "ror": lambda d: ({} | d)["a"].append(1),
+}
+
+
+@pytest.mark.parametrize("how", HANDS_OUT)
+def test_a_value_that_may_be_changed_in_place_counts_as_touched_when_handed_out(how):
+    tracked = filled(TouchTrackedDict, {"a": []})
+    HANDS_OUT[how](tracked)
+
+    assert tracked == {"a": [1]}
+    assert "a" in tracked.touched
+
+
+def test_reading_immutable_values_touches_nothing():
+    tracked = filled(TrackedDict, {"a": 1})
+    assert [tracked["a"], tracked.get("a"), *tracked.values()] == [1, 1, 1]
+    assert not tracked.touched
+
+
+def test_copies_of_a_tracked_dict_are_plain_dicts():
+    tracked = TrackedDict({"a": [1]})
+
+    assert [type(c) for c in (copy.copy(tracked), copy.deepcopy(tracked), tracked.copy())] == [
+        dict
+    ] * 3
+    assert copy.deepcopy(tracked) == tracked
+
+
+REPLACED = st.tuples(st.just("replace"), st.dictionaries(KEYS, st.integers(), max_size=3))
+# Of each epoch: whether it compares, and what happens to the dict.
+EPOCHS = st.lists(st.tuples(st.booleans(), st.lists(CALLS | REPLACED, max_size=6)), max_size=6)
+
+
+@given(EPOCHS)
+def test_the_sections_of_all_epochs_rebuild_the_dict(epochs):
+    state, model = DictState(attribute(), {}), {}
+    rebuilt = DictState(attribute(), {})
+    for compares, calls in epochs:
+        current = state.begin(compares=compares)
+        for how, *arguments in calls:
+            if how == "replace":
+                current, model = dict(arguments[0]), dict(arguments[0])
+            else:
+                call(current, how, *arguments)
+                call(model, how, *arguments)
+        section = state.section(3, current)
+        if section is not None:
+            assert isinstance(section, Section)
+            rebuilt.apply(section)
+        assert state.entries == model
+        assert rebuilt.entries == model
+
+
+@given(st.dictionaries(KEYS, st.integers(), max_size=5), st.booleans())
+def test_an_epoch_that_changed_nothing_writes_nothing(entries, compares):
+    state = DictState(attribute(), {})
+    current = state.begin(compares=False)
+    current.update(entries)
+    state.section(0, current)
+
+    assert state.section(0, state.begin(compares=compares)) is None
+
+
+def test_something_else_in_the_place_of_a_dict_is_refused():
+    state = DictState(attribute(), {})
+
+    with pytest.raises(StateTypeError):
+        state.section(0, [1])
+
+
+class Annotated:
+    shared = 3
+    numbers: dict[str, int]
+    lists: dict[str, list[int]]
+    pairs: dict[str, tuple[int, str]]
+
+    def __init__(self):
+        self.numbers, self.lists, self.pairs = {}, {}, {}
+        self.plain = {}
+        self.total = 0
+
+
+def test_attributes_are_stored_as_their_annotations_allow():
+    found = {item.name: item.tracked for item in describe_attributes(Annotated())}
+
+    assert found == {
+        "lists": TouchTrackedDict, "numbers": TrackedDict, "pairs": TrackedDict,
+        "plain": TouchTrackedDict, "total": None,
+    }  # fmt: skip

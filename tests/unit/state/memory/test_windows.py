@@ -1,0 +1,125 @@
+"""Tables of windows: what is written is what changed, and reading it back gives the same."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.state.memory.windows import Cells, Records, WindowTable
+from bicycle_runtime.state.sealed.changes import full_sections, merge_sections
+
+KEYS = st.sampled_from(["a", "b", 1, ("x", 2)])
+PLACES = st.integers(-2, 2)
+GROUPS = st.integers(0, 1)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["put", "remove", "drop", "add", "replace", "clear"]),
+              PLACES, GROUPS, KEYS, st.integers()),
+    max_size=12,
+)  # fmt: skip
+
+
+def new_table():
+    return WindowTable(Cells("c", int), Records(int))
+
+
+def carry_out(table, steps):
+    for action, place, group, key, value in steps:
+        match action:
+            case "put":
+                table.cells.group(place, group)[key] = value
+                table.cells.touch(place, group, (key,))
+            case "remove":
+                table.cells.remove(place, group, key)
+            case "drop":
+                table.cells.drop(place)
+            case "add":
+                table.records.add(place, group, key, ([value], [value]))
+            case "replace":
+                table.records.replace(place, group, key, ([value, 0], [value, 1]))
+            case "clear":
+                table.records.drop(place)
+
+
+def contents(table):
+    cells = {
+        (place, group, key): value
+        for place, groups in table.cells.places.items()
+        for group, values in groups.items()
+        for key, value in values.items()
+    }
+    rows = {
+        (place, group, key): table.records.row(place, group, key)
+        for place, groups in table.records.places.items()
+        for group, kept in groups.items()
+        for key in kept
+    }
+    return cells, rows
+
+
+@given(
+    epochs=st.lists(st.tuples(STEPS, st.booleans()), max_size=6),
+    cut=st.integers(0, 6),
+    is_merged=st.booleans(),
+)
+def test_the_changes_of_all_epochs_give_the_table_again(epochs, cut, is_merged):
+    table, files = new_table(), []
+    for number, (steps, is_base) in enumerate(epochs):
+        table.records.epoch = number
+        carry_out(table, steps)
+        changes = table.changes()
+        files.append(changes)
+        if is_base:
+            files = [full_sections(merge_sections(files))]
+    if is_merged and files:
+        cut = min(cut, len(files) - 1)
+        files = [*files[:cut], merge_sections(files[cut:])]
+
+    restored = new_table()
+    for sections in files:
+        restored.apply(sections)
+
+    assert contents(restored) == contents(table)
+
+
+@given(epochs=st.lists(STEPS, min_size=1, max_size=5), start=st.integers(0, 4))
+def test_applying_changes_again_changes_nothing(epochs, start):
+    table, restored, files = new_table(), new_table(), []
+    for number, steps in enumerate(epochs):
+        table.records.epoch = number
+        carry_out(table, steps)
+        files.append(table.changes())
+        restored.apply(files[-1])
+    restored.apply(merge_sections(files[start:]))
+
+    assert contents(restored) == contents(table)
+
+
+@pytest.mark.parametrize("part", ["cells", "records"])
+def test_what_comes_and_goes_in_one_epoch_is_never_written(part):
+    table = new_table()
+    steps = {"cells": ["put", "drop"], "records": ["add", "clear"]}[part]
+    carry_out(table, [(step, 5, 0, "a", 1) for step in steps])
+
+    assert table.changes() == []
+
+
+def test_an_epoch_writes_only_the_records_that_it_added():
+    table = new_table()
+    table.records.epoch = 1
+    table.records.add(0, 0, "a", ([1], [10]))
+    table.changes()
+    table.records.epoch = 2
+    table.records.add(0, 0, "a", ([2], [20]))
+
+    (section,) = table.changes()
+    assert (section.name, bytes(section.values)) == ("r0#2", b"\x91\x92\x91\x02\x91\x14")
+
+
+def test_all_is_gone_when_the_last_place_is():
+    table = new_table()
+    carry_out(table, [("put", 3, 0, "a", 1), ("add", 3, 1, "b", 2)])
+    table.changes()
+    carry_out(table, [("drop", 3, 0, "a", 1), ("clear", 3, 0, "a", 1)])
+    changes = table.changes()
+
+    assert full_sections(merge_sections([changes])) == []
+    assert (table.cells.places, table.records.places) == ({}, {})
