@@ -19,7 +19,7 @@ from one_operator import operator_of
 from workloads import scratch
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.operator import Operator
+from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_sdk import AsyncFunction, DataStream
 
 BATCH_RECORDS = 4_096

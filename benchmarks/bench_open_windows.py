@@ -21,7 +21,7 @@ from one_operator import operator_of
 from workloads import scratch
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.operator import Advance, EpochTime
+from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings

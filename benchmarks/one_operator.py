@@ -9,9 +9,9 @@ import cloudpickle
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.stages import plan_stages
-from bicycle_runtime.operators.operator import Operator
-from bicycle_runtime.operators.program import build_program
+from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
+from bicycle_runtime.operators.tasks.program import build_program
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk import DataStream, StreamEnvironment, file_sink
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from bicycle_runtime.engine.spark.executor import SparkExecutor
-from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.testing import Harness, script_source
 
 pytestmark = pytest.mark.spark

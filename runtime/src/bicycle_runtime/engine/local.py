@@ -10,11 +10,11 @@ import shutil
 import tempfile
 from collections.abc import Callable
 
-from bicycle_runtime.operators.program import Program
-from bicycle_runtime.operators.reports import TaskReport, decode_report
 from bicycle_runtime.operators.spec import JobImage
-from bicycle_runtime.operators.task import EpochOrder, reports_in
-from bicycle_runtime.operators.worker import Worker
+from bicycle_runtime.operators.tasks.program import Program
+from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report
+from bicycle_runtime.operators.tasks.task import EpochOrder, reports_in
+from bicycle_runtime.operators.tasks.worker import Worker
 
 __all__ = ["LocalExecutor"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.operators.functions.watermarks import ShardTimes
 from bicycle_runtime.operators.io import StagedFile
-from bicycle_runtime.operators.watermarks import ShardTimes
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.recovery.fields import FieldReader

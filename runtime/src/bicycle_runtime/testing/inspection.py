@@ -12,10 +12,10 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.reduce import reduced_type
+from bicycle_runtime.operators.calling.user_functions import resolve
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.reduce import reduced_type
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
-from bicycle_runtime.operators.user_functions import resolve
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute, describe_attributes

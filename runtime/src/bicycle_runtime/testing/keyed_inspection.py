@@ -13,7 +13,7 @@ import cloudpickle
 import msgspec
 
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.declarations import declared_states
+from bicycle_runtime.operators.functions.declarations import declared_states
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest

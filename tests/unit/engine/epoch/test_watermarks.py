@@ -8,16 +8,16 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.connectors.contract import SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.engine.planning.stages import plan_stages
-from bicycle_runtime.operators.io import Slice
-from bicycle_runtime.operators.reports import TaskReport
-from bicycle_runtime.operators.spec import WatermarkSpec
-from bicycle_runtime.operators.watermarks import (
+from bicycle_runtime.operators.functions.watermarks import (
     ShardTime,
     joined_times,
     source_shard,
     subtask_shard,
     watermark_of,
 )
+from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.operators.spec import WatermarkSpec
+from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import (
     Manifest,
     PlanRecord,

@@ -6,7 +6,7 @@ from typing import Annotated
 import pytest
 
 from bicycle_runtime.engine.resuming.state_forms import compared_states
-from bicycle_runtime.operators.declared_forms import DeclaredOperator
+from bicycle_runtime.operators.tasks.declared_forms import DeclaredOperator
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
 from bicycle_runtime.state.errors import SchemaRefusedError
 from bicycle_runtime.state.memory.attributes import declared_attributes

@@ -10,8 +10,8 @@ from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import HotKey
-from bicycle_runtime.operators.counts import OperatorCounts
-from bicycle_runtime.operators.key_samples import KeySample
+from bicycle_runtime.operators.counting.counts import OperatorCounts
+from bicycle_runtime.operators.counting.key_samples import KeySample
 from tests.unit.jobs.job_samples import stats_of, status_of
 
 

@@ -16,7 +16,7 @@ from bicycle_runtime.connectors.kafka.encoding import (
     TopicLimits,
 )
 from bicycle_runtime.connectors.kafka.topics import TopicPlan
-from bicycle_runtime.operators.user_functions import is_async
+from bicycle_runtime.operators.calling.user_functions import is_async
 from bicycle_sdk.functions import as_callable
 
 __all__ = ["KafkaSinkOptions", "message_plan", "takes_times", "topic_plan"]

@@ -13,8 +13,8 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import Source
 from bicycle_runtime.engine.errors import EpochMixedError
 from bicycle_runtime.engine.executor import Executor
-from bicycle_runtime.operators.reports import TaskReport
-from bicycle_runtime.operators.task import EpochOrder
+from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task import EpochOrder
 
 __all__ = ["raise_first_failure", "raise_if_mixed", "run_unmixed"]
 

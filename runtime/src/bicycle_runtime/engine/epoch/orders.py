@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.operators.io import Slice, StagedFile
 from bicycle_runtime.operators.spec import ChainSpec, StagePlan, StateScope
-from bicycle_runtime.operators.task import EpochOrder, TaskOrder, TimeOrder
+from bicycle_runtime.operators.tasks.task import EpochOrder, TaskOrder, TimeOrder
 from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_sdk.graph import Partitioning
 

@@ -23,8 +23,8 @@ from bicycle_runtime.base.storage import FsspecStorage, LocalStorage, ObjectMiss
 from bicycle_runtime.engine.epoch.stats import total_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.io import Slice
-from bicycle_runtime.operators.reports import TaskReport
-from bicycle_runtime.operators.task import EpochOrder, TimeOrder
+from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task import EpochOrder, TimeOrder
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [

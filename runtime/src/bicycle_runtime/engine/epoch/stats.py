@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from bicycle_runtime.connectors.contract import Lag
-from bicycle_runtime.operators.counts import OperatorCounts
-from bicycle_runtime.operators.key_samples import KeySample
-from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.counting.counts import OperatorCounts
+from bicycle_runtime.operators.counting.key_samples import KeySample
+from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import OperatorState, TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.graph import JobGraph, OperatorKind

@@ -16,7 +16,7 @@ from bicycle_runtime.engine.epoch.stats import (
     total_counts,
 )
 from bicycle_runtime.engine.epoch.watermarks import Timeline
-from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.graph import JobGraph
 

@@ -18,11 +18,7 @@ import msgspec
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.contract import SourceStatus
-from bicycle_runtime.operators.io import Slice
-from bicycle_runtime.operators.reports import TaskReport
-from bicycle_runtime.operators.spec import StagePlan, WatermarkSpec
-from bicycle_runtime.operators.task import TimeOrder
-from bicycle_runtime.operators.watermarks import (
+from bicycle_runtime.operators.functions.watermarks import (
     ShardTime,
     ShardTimes,
     joined_times,
@@ -30,6 +26,10 @@ from bicycle_runtime.operators.watermarks import (
     subtask_shard,
     watermark_of,
 )
+from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.operators.spec import StagePlan, WatermarkSpec
+from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task import TimeOrder
 from bicycle_runtime.recovery.manifest import TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 

@@ -17,7 +17,7 @@ from bicycle_runtime.engine.epoch.stats import lowest_watermark
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.pinning import pins_of
 from bicycle_runtime.operators.io import Slice
-from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, TimeRecord
 
 __all__ = ["EpochWork", "next_manifest", "plan_record"]

@@ -42,8 +42,8 @@ from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.pinning import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
-from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MAX

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage, StorageError
-from bicycle_runtime.operators.load_heartbeat import LOADING_FOLDER, loaded_bytes
-from bicycle_runtime.operators.reports import TaskReport
+from bicycle_runtime.operators.tasks.load_heartbeat import LOADING_FOLDER, loaded_bytes
+from bicycle_runtime.operators.tasks.reports import TaskReport
 
 __all__ = ["LoadWatch", "tell_loads"]
 

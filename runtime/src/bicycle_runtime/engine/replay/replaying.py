@@ -33,7 +33,7 @@ from bicycle_runtime.engine.replay.scratch import ScratchStorage
 from bicycle_runtime.engine.resuming.pinning import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import restored_states
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
-from bicycle_runtime.operators.counts import OperatorCounts
+from bicycle_runtime.operators.counting.counts import OperatorCounts
 from bicycle_runtime.operators.io import (
     EventTimes,
     PreparingWriter,
@@ -44,9 +44,9 @@ from bicycle_runtime.operators.io import (
     WriterFactory,
     WriterTask,
 )
-from bicycle_runtime.operators.program import Program
-from bicycle_runtime.operators.reports import TaskReport
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
+from bicycle_runtime.operators.tasks.program import Program
+from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.values.forms import OperatorForms

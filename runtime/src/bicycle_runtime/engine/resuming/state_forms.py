@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import cloudpickle
 from msgspec.structs import replace
 
-from bicycle_runtime.operators.declared_forms import DeclaredOperator, declared_operator
-from bicycle_runtime.operators.policy import user_hook
+from bicycle_runtime.operators.calling.policy import user_hook
 from bicycle_runtime.operators.spec import StagePlan, StateScope
+from bicycle_runtime.operators.tasks.declared_forms import DeclaredOperator, declared_operator
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.attributes import SNAPSHOT

@@ -33,9 +33,9 @@ from bicycle_runtime.engine.spark.probing import ask_hosts
 from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker import LevelTask, WorkerNeeds, encode_order
-from bicycle_runtime.operators.reports import TaskReport, decode_report
 from bicycle_runtime.operators.spec import JobImage
-from bicycle_runtime.operators.task import EpochOrder, reports_in
+from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report
+from bicycle_runtime.operators.tasks.task import EpochOrder, reports_in
 
 __all__ = ["CLUSTER_TIMEOUT_MS", "SparkExecutor", "default_master"]
 

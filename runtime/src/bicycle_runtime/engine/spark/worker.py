@@ -25,11 +25,11 @@ import msgspec
 
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.logging import configure, log_event
-from bicycle_runtime.operators.routing import Parcel
+from bicycle_runtime.operators.calling.user_functions import cancel_calls
 from bicycle_runtime.operators.spec import JobImage
-from bicycle_runtime.operators.task import EpochOrder
-from bicycle_runtime.operators.user_functions import cancel_calls
-from bicycle_runtime.operators.worker import Worker
+from bicycle_runtime.operators.tasks.routing import Parcel
+from bicycle_runtime.operators.tasks.task import EpochOrder
+from bicycle_runtime.operators.tasks.worker import Worker
 
 __all__ = ["LevelTask", "WorkerNeeds", "encode_order"]
 

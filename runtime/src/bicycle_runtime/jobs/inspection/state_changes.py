@@ -18,7 +18,7 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import StateChangesError
 from bicycle_runtime.jobs.inspection.class_shapes import class_shapes
 from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
-from bicycle_runtime.operators.declared_forms import DeclaredOperator
+from bicycle_runtime.operators.tasks.declared_forms import DeclaredOperator
 from bicycle_runtime.recovery.adoption import Origin
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.state.values.forms import StateChange, Verdict

@@ -28,7 +28,7 @@ from bicycle_runtime.jobs.status import (
     write_status,
 )
 from bicycle_runtime.jobs.supervision.restarts import noted
-from bicycle_runtime.operators.counts import OperatorCounts
+from bicycle_runtime.operators.counting.counts import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError

@@ -11,7 +11,7 @@ from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
-from bicycle_runtime.operators.user_metrics import MetricValues
+from bicycle_runtime.operators.counting.user_metrics import MetricValues
 from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
 
 __all__ = ["JobSummary", "OutputSummary", "summarize"]

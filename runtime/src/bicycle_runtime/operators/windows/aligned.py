@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from bicycle_runtime.operators.batch import Batch, emitted
-from bicycle_runtime.operators.operator import Advance, EpochTime
+from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.folding import Folding

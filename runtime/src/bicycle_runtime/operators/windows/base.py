@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
-from bicycle_runtime.operators.declarations import texts_in
-from bicycle_runtime.operators.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.operator import (
+from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.functions.declarations import texts_in
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import (
     Advance,
     EpochTime,
     Operator,
@@ -18,7 +19,6 @@ from bicycle_runtime.operators.operator import (
     Stateful,
     Timed,
 )
-from bicycle_runtime.operators.policy import RecordPolicy
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_runtime.operators.windows.folding import Folding

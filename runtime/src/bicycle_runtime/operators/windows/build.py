@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.policy import RecordPolicy
+from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.aligned import AlignedOperator
 from bicycle_runtime.operators.windows.base import WindowOperator

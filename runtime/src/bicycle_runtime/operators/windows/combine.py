@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.contexts import WorkerContext
-from bicycle_runtime.operators.operator import Advance, EpochTime, Operator, Timed
-from bicycle_runtime.operators.policy import RecordPolicy
+from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.blocks import Partials, RawRecords, seal_block
 from bicycle_runtime.operators.windows.folding import Folding

@@ -12,11 +12,11 @@ from itertools import repeat, starmap
 from typing import Any, NamedTuple
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
 from bicycle_runtime.operators.errors import WindowStateError
-from bicycle_runtime.operators.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.operator import as_sequences, each
-from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_functions import eager, is_async, resolve
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import as_sequences, each
 from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.state.memory.due import in_order
 from bicycle_sdk.errors import StateDefinitionError

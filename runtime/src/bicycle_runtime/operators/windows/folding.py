@@ -8,7 +8,7 @@ from operator import itemgetter
 from types import GenericAlias
 from typing import Any
 
-from bicycle_runtime.operators.user_functions import is_async, resolve
+from bicycle_runtime.operators.calling.user_functions import is_async, resolve
 from bicycle_runtime.operators.windows.sketches import SketchDistinct
 from bicycle_sdk.record_types import accumulator_type
 from bicycle_sdk.windows import (

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from bicycle_runtime.operators.operator import each
-from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_functions import eager, is_async
+from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.calling.user_functions import eager, is_async
+from bicycle_runtime.operators.functions.operator import each
 from bicycle_runtime.operators.windows.folding import Accumulators, Folding
 from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.state.memory.windows import Row

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, PickTrail
+from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.errors import NoEventTimeError
-from bicycle_runtime.operators.operator import each
-from bicycle_runtime.operators.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.functions.operator import each
 
 __all__ = ["Rows", "rows_of"]
 

@@ -12,7 +12,7 @@ from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.operator import Advance, EpochTime
+from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.firing import Fired, Unkept

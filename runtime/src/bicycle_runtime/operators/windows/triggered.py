@@ -12,9 +12,9 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.operator import Advance, EpochTime
-from bicycle_runtime.operators.policy import DROPPED, user_hook
-from bicycle_runtime.operators.user_functions import run
+from bicycle_runtime.operators.calling.policy import DROPPED, user_hook
+from bicycle_runtime.operators.calling.user_functions import run
+from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.folding import Folding

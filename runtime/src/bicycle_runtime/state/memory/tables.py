@@ -1,7 +1,7 @@
 """State tables: what the operators of one subtask hold in memory, per key group.
 
 A table is filled by applying sealed sections, changed by the running epoch, and gives the changes
-as sections at the end of the epoch. It neither reads nor writes files (``store`` does) and calls
+as sections at the end of the epoch. It neither reads nor writes files (``stores`` do) and calls
 no user function but the state hooks of rich functions.
 """
 

@@ -1,0 +1,294 @@
+"""What happens to a record whose function failed: retry, then fail, skip or dead letter.
+
+One policy serves one operator in one task. It is the border to user code: what crosses it is
+either a plain result or one of our errors, with the user's file and line first and our own frames
+left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from bicycle_runtime.base.faults import InjectedFault
+from bicycle_runtime.operators.batch import Batch, Origin
+from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
+from bicycle_runtime.operators.calling.frames import blamed, is_ours, without_loop
+from bicycle_runtime.operators.errors import (
+    ErrorRateError,
+    FunctionFailedError,
+    FunctionHookError,
+    SourceDecodeError,
+)
+from bicycle_runtime.operators.io import BadRecord
+from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
+from bicycle_runtime.records.codecs import pickle_any
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import ErrorAction
+from bicycle_sdk.state import Timer
+
+__all__ = ["DROPPED", "RecordPolicy", "user_frames", "user_hook"]
+
+_TRACEBACK_LINES_MAX = 60
+
+
+class _Dropped(list[Any]):
+    """What stands for the outputs of a record that was left out: nothing, and known by identity."""
+
+
+DROPPED: Final = _Dropped()
+
+
+class RecordPolicy:
+    """Settles failed calls of one operator and counts them.
+
+    Args:
+        spec: The operator.
+        plugin: Where its function comes from.
+        subtask: Index of the task's instance.
+        dead_letters: Takes the dead letters, as plain dicts.
+    """
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        plugin: PluginInfo,
+        subtask: int,
+        dead_letters: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._spec = spec
+        self._plugin = plugin
+        self._subtask = subtask
+        self._dead_letters = dead_letters
+        self._policy = spec.vertex.on_error
+        self.batch: Batch | None = None
+        self.key_of: Callable[[Any], Any] | None = None
+        self.on_failure: Callable[[Exception], None] | None = None  # a debugger that looks at it
+        self.total = 0
+        self.failed = 0
+        self.retried = 0
+        self.last_error = ""
+
+    @property
+    def plugin(self) -> PluginInfo:
+        """The plugin that the function comes from."""
+        return self._plugin
+
+    def begin(self, batch: Batch) -> None:
+        """Take note of the batch whose calls are settled next."""
+        self.batch = batch
+        self.total += len(batch.values)
+
+    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+        """Return what stands for a failed call; raise to fail the epoch."""
+        retries, backoff_ms = self._policy.retries, self._policy.backoff_ms
+        return await self.settle_with(error, index, call, retries=retries, backoff_ms=backoff_ms)
+
+    async def settle_with(
+        self,
+        error: Exception,
+        index: int,
+        call: Callable[[], Any],
+        *,
+        retries: int,
+        backoff_ms: int,
+    ) -> Sequence[Any]:
+        """Call again ``retries`` times, waiting twice as long each time; then apply the action."""
+        try:
+            return await self.repeat(error, call, retries=retries, backoff_ms=backoff_ms)
+        except Exception as last:  # noqa: BLE001  # the boundary to user code
+            self.give_up(last, index)
+            return DROPPED
+
+    async def repeat(
+        self, error: Exception, call: Callable[[], Any], *, retries: int, backoff_ms: int
+    ) -> Sequence[Any]:
+        """Call again ``retries`` times, waiting twice as long each time; raise the last error."""
+        for attempt in range(retries):
+            self.retried += 1
+            await asyncio.sleep(backoff_ms * 2**attempt / 1000)
+            try:
+                output = call()
+                repeated: Sequence[Any] = await output if inspect.isawaitable(output) else output
+                return repeated
+            except Exception as again:  # noqa: BLE001  # the boundary to user code
+                error = again
+        raise error
+
+    def give_up(self, error: Exception, index: int) -> None:
+        """Apply the action of the policy to a record that failed for good.
+
+        Returns when it is to be left out.
+        """
+        assert self.batch is not None
+        if self.on_failure is not None:
+            self.on_failure(error)
+        if isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError):
+            raise error
+        facts = self._facts(error, index)
+        if self._policy.action is ErrorAction.FAIL:
+            raise FunctionFailedError(**facts) from None
+        self._count(f"{facts['exception']}: {facts['exception_message']}")
+        if self._policy.action is ErrorAction.DEAD_LETTER:
+            value = self.batch.values[index]
+            self._dead_letters(
+                self._letter(facts, self.batch.trail.origin(index), pickle_any(value), "pickle")
+            )
+
+    def reject_input(self, bad: BadRecord, origin: Origin) -> None:
+        """Apply the action to input that a source could not decode."""
+        self.total += 1
+        position = _position(origin)
+        if self._policy.action is ErrorAction.FAIL:
+            raise SourceDecodeError(
+                operator=self._spec.uid, position=position, reason=bad.reason,
+                source=origin.source, shard=origin.shard, offset=origin.offset,
+            )  # fmt: skip
+        self._count(bad.reason)
+        if self._policy.action is ErrorAction.DEAD_LETTER:
+            facts = {
+                "exception": "DecodeError", "exception_message": bad.reason, "user_traceback": "",
+                "location": "", "key": "none", "position": position,
+            }  # fmt: skip
+            letter = self._letter(facts, origin, bad.raw, "raw")
+            self._dead_letters({**letter, "source_message": _source_message(bad)})
+
+    def check_rate(self) -> None:
+        """Fail the epoch when a larger share of its records failed than allowed.
+
+        Raises:
+            ErrorRateError: the share is larger than ``max_error_rate``.
+        """
+        rate = self._policy.max_error_rate
+        if rate is not None and self.failed > rate * self.total:
+            raise ErrorRateError(
+                operator=self._spec.uid,
+                failed=self.failed,
+                total=self.total,
+                rate=rate,
+                last_error=self.last_error,
+            )
+
+    def reset(self) -> None:
+        """Start counting for a new epoch."""
+        self.total = self.failed = self.retried = 0
+
+    def _count(self, error: str) -> None:
+        self.failed += 1
+        self.last_error = error
+
+    def _facts(self, error: Exception, index: int) -> dict[str, Any]:
+        assert self.batch is not None
+        value = self.batch.values[index]
+        text, location = user_frames(error)
+        origin = self.batch.trail.origin(index)
+        return {
+            "exception": type(error).__qualname__,
+            "exception_message": str(error),
+            "location": location,
+            "operator": self._spec.uid,
+            "operator_name": self._spec.vertex.label,
+            "plugin": self._plugin.name,
+            "plugin_version": self._plugin.version,
+            "subtask": self._subtask,
+            "position": _timer_words(value) if isinstance(value, Timer) else _position(origin),
+            "source": origin.source if origin else None,
+            "shard": origin.shard if origin else None,
+            "offset": origin.offset if origin else None,
+            "end_offset": origin.end_offset if origin else None,
+            "key": self._key(value),
+            "value_type": type(value).__qualname__,
+            "user_traceback": text,
+        }
+
+    def _key(self, value: Any) -> str:
+        if isinstance(value, Timer):
+            return repr(value.key)
+        if self.key_of is None:
+            return "none"
+        return repr(self.key_of(value))
+
+    def _letter(
+        self, facts: dict[str, Any], origin: Origin | None, data: bytes, encoding: str
+    ) -> dict[str, Any]:
+        return {
+            "operator": self._spec.uid,
+            "operator_name": self._spec.vertex.label,
+            "plugin": self._plugin.name,
+            "plugin_version": self._plugin.version,
+            "source": origin.source if origin else None,
+            "shard": origin.shard if origin else None,
+            "offset": origin.offset if origin else None,
+            "end_offset": origin.end_offset if origin else None,
+            "key": facts["key"],
+            "exception": facts["exception"],
+            "message": facts["exception_message"],
+            "location": facts["location"],
+            "traceback": facts["user_traceback"],
+            "attempt": self._policy.retries + 1,
+            "encoding": encoding,
+            "value": base64.b64encode(data).decode("ascii"),
+        }
+
+
+def _source_message(bad: BadRecord) -> dict[str, Any]:
+    """Return what came with the bytes: the raw key, the headers and the time of a message."""
+
+    def as_text(data: bytes | None) -> str | None:
+        return None if data is None else base64.b64encode(data).decode("ascii")
+
+    return {
+        "key": as_text(bad.key),
+        "headers": [[name, as_text(value)] for name, value in bad.headers],
+        "timestamp_ms": bad.timestamp_ms,
+    }
+
+
+@contextlib.contextmanager
+def user_hook(operator: str, action: str) -> Iterator[None]:
+    """Be the border to a hook of user code: our errors pass, theirs are wrapped.
+
+    Raises:
+        FunctionHookError: the hook raised.
+    """
+    LOOP_WATCH.operator = operator
+    try:
+        yield
+    except (BicycleError, InjectedFault):
+        raise
+    except Exception as error:
+        text, _ = user_frames(error)
+        raise FunctionHookError(
+            operator=operator, action=action, exception=type(error).__qualname__,
+            exception_message=str(error), user_traceback=text,
+        ) from error  # fmt: skip
+
+
+def user_frames(error: BaseException) -> tuple[str, str]:
+    """Return the traceback without our own frames, and the user's ``file:line in function``.
+
+    When every frame is ours (the function has the wrong signature, say) the location is empty.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    users = without_loop([frame for frame in frames if not is_ours(frame)])
+    lines = "".join(traceback.format_list(users)).rstrip().splitlines()[-_TRACEBACK_LINES_MAX:]
+    if not users:
+        return "", "the call itself (no line of the function was reached)"
+    place = blamed(users)
+    return "\n".join(lines), f"{place.filename}:{place.lineno} in {place.name}"
+
+
+def _timer_words(timer: Timer) -> str:
+    return f"the {timer.domain}-time timer at {timer.time_ms}"
+
+
+def _position(origin: Origin | None) -> str:
+    if origin is None:
+        return "an unknown position"
+    span = "" if origin.end_offset is None else f" to {origin.end_offset}"
+    return f"source {origin.source!r}, {origin.shard} @ {origin.offset}{span}"

@@ -1,0 +1,209 @@
+"""Calls to other systems and to models: record by record, or many records in one call.
+
+Both run with several calls in flight, a time limit that covers all attempts, a fallback and
+retries. A call for many records is settled as a whole first; what fails again is divided until the
+records are known that fail by themselves, and only those meet ``on_error``.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.calling.batches import call_all
+from bicycle_runtime.operators.calling.calls import Calls, CallTimeout, Outcome
+from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.calling.user_functions import eager, resolve
+from bicycle_runtime.operators.errors import BatchResultError
+from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.operator import Operator, spread
+from bicycle_runtime.operators.functions.process import ProcessOperator, call_settings
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.functions import AsyncIOBatchFunction, AsyncIOFunction, full_name
+from bicycle_sdk.graph import ErrorAction
+
+__all__ = ["AsyncIOBatchOperator", "AsyncIOOperator", "async_io_operator"]
+
+_NO_FALLBACK = (AsyncIOFunction.timeout, AsyncIOBatchFunction.timeout)
+
+
+def async_io_operator(
+    spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+) -> Operator:
+    """Return the operator of an ``AsyncIO`` vertex."""
+    kind = AsyncIOBatchOperator if "batch_size" in spec.vertex.details else AsyncIOOperator
+    return kind(spec, policy, context, function)
+
+
+class AsyncIOOperator(ProcessOperator):
+    """Calls to a slow service: many in flight, a time limit with a fallback, retries."""
+
+    hook = "async_invoke"
+
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> None:
+        super().__init__(spec, policy, context, function, method=self.hook)
+        details, on_error = spec.vertex.details, spec.vertex.on_error
+        self.settings = replace(call_settings(details), limits_all_attempts=True)
+        self.retries = details.get("retries", 0)
+        self.backoff_ms = details.get("backoff_ms", 100)
+        self._has_fallback = type(function).timeout not in _NO_FALLBACK
+        if not self.retries:  # The retries of ``on_error`` count where the call itself names none.
+            self.retries, self.backoff_ms = on_error.retries, on_error.backoff_ms
+
+    def methods(self) -> Callable[..., Any]:
+        invoke = eager(self.function.async_invoke)
+        return lambda value, _context: invoke(value)
+
+    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+        if isinstance(error, CallTimeout):
+            return await self.instead_of(index)
+        return await self.policy.settle_with(
+            error, index, call, retries=self.retries, backoff_ms=self.backoff_ms
+        )
+
+    async def instead_of(self, index: int) -> Sequence[Any]:
+        """Return what the function gives in place of a record of the batch that timed out."""
+        assert self.policy.batch is not None
+        try:
+            instead = self.function.timeout(self.policy.batch.values[index])
+            outputs: Sequence[Any] = await instead if inspect.isawaitable(instead) else instead
+            self.timed_out += not self._has_fallback
+            return outputs
+        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
+            self.policy.give_up(error, index)
+            return DROPPED
+
+
+class AsyncIOBatchOperator(AsyncIOOperator):
+    """Calls that take many records at once, such as those to a model."""
+
+    hook = "async_invoke_batch"
+
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> None:
+        super().__init__(spec, policy, context, function)
+        self._size: int = spec.vertex.details["batch_size"]
+
+    def apply(self, batch: Batch) -> Batch:
+        starts = range(0, len(batch.values), self._size)
+        parts = [batch.values[start : start + self._size] for start in starts]
+        calls = Calls(self.methods(), parts, None, _NoRecord())
+        settle = partial(self._settle_part, parts)
+        outcome = call_all(calls, self.settings, settle, awaits=self.awaits)
+        by_record = _by_record(outcome, parts, self._size)
+        return spread(batch, by_record, function=full_name(self.function), policy=self.policy)
+
+    def methods(self) -> Callable[..., Any]:
+        invoke = eager(self.function.async_invoke_batch)
+
+        async def call(values: list[Any], _context: Any) -> list[Any]:
+            return self._checked(values, await invoke(values))
+
+        def call_plain(values: list[Any], _context: Any) -> list[Any]:
+            return self._checked(values, resolve(invoke, values))
+
+        return call if self.awaits else call_plain
+
+    def _checked(self, values: list[Any], found: Any) -> list[Any]:
+        is_plural = hasattr(found, "__iter__") and not isinstance(found, str | bytes | dict)
+        results = list(found) if is_plural else None
+        if results is None or len(results) != len(values):
+            words = type(found).__qualname__ if results is None else f"{len(results)} results"
+            raise BatchResultError(
+                operator=self.spec.uid, function=full_name(self.function), found=words,
+                expected=len(values),
+            )  # fmt: skip
+        return results
+
+    async def _settle_part(
+        self, parts: list[list[Any]], error: Exception, index: int, call: Callable[[], Any]
+    ) -> Sequence[Any]:
+        """Settle a failed call: fallback, retries, then halves; ``on_error`` at the very end.
+
+        Nothing is counted before the end, since a time limit may still take the whole call.
+        """
+        values, first = parts[index], index * self._size
+        if isinstance(error, CallTimeout):
+            return [await self.instead_of(first + offset) for offset in range(len(values))]
+        try:
+            return await self.policy.repeat(
+                error, call, retries=self._retries_after(error), backoff_ms=self.backoff_ms
+            )
+        except Exception as last:  # noqa: BLE001  # the boundary to user code: the policy decides
+            results = await self._divided(values, first, last)
+        for offset, result in enumerate(results):
+            if isinstance(result, _Failed):
+                self.policy.give_up(result.error, first + offset)
+                results[offset] = DROPPED
+        return results
+
+    def _retries_after(self, error: Exception) -> int:
+        return 0 if isinstance(error, BicycleError) else self.retries
+
+    async def _divided(self, values: list[Any], first: int, error: Exception) -> list[Any]:
+        """Return the results of records whose call failed, ``_Failed`` for each that fails alone.
+
+        Args:
+            values: The records of the call.
+            first: Position of the first in the batch.
+            error: What the call raised.
+        """
+        if isinstance(error, BicycleError):
+            raise error
+        if len(values) == 1:
+            if self.spec.vertex.on_error.action is ErrorAction.FAIL:
+                self.policy.give_up(error, first)
+            return [_Failed(error)]
+        middle = len(values) // 2
+        method = self.methods()
+        results: list[Any] = []
+        for start, part in ((0, values[:middle]), (middle, values[middle:])):
+            self.policy.retried += 1
+            try:
+                output = method(part, None)
+                results += await output if inspect.isawaitable(output) else output
+            except Exception as again:  # noqa: BLE001  # the boundary to user code
+                results += await self._divided(part, first + start, again)
+        return results
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """Stands for the outputs of a record that failed by itself."""
+
+    error: Exception
+
+
+class _NoRecord:
+    """The context of calls for many records: none of them is the one in hand."""
+
+    def follow(self, results: Sequence[Any]) -> None:
+        """Take no note."""
+
+    def hold(self, index: int) -> None:
+        """Take no note."""
+
+    def clone(self) -> _NoRecord:
+        """Return itself: it holds nothing."""
+        return self
+
+
+def _by_record(outcome: Outcome, parts: list[list[Any]], size: int) -> Outcome:
+    """Return outputs by record for outputs by call."""
+    results = [outputs for of_call in outcome.results for outputs in of_call]
+    if outcome.order is None:
+        return Outcome(results)
+    order = [
+        index
+        for call in outcome.order
+        for index in range(call * size, call * size + len(parts[call]))
+    ]
+    return Outcome(results, order)

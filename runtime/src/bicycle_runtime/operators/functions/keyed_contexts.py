@@ -1,0 +1,226 @@
+"""The context of functions with state: keys by record, states and timers by key.
+
+The keys of a batch are computed at once, when one is first asked for. Handles that ``open``
+obtained belong to the context of the operator; while several calls are in flight, each with a
+context of its own, they find the one of the call that uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from contextvars import ContextVar
+from typing import Any, Self
+
+from bicycle_runtime.operators.errors import UnkeyedStateError
+from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.records.keys import GroupCache
+from bicycle_runtime.state.memory.keyed import BROADCAST, BroadcastTable
+from bicycle_runtime.state.stores.backends import MemoryTables, Tables
+from bicycle_runtime.state.values.reading import StateBook
+from bicycle_sdk.contexts import OnTimerContext
+from bicycle_sdk.errors import StateDefinitionError
+from bicycle_sdk.state import MapState, MapStateDescriptor, StateDescriptor, TimeDomain
+from bicycle_sdk.state.handles import ReadOnlyMapState
+from bicycle_sdk.state.timers import Timer, TimerQueue, TimerService
+
+__all__ = ["KeyedContext"]
+
+# The context of the call that runs in this asyncio task; None for the operator's own.
+_IN_FLIGHT: ContextVar[KeyedContext | None] = ContextVar("bicycle_call", default=None)
+
+
+class KeyedContext(WorkerContext, OnTimerContext[Any]):
+    """Context of one operator with state; the arguments are those of ``WorkerContext``."""
+
+    def __init__(self, *arguments: Any, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._original = self
+        self._has_twins = False
+        self._keys: Sequence[Any] | None = None
+        self._fired: Timer | None = None
+        self._side_time_ms: int | None = None
+        self.use_tables(MemoryTables())
+        self.broadcast: BroadcastTable | None = None
+        self.can_broadcast = False
+        self.has_timers = False
+
+    @property
+    def book(self) -> StateBook:
+        """What is known of the states of the operator."""
+        return self.tables.book
+
+    def use_tables(self, tables: Tables) -> None:
+        """Take the tables for state from here. Called before anything asks for state."""
+        self.tables = tables
+        self.keyed = tables.keyed(self._groups, self.state_time)
+        self.timers = tables.timers(self._groups)
+        self._service = self._new_service()
+
+    @property
+    def groups(self) -> GroupCache:
+        """The key groups of keys."""
+        return self._groups
+
+    def clone(self) -> Self:
+        """Return a context for another call in flight: its keys and states are ours."""
+        twin = super().clone()
+        self._has_twins = True
+        twin._original, twin._keys, twin._groups = self._original, self._batch_keys(), self._groups
+        twin.keyed, twin.timers, twin.has_timers = self.keyed, self.timers, self.has_timers
+        twin._service = twin._new_service()
+        return twin
+
+    def hold(self, index: int) -> None:
+        """Take the record at a position of the batch for the one in hand."""
+        super().hold(index)
+        if self._original is not self:
+            _IN_FLIGHT.set(self)
+
+    def begin_batch(self) -> None:
+        """Get ready for the calls of the next batch."""
+        self._keys = None
+        self._has_twins = False
+        self.tables.trim()
+
+    def select_keys_by(self, selector: Callable[[Any], Any] | None) -> None:
+        """Take keys from the records of another input, from the next batch on."""
+        self._key_selector = selector
+        self._keys = None
+
+    # --- keys --------------------------------------------------------------------------------
+
+    def current_key(self) -> Any:
+        """Return the key of the record in hand, or of the timer that fires.
+
+        Raises:
+            UnkeyedStateError: the stream is not keyed.
+        """
+        if self._key_selector is None:
+            raise UnkeyedStateError(operator=self.task_info.operator_name, what="current_key()")
+        return self.state_key()
+
+    def state_key(self) -> Hashable:
+        """Return the key under which state is read and written."""
+        # hot path: 80 ns, with the keys of a batch computed in one C loop.
+        if self._has_twins or self._fired is not None:
+            return self._in_hand().own_key()
+        keys = self._keys
+        if keys is None:
+            keys = self._batch_keys()
+        held = self._held
+        key: Hashable = keys[len(self._results) if held is None else held]
+        return key
+
+    def own_key(self) -> Hashable:
+        """Return the key of this very context, whatever other calls are in flight."""
+        if self._fired is not None:
+            fired: Hashable = self._fired.key
+            return fired
+        key: Hashable = self._batch_keys()[self.index]
+        return key
+
+    def _batch_keys(self) -> Sequence[Any]:
+        if self._keys is None:
+            selector, batch = self._key_selector, self._batch
+            if batch is None:
+                raise StateDefinitionError(
+                    state="current key",
+                    problem="no record and no timer is at hand",
+                    hint="get handles in open(), and use them where records and timers are handled",
+                )
+            self._keys = [None] * len(batch.values) if selector is None else list(
+                map(selector, batch.values)
+            )  # fmt: skip
+        return self._keys
+
+    def _in_hand(self) -> KeyedContext:
+        running = _IN_FLIGHT.get()
+        is_mine = running is not None and running._original is self
+        return running if running is not None and is_mine else self
+
+    # --- states and timers -------------------------------------------------------------------
+
+    def state_cells(self, descriptor: StateDescriptor) -> Any:
+        """Return where the entries of a state lie.
+
+        Raises:
+            UnkeyedStateError: the stream is not keyed.
+        """
+        if self._key_selector is None:
+            what = f"the state {descriptor.name!r}"
+            raise UnkeyedStateError(operator=self.task_info.operator_name, what=what)
+        return self.keyed.cells_of(descriptor)
+
+    def get_broadcast_state(
+        self, descriptor: MapStateDescriptor[Any, Any]
+    ) -> ReadOnlyMapState[Any, Any]:
+        """Return a map that all subtasks hold alike; only records sent to all may change it.
+
+        Raises:
+            StateDefinitionError: no stream goes to all subtasks of this operator.
+        """
+        if self.broadcast is None:
+            raise StateDefinitionError(
+                state=descriptor.name,
+                problem="the operator has no broadcast stream",
+                hint="connect(other.broadcast()) and a BroadcastProcessFunction",
+            )
+        cells: Any = self.broadcast.cells_of(descriptor)
+        kind = MapState if self.can_broadcast else ReadOnlyMapState
+        return kind(descriptor, cells, BROADCAST)
+
+    def state_time(self, domain: TimeDomain) -> int:
+        """Return the time in ms by which states expire."""
+        if domain == "processing":
+            return self.processing_time
+        timestamp = (self._in_hand() if self._has_twins else self).timestamp
+        return self.watermark if timestamp is None else max(timestamp, self.watermark)
+
+    @property
+    def timer_service(self) -> TimerService:
+        """Sets and deletes the timers of the current key.
+
+        Raises:
+            UnkeyedStateError: the stream is not keyed.
+            StateDefinitionError: the function could not be called when a timer fires.
+        """
+        if self._key_selector is None:
+            raise UnkeyedStateError(operator=self.task_info.operator_name, what="a timer")
+        if not self.has_timers:
+            raise StateDefinitionError(
+                state="timer",
+                problem="the function has no on_timer() to call",
+                hint="derive it from KeyedProcessFunction",
+            )
+        return self._service
+
+    def _new_service(self) -> TimerService:
+        return TimerService(self, event=self.timers.event, processing=self.timers.processing)
+
+    def timer_queues(self) -> tuple[TimerQueue, TimerQueue]:
+        """Return the timers that wait for event time, and for processing time."""
+        return self.timers.event, self.timers.processing
+
+    # --- timers that fire --------------------------------------------------------------------
+
+    def set_fired(self, timer: Timer) -> None:
+        """Take a timer for what is in hand, until ``end_fired``."""
+        self._fired = timer
+        self.timestamp = timer.time_ms
+        self.time_domain = timer.domain
+
+    def end_fired(self) -> None:
+        """Have nothing in hand."""
+        self._fired = None
+        self.timestamp = None
+
+    def side_output(self, tag: str, value: Any) -> None:
+        """Send a value to the side output ``tag``."""
+        if self._fired is None:
+            super().side_output(tag, value)
+        else:
+            self.sides.append((tag, value, self._side_time_ms))
+
+    def set_side_time(self, time_ms: int | None) -> None:
+        """Give side outputs of the timer that fires this event time."""
+        self._side_time_ms = time_ms

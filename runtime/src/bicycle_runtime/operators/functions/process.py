@@ -1,0 +1,238 @@
+"""Operators around function objects: async, process and rich functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.calling.batches import call_all
+from bicycle_runtime.operators.calling.calls import Calls, CallSettings, Methods
+from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
+from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
+from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.declarations import texts_in
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import (
+    Advance,
+    Operator,
+    SideBatch,
+    Stateful,
+    Timed,
+    side_batches,
+    spread,
+)
+from bicycle_runtime.operators.functions.timers import TimerRound
+from bicycle_runtime.operators.spec import OperatorSpec, StateScope
+from bicycle_runtime.state.errors import NamedMergeError, StateMergeError
+from bicycle_runtime.state.memory.attributes import describe_attributes
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.tables import FunctionTable
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_sdk.functions import full_name
+
+__all__ = ["ProcessOperator", "StatefulOperator", "call_settings"]
+
+
+def call_settings(config: Any) -> CallSettings:
+    """Read the settings of ``process_ordered`` and its kin from a vertex's config or details."""
+    return CallSettings(
+        is_ordered=config.get("ordered", True),
+        timeout_ms=config.get("timeout_ms"),
+        capacity=config.get("capacity", 1),
+    )
+
+
+class ProcessOperator(Operator):
+    """A function without state. ``method`` is ``process`` or ``process_element``."""
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        policy: RecordPolicy,
+        context: WorkerContext,
+        function: Any,
+        *,
+        method: str = "process",
+    ) -> None:
+        super().__init__(spec, policy, context)
+        self.function = function
+        self.method = method
+        self.settings = call_settings(spec.vertex.config)
+        resolve(function.open, context)
+        self.awaits = is_async(eager(getattr(function, method)))
+        self._sides: list[SideBatch] = []
+
+    def apply(self, batch: Batch) -> Batch:
+        calls = Calls(self.methods(), batch.values, self.call_groups(batch), self.context)
+        outcome = call_all(calls, self.settings, self.settle, awaits=self.awaits)
+        output = spread(batch, outcome, function=full_name(self.function), policy=self.policy)
+        self._take_sent(batch)
+        return output
+
+    def _take_sent(self, batch: Batch) -> None:
+        """Make batches of what calls over ``batch`` have sent to side outputs."""
+        sent, self.context.sides[:] = list(self.context.sides), []
+        self._sides = side_batches(batch, sent)
+
+    def methods(self) -> Callable[..., Any] | Methods:
+        """Return what is called for each record, by key group where calls are told apart."""
+        return eager(getattr(self.function, self.method))
+
+    def call_groups(self, batch: Batch) -> Sequence[int] | None:  # noqa: ARG002  # for subclasses
+        """Return the key groups by which calls are told apart; None when they are not."""
+        return None
+
+    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+        """Settle a failed call as the policy says."""
+        return await self.policy.settle(error, index, call)
+
+    def take_sides(self) -> list[SideBatch]:
+        sides, self._sides = self._sides, []
+        return sides
+
+
+class _GroupMethods(dict[int, Callable[..., Any]]):
+    """The bound method of each key group touched in this epoch, made when first used."""
+
+    def __init__(self, make: Callable[[int], Callable[..., Any]]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, group: int) -> Callable[..., Any]:
+        method = self[group] = self._make(group)
+        return method
+
+
+class StatefulOperator(ProcessOperator, Stateful, Timed):
+    """A rich or process function with state, by key group or by subtask, and with timers."""
+
+    context: KeyedContext
+
+    def __init__(  # an operator's four parts, the method, and where its state lies
+        self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
+        *, method: str, storage: Storage,
+    ) -> None:  # fmt: skip
+        self._is_rich = method == "process"
+        context.book.texts = frozenset(texts_in(function))
+        self._attributes = describe_attributes(function, context.book) if self._is_rich else []
+        on_timer = getattr(function, "on_timer", None)
+        context.has_timers = on_timer is not None
+        super().__init__(spec, policy, context, function, method=method)
+        self._on_timer = None if on_timer is None else eager(on_timer)
+        self._store = context.tables.store(spec.uid, storage, self._new_table)
+        self._table = self._new_table().main
+        self._methods = _GroupMethods(self._method_of)
+        self._state: RangeState | None = None
+
+    def restore(self, state: RangeState) -> None:
+        self._state = state
+        with user_hook(self.spec.uid, "restore_state() or merge_state()"):
+            self._table = self._store.at(state).main
+            if state.old_parallelism is not None:
+                self._merge(state.old_parallelism)
+        self.context.table = self._table
+        self._methods.clear()
+
+    def apply(self, batch: Batch) -> Batch:
+        self.context.begin_batch()
+        return super().apply(batch)
+
+    def methods(self) -> Methods:
+        return self._methods
+
+    def call_groups(self, batch: Batch) -> Sequence[int]:
+        if self.spec.scope is StateScope.KEY_GROUPS:
+            assert batch.groups is not None
+            return batch.groups
+        return [self.context.task_info.subtask_index] * len(batch.values)
+
+    def begin_time(self, advance: Advance) -> None:
+        self.context.watermark = advance.watermark
+
+    def advance(self, advance: Advance) -> Batch:
+        self.context.begin_batch()
+        self.context.watermark = advance.watermark
+        timers = self.context.timers
+        if self._on_timer is None or not timers.is_due(advance.watermark, advance.now_ms):
+            return Batch([], ExchangeTrail(None))
+        timer_round = TimerRound(
+            self.context, self._on_timer, function=full_name(self.function),
+            policy=self.policy, advance=advance,
+        )  # fmt: skip
+        output = timer_round.fire()
+        self._take_sent(output)
+        return output
+
+    def next_event_ms(self) -> int | None:
+        return self.context.timers.event.next_time_ms()
+
+    def next_timer_ms(self) -> int | None:
+        times = (self.context.timers.processing.next_time_ms(), self.context.keyed.next_due_ms())
+        return min((time for time in times if time is not None), default=None)
+
+    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
+        assert self._state is not None
+        self.context.batch = None
+        with user_hook(self.spec.uid, "snapshot_state()"):
+            state = self._store.commit(
+                self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+            )
+        self._table.expect(self.records_in)
+        return state
+
+    def release(self) -> None:
+        self._store.close()
+
+    def _method_of(self, group: int) -> Callable[..., Any]:
+        instance = self._table.group(group).instance if self._is_rich else self.function
+        return eager(getattr(instance, self.method))
+
+    def _new_table(self) -> CompositeTable[FunctionTable]:
+        """Return an empty table; the handles that the function holds stay good."""
+        keyed, timers = self.context.keyed, self.context.timers
+        keyed.reset()
+        timers.reset()
+        attributes = self.context.tables.attributes(self.function, self._attributes, resolve)
+        return CompositeTable(attributes, keyed, timers)
+
+    def _merge(self, old_parallelism: int) -> None:
+        """Make one state of those of old subtasks, with the function's ``merge_state``."""
+        subtask = self.context.task_info.subtask_index
+        merged = self._new_table()
+        if self._table.groups:
+            state = merged.main.group(subtask)
+            self._merge_named(state.named.entries, old_parallelism)
+            if self._is_rich:
+                self._refuse_without_merge(old_parallelism)
+                olds = [self._table.exported(group) for group in sorted(self._table.groups)]
+                merge, restore = state.instance.merge_state, state.instance.restore_state
+                resolve(restore, resolve(merge, olds))
+        assert isinstance(self._store, StateStore)  # State of whole subtasks is in memory.
+        self._store.rewrite(merged)
+        self._table = merged.main
+        self._state = RangeState(first_group=subtask, end_group=subtask + 1)
+
+    def _merge_named(self, merged: dict[Any, Any], old_parallelism: int) -> None:
+        for _, state in sorted(self._table.groups.items()):
+            for name, value in state.named.entries.items():
+                if name in merged:
+                    raise NamedMergeError(
+                        operator=self.spec.uid, old=old_parallelism,
+                        new=self.context.task_info.parallelism, name=name,
+                    )  # fmt: skip
+                merged[name] = value
+
+    def _refuse_without_merge(self, old_parallelism: int) -> None:
+        defines = any(
+            "merge_state" in cls.__dict__
+            for cls in type(self.function).__mro__
+            if cls.__module__ != "bicycle_sdk.functions"
+        )
+        if not defines:
+            raise StateMergeError(
+                operator=self.spec.uid, old=old_parallelism,
+                new=self.context.task_info.parallelism, function=full_name(self.function),
+            )  # fmt: skip

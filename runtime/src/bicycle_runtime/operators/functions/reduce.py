@@ -1,0 +1,143 @@
+"""Running reduce: one accumulator per key, and an output after every input."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from functools import partial
+from itertools import compress
+from typing import Any
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.calling.user_functions import is_async, resolve, run
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import Operator, Stateful, kept
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_sdk.functions import as_callable
+from bicycle_sdk.record_types import function_types
+
+__all__ = ["ReduceOperator", "reduced_type"]
+
+
+def reduced_type(spec: OperatorSpec, load: Callable[[str], Any]) -> Any:
+    """Return the type of the accumulators of a reduce as far as annotations tell, else None.
+
+    Args:
+        spec: The operator.
+        load: Returns the object of a payload id.
+    """
+    if "initial" in spec.vertex.payloads:
+        return function_types(load(spec.vertex.payload_id("initial")), "get_key").gives
+    return None if spec.input_type is None else load(spec.input_type)
+
+
+class ReduceOperator(Operator, Stateful):
+    """Keeps ``function(accumulator, value)`` per key, from the first value or ``initial(value)``.
+
+    Args:
+        spec: Which operator this is; ``details["emits_key"]`` makes it emit ``(key, accumulator)``.
+        policy: Settles records whose function failed; their accumulators stay as they were.
+        context: Task info, time, and where tables come from.
+        function: The reduce function, a callable or a ``ReduceFunction``.
+        initial: Makes the first accumulator of a key; None takes the first value.
+        key_selector: Gives the key of a record.
+        value_type: Type of the accumulators when known.
+        storage: Where the state lies.
+    """
+
+    def __init__(  # an operator's four parts, and what a reduce needs besides
+        self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
+        *, initial: Callable[[Any], Any] | None, key_selector: Callable[[Any], Any],
+        value_type: Any, storage: Storage,
+    ) -> None:  # fmt: skip
+        super().__init__(spec, policy, context)
+        self.function = function
+        self._call = as_callable(function, "reduce")
+        self._reduce: Callable[[Any, Any], Any] = (
+            partial(resolve, self._call) if is_async(self._call) else self._call
+        )
+        self._initial = initial
+        self._key_of = key_selector
+        self._emits_key = bool(spec.vertex.details.get("emits_key", False))
+        self._tables = context.tables
+        self._store = context.tables.store(
+            spec.uid, storage, lambda: context.tables.accumulators(value_type)
+        )
+        self._table = context.tables.accumulators(value_type)
+        self._state: RangeState | None = None
+
+    def restore(self, state: RangeState) -> None:
+        self._table = self._store.at(state)
+        self._state = state
+
+    def apply(self, batch: Batch) -> Batch:
+        assert batch.groups is not None
+        self._tables.trim()
+        failed = self.policy.failed
+        keys = list(map(self._key_of, batch.values))
+        records = zip(batch.values, batch.groups, keys, strict=True)
+        results: list[Any] = []
+        while True:
+            try:
+                self._fold(records, results)
+                break
+            except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
+                index = len(results)
+                again = partial(
+                    self._fold_again, batch.values[index], batch.groups[index], keys[index]
+                )
+                results.append(run(self.policy.settle(error, index, again)))
+        has_drops = self.policy.failed != failed
+        touched = list(zip(batch.groups, keys, strict=True))
+        if has_drops:
+            touched = list(compress(touched, (result is not DROPPED for result in results)))
+        self._table.touched.update(dict.fromkeys(touched))
+        if self._emits_key:
+            results = [
+                result if result is DROPPED else (key, result)
+                for key, result in zip(keys, results, strict=True)
+            ]
+        return kept(batch, results, has_drops=has_drops)
+
+    def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
+        assert self._state is not None
+        return self._store.commit(
+            self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+        )
+
+    def release(self) -> None:
+        self._store.close()
+
+    def _fold(self, records: Any, results: list[Any]) -> None:
+        reduce, initial, groups = self._reduce, self._initial, self._table.groups
+        # hot path: 160 ns a record besides the user's function.
+        for value, group, key in records:
+            table = groups.get(group)
+            if table is None:
+                table = groups[group] = {}
+            if key in table:
+                accumulator = reduce(table[key], value)
+            else:
+                accumulator = value if initial is None else initial(value)
+            table[key] = accumulator
+            results.append(accumulator)
+
+    def _fold_again(self, value: Any, group: int, key: Any) -> Any:
+        """Fold one record whose first attempt failed; the result may have to be awaited."""
+        table = self._table.groups.setdefault(group, {})
+        if key in table:
+            accumulator = self._call(table[key], value)
+            if inspect.isawaitable(accumulator):
+                return _stored(accumulator, table, key)
+        else:
+            accumulator = value if self._initial is None else self._initial(value)
+        table[key] = accumulator
+        return accumulator
+
+
+async def _stored(accumulator: Awaitable[Any], table: dict[Any, Any], key: Any) -> Any:
+    table[key] = result = await accumulator
+    return result

@@ -1,0 +1,188 @@
+"""Letting the timers of a function fire: in order, each once, until none is due.
+
+Event-time timers fire once the watermark has reached them, then those of processing time; what
+``on_timer`` sets for a time that has come fires in the same round. A failure is settled as the
+operator's policy says, with the key and the time of the timer in place of a record.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
+from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.calling.user_functions import run, run_watched
+from bicycle_runtime.operators.errors import EndlessTimersError, RunawayTimersError
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import Advance, as_sequences
+from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+from bicycle_sdk.state import Timer
+
+__all__ = ["TimerRound"]
+
+_LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
+_FIRINGS_MAX = 10_000_000  # Of timers of one key in one round.
+_UNCOUNTED_PART = 10  # So long as this part of them have not fired, nobody counts by key.
+
+
+class TimerRound:
+    """One round of firing.
+
+    Args:
+        context: Whose timers, and what ``on_timer`` gets.
+        on_timer: The function's hook.
+        function: Its name, for errors.
+        policy: Settles failures.
+        advance: How far time has come.
+        firings_max: So many timers of one key may fire; a function that sets timers for times that
+            have come would go on for ever.
+    """
+
+    def __init__(
+        self, context: KeyedContext, on_timer: Callable[..., Any], *, function: str,
+        policy: RecordPolicy, advance: Advance, firings_max: int = _FIRINGS_MAX,
+    ) -> None:  # fmt: skip
+        self._context = context
+        self._on_timer = on_timer
+        self._function = function
+        self._policy = policy
+        self._advance = advance
+        self._values: list[Any] = []
+        self._times: list[int | None] = []
+        self._is_last = advance.watermark == WATERMARK_MAX
+        # What the epoch had set or deleted before: a timer that it had not is of this round.
+        self._before = set(context.timers.event.touched) if self._is_last else set()
+        self._set_late: Counter[Any] = Counter()
+        self._firings_max = firings_max
+        self._count = 0
+        self._by_key: Counter[Any] = Counter()
+
+    def fire(self) -> Batch:
+        """Call ``on_timer`` for each timer that is due and return what came out, with its times."""
+        self._context.follow(())
+        timer = self._next()
+        while timer is not None:
+            self._context.set_fired(timer)
+            self._context.set_side_time(self._time_of(timer))
+            try:
+                timer = self._fire_from(timer)
+            finally:
+                self._context.end_fired()
+        known = [time for time in self._times if time is not None]
+        if not known:
+            return Batch(self._values, ExchangeTrail(None))
+        first = min(known)
+        return emitted(self._values, [first if time is None else time for time in self._times])
+
+    def _fire_from(self, timer: Timer) -> Timer | None:
+        """Fire one timer; when its hook is ``async``, all that are due, in one event loop."""
+        call = partial(self._call, timer)
+        self._policy.total += 1
+        try:
+            result = call()
+        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
+            result = run(self._settled(error, timer, call))
+        if inspect.isawaitable(result):
+            run_watched(self._fire_async(timer, result))
+            return None
+        self._take(timer, result)
+        return self._next()
+
+    async def _fire_async(self, timer: Timer, awaitable: Any) -> None:
+        waiting: Timer | None = timer
+        result = awaitable
+        while waiting is not None:
+            call = partial(self._call, waiting)
+            try:
+                result = call() if result is None else result
+                result = await result if inspect.isawaitable(result) else result
+            except Exception as error:  # noqa: BLE001  # the boundary to user code
+                result = await self._settled(error, waiting, call)
+            self._take(waiting, result)
+            result, waiting = None, self._next()
+            if waiting is not None:
+                self._policy.total += 1
+                self._context.set_fired(waiting)
+                self._context.set_side_time(self._time_of(waiting))
+
+    def _call(self, timer: Timer) -> Any:
+        return self._on_timer(timer.time_ms, self._context)
+
+    async def _settled(self, error: Exception, timer: Timer, call: Callable[[], Any]) -> Any:
+        self._stand_for(timer)
+        return await self._policy.settle(error, 0, call)
+
+    def _take(self, timer: Timer, result: Any) -> None:
+        outputs: Sequence[Any] = result
+        if type(result) not in (list, tuple):
+            self._stand_for(timer)
+            (outputs,) = as_sequences([result], function=self._function, policy=self._policy)
+        self._values += outputs
+        self._times += [self._time_of(timer)] * len(outputs)
+
+    def _stand_for(self, timer: Timer) -> None:
+        self._policy.batch = Batch([timer], ExchangeTrail(None))
+
+    def _next(self) -> Timer | None:
+        timers, advance = self._context.timers, self._advance
+        is_of_round = self._is_last and self._is_set_in_round(timers.event.peek())
+        timer = timers.event.pop_due(advance.watermark)
+        if timer is None:
+            timer = timers.processing.pop_due(advance.now_ms)
+        elif self._is_last:
+            self._before.discard((timer.key, timer.time_ms))
+        if timer is not None:
+            self._count += 1
+            if self._count * _UNCOUNTED_PART > self._firings_max:
+                self._check_key(timer)
+        if timer is not None and is_of_round:
+            self._check_last(timer)
+        return timer
+
+    def _check_key(self, timer: Timer) -> None:
+        """Refuse to go on when one key alone keeps the round busy."""
+        self._by_key[timer.key] += 1
+        if self._by_key[timer.key] > self._firings_max:
+            advance, is_event = self._advance, timer.domain == "event"
+            raise RunawayTimersError(
+                operator=self._context.task_info.operator_name,
+                function=self._function,
+                key=repr(timer.key),
+                count=self._firings_max,
+                domain=timer.domain,
+                time_ms=timer.time_ms,
+                reached_ms=advance.watermark if is_event else advance.now_ms,
+            )
+
+    def _check_last(self, timer: Timer) -> None:
+        """Take note that a timer has fired which was set in this round, the last one."""
+        self._set_late[timer.key] += 1
+        if self._set_late[timer.key] > _LAST_FIRINGS_MAX:
+            raise EndlessTimersError(
+                operator=self._context.task_info.operator_name,
+                function=self._function,
+                key=repr(timer.key),
+                count=_LAST_FIRINGS_MAX,
+            )
+
+    def _is_set_in_round(self, timer: Timer | None) -> bool:
+        if timer is None:
+            return False
+        cell = (timer.key, timer.time_ms)
+        return cell in self._context.timers.event.touched and cell not in self._before
+
+    def _time_of(self, timer: Timer) -> int | None:
+        """Return the event time of what a timer emits; None where no event time is known.
+
+        What processing time emits has none of its own; it gets the watermark of before, so that it
+        is never late.
+        """
+        if timer.domain == "event":
+            return timer.time_ms
+        if self._advance.previous > WATERMARK_MIN:
+            return self._advance.previous
+        return None

@@ -1,0 +1,110 @@
+"""The operator of functions with several inputs: state and timers of their own, shared by all.
+
+A batch comes from one input at a time, which its ordinal names; it decides which method is called
+and what the records are keyed by. Joins are such functions, too: they say when each of their
+results happened, and which records came too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.operators.batch import Batch, StampedTrail
+from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.calling.user_functions import eager, is_async
+from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import Advance, EpochTime
+from bicycle_runtime.operators.functions.process import StatefulOperator
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.keyed import BroadcastTable
+from bicycle_runtime.state.memory.tables import FunctionTable
+from bicycle_sdk.connected import BuiltInFunction, input_methods
+
+__all__ = ["CoProcessOperator"]
+
+
+class CoProcessOperator(StatefulOperator):
+    """A function with several inputs.
+
+    Args:
+        spec: Which operator this is.
+        policy: Settles failed records and timers.
+        context: What the function gets.
+        function: The function.
+        selectors: What each input is keyed by, by ordinal.
+        storage: Where state lies.
+    """
+
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
+        *, selectors: Sequence[Callable[[Any], Any] | None], storage: Storage,
+    ) -> None:  # fmt: skip
+        if spec.vertex.details.get("has_broadcast"):
+            context.broadcast = BroadcastTable(context.state_time, book=context.book)
+        methods = input_methods(function, len(selectors))
+        super().__init__(spec, policy, context, function, method=methods[0][0], storage=storage)
+        self._selectors = selectors
+        self._calls = [eager(call) for _, call in methods]
+        self._built_in = function if isinstance(function, BuiltInFunction) else None
+        always = self._built_in is not None and self._built_in.awaits
+        self._awaiting = [always or is_async(call) for call in self._calls]
+        self._ordinal = 0
+        self._turn_to(0)
+
+    def begin_epoch(self, time: EpochTime) -> None:
+        super().begin_epoch(time)
+        if self._built_in is not None:
+            self._built_in.begin_epoch()
+
+    def apply(self, batch: Batch) -> Batch:
+        self._turn_to(batch.ordinal)
+        built_in = self._built_in
+        if built_in is None:
+            return super().apply(batch)
+        if built_in.needs_times and batch.trail.times() is None:
+            raise NoEventTimeError(operator=self.spec.uid)
+        output = super().apply(batch)
+        self.late = built_in.late
+        return _stamped(output) if built_in.stamps else output
+
+    def advance(self, advance: Advance) -> Batch:
+        self.context.can_broadcast = False
+        output = super().advance(advance)
+        is_stamped = self._built_in is not None and self._built_in.stamps
+        return _stamped(output) if is_stamped else output
+
+    def call_groups(self, batch: Batch) -> Sequence[int]:
+        # Only records of keyed inputs have key groups; those of others are called the same way.
+        if batch.groups is None:
+            return [self.context.task_info.subtask_index] * len(batch.values)
+        return batch.groups
+
+    def _method_of(self, group: int) -> Callable[..., Any]:  # noqa: ARG002  # no state per group
+        return self._calls[self._ordinal]
+
+    def _new_table(self) -> CompositeTable[FunctionTable]:
+        table, broadcast = super()._new_table(), self.context.broadcast
+        if broadcast is None:
+            return table
+        broadcast.reset()
+        return CompositeTable(table.main, self.context.keyed, self.context.timers, broadcast)
+
+    def _turn_to(self, ordinal: int) -> None:
+        selector = self._selectors[ordinal]
+        self.context.select_keys_by(selector)
+        self.policy.key_of = selector
+        self.awaits = self._awaiting[ordinal]
+        self.context.can_broadcast = ordinal > 0
+        if ordinal != self._ordinal:
+            self._ordinal = ordinal
+            self._methods.clear()
+
+
+def _stamped(batch: Batch) -> Batch:
+    """Return the records of ``(event time, record)`` pairs, with these times."""
+    times = [time for time, _ in batch.values]
+    return Batch([value for _, value in batch.values], StampedTrail(batch.trail, times))

@@ -1,0 +1,76 @@
+"""One instance of a chain: operators that hand on batches, and routers at their outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
+from bicycle_runtime.operators.functions.operator import Advance, Operator, Timed
+from bicycle_runtime.operators.spec import ChainSpec
+from bicycle_runtime.operators.tasks.routing import Router
+
+__all__ = ["Chain"]
+
+
+class Chain:
+    """Feeds batches through operators, depth first.
+
+    Args:
+        spec: Which chain this is.
+        operators: Its operators, in order; a source's own reading is done by the task, not here.
+    """
+
+    def __init__(self, spec: ChainSpec, operators: Sequence[Operator]) -> None:
+        self.spec = spec
+        self.operators = operators
+        self._main: list[Router] = []
+        self._sides: dict[tuple[int, str], list[Router]] = {}
+
+    def connect(self, operator: int, tag: str | None, router: Router) -> None:
+        """Attach a router to the main output of the chain, or to a side output of one operator."""
+        if tag is None:
+            self._main.append(router)
+        else:
+            self._sides.setdefault((operator, tag), []).append(router)
+
+    @property
+    def routers(self) -> list[Router]:
+        """All routers."""
+        return self._main + [router for routers in self._sides.values() for router in routers]
+
+    def feed(self, batch: Batch) -> None:
+        """Run a batch through all operators and send what comes out."""
+        self._run(batch, 0)
+
+    def advance(self, advance_of: Callable[[Operator], Advance]) -> Iterator[None]:
+        """Let event time go on, operator by operator: what one fires, the next have seen.
+
+        Pauses after each operator that may fire, so that parcels can leave.
+        """
+        for index, operator in enumerate(self.operators):
+            advance = advance_of(operator)
+            operator.context.watermark = advance.watermark
+            if isinstance(operator, Timed):
+                LOOP_WATCH.operator = operator.spec.uid
+                operator.context.batch = None
+                batch = operator.advance(advance)
+                operator.records_out += len(batch.values)
+                self._send_sides(index)
+                self._run(batch, index + 1)
+                yield
+
+    def _run(self, batch: Batch, first: int) -> None:
+        for index in range(first, len(self.operators)):
+            if not batch.values:
+                return
+            batch = self.operators[index].process(batch)
+            self._send_sides(index)
+        if batch.values:
+            for router in self._main:
+                router.send(batch)
+
+    def _send_sides(self, index: int) -> None:
+        for side in self.operators[index].take_sides():
+            for router in self._sides.get((index, side.tag), ()):
+                router.send(side.batch)

@@ -1,0 +1,296 @@
+"""Making operators from a stage plan: what one task of one level runs, built once.
+
+User functions are loaded here, each subtask its own copy, and opened. A program is kept between
+epochs, so that connections, models and state stay warm; nothing in it is trusted further than its
+state labels say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import cloudpickle
+
+from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
+from bicycle_runtime.operators.calling.user_functions import is_async, resolve
+from bicycle_runtime.operators.functions.async_io import async_io_operator
+from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import Operator, Stateful
+from bicycle_runtime.operators.functions.process import ProcessOperator, StatefulOperator
+from bicycle_runtime.operators.functions.reduce import ReduceOperator, reduced_type
+from bicycle_runtime.operators.functions.transform import (
+    BatchOperator,
+    FilterOperator,
+    FlatMapOperator,
+    KeyByOperator,
+    MapOperator,
+    PassOperator,
+)
+from bicycle_runtime.operators.functions.two_inputs import CoProcessOperator
+from bicycle_runtime.operators.functions.watermarks import (
+    AssignOperator,
+    SourceOperator,
+    TimeKeeper,
+)
+from bicycle_runtime.operators.spec import (
+    ChainSpec,
+    JobImage,
+    Link,
+    OperatorSpec,
+    RouteSpec,
+    StateScope,
+)
+from bicycle_runtime.operators.tasks.chain import Chain
+from bicycle_runtime.operators.tasks.closing import close_all
+from bicycle_runtime.operators.tasks.routing import (
+    DirectRouter,
+    FeedbackRouter,
+    Parcel,
+    ParcelRouter,
+    Router,
+)
+from bicycle_runtime.operators.tasks.sink import SinkOperator
+from bicycle_runtime.operators.windows.build import build_window
+from bicycle_runtime.operators.windows.combine import CombineOperator
+from bicycle_runtime.records.codecs import RecordCodec
+from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.stores.backends import tables_for
+from bicycle_runtime.state.values.reading import StateBook
+from bicycle_sdk.contexts import TaskInfo
+from bicycle_sdk.functions import as_callable
+from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.windows import WindowPlan
+
+__all__ = ["Program", "build_program"]
+
+_FUNCTION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
+    OperatorKind.MAP: MapOperator,
+    OperatorKind.FLAT_MAP: FlatMapOperator,
+    OperatorKind.FILTER: FilterOperator,
+    OperatorKind.MAP_BATCHES: BatchOperator,
+    OperatorKind.KEY_BY: KeyByOperator,
+    OperatorKind.ASYNC_IO: async_io_operator,
+}
+_PASSING = frozenset({OperatorKind.SOURCE, OperatorKind.UNION, OperatorKind.SIDE_OUTPUT})
+
+
+@dataclass(slots=True)
+class Program:
+    """What one task runs: its chains in topological order, codecs by edge, routers, outbox."""
+
+    subtask: int
+    level: int
+    chains: dict[int, Chain] = field(default_factory=dict)
+    codecs: dict[int, RecordCodec] = field(default_factory=dict)
+    routers: list[tuple[RouteSpec, Router]] = field(default_factory=list)
+    outbox: list[Parcel] = field(default_factory=list)
+    dead_letters: list[dict[str, Any]] = field(default_factory=list)
+
+    def operators(self) -> list[Operator]:
+        """Return all operator instances."""
+        return [operator for chain in self.chains.values() for operator in chain.operators]
+
+    def close(self) -> None:
+        """Close all user functions, whichever of them fail, and let go of local state."""
+        close_all([*(operator.close for operator in self.operators()), self.release])
+
+    def release(self) -> None:
+        """Let go of local state, as the end of the process does."""
+        for operator in self.operators():
+            if isinstance(operator, Stateful):
+                operator.release()
+
+
+def build_program(image: JobImage, level: int, subtask: int) -> Program:
+    """Build what subtask ``subtask`` of a level runs.
+
+    Raises:
+        FunctionHookError: a user function can not be loaded or opened here.
+    """
+    program = Program(subtask=subtask, level=level)
+    builder = _Builder(image, program)
+    specs = [chain for chain in image.plan.chains_at(level) if subtask < chain.parallelism]
+    for spec in specs:
+        program.chains[spec.index] = Chain(
+            spec, [builder.operator(operator) for operator in spec.operators]
+        )
+    for spec in specs:
+        builder.connect(spec)
+    for chain in image.plan.chains:
+        for route in chain.routes:
+            if route.target_chain in program.chains:
+                program.codecs[route.edge] = builder.codec(route)
+    return program
+
+
+class _Builder:
+    """Builds the operators and routers of one program."""
+
+    def __init__(self, image: JobImage, program: Program) -> None:
+        self._image = image
+        self._program = program
+
+    def operator(self, spec: OperatorSpec) -> Operator:
+        """Build and open one operator."""
+        with user_hook(spec.uid, "loading or open()"):
+            return self._operator(spec)
+
+    def codec(self, route: RouteSpec) -> RecordCodec:
+        """Return the codec of an edge."""
+        return RecordCodec(self._payload(route.type_payload) if route.type_payload else None)
+
+    def connect(self, spec: ChainSpec) -> None:
+        """Make the routers of a chain."""
+        chain = self._program.chains[spec.index]
+        for route in spec.routes:
+            router = self._router(route)
+            chain.connect(route.operator, route.tag, router)
+            self._program.routers.append((route, router))
+
+    def _router(self, route: RouteSpec) -> Router:
+        program = self._program
+        match route.link:
+            case Link.DIRECT:
+                feed = program.chains[route.target_chain].feed
+                return DirectRouter(feed, ordinal=route.input_ordinal)
+            case Link.FEEDBACK:
+                return FeedbackRouter(
+                    route, program.subtask, self.codec(route), self._image.storage
+                )
+            case Link.PARCEL:
+                width = self._image.plan.level_parallelism[program.level + 1]
+                return ParcelRouter(
+                    route,
+                    program.subtask,
+                    self.codec(route),
+                    next_parallelism=width,
+                    emit=program.outbox.append,
+                )
+
+    def _operator(self, spec: OperatorSpec) -> Operator:
+        vertex = spec.vertex
+        selector = self._selector(spec)
+        policy = RecordPolicy(
+            spec, self._image.plugin, self._program.subtask, self._program.dead_letters.append
+        )
+        policy.key_of = selector
+        context = self._context(spec, selector)
+        if spec.watermarks is not None or vertex.kind is OperatorKind.ASSIGN_TIMESTAMPS:
+            return self._generator(spec, policy, context)
+        if vertex.kind in _PASSING:
+            return PassOperator(spec, policy, context)
+        if vertex.kind is OperatorKind.SINK:
+            return SinkOperator(spec, policy, context, self._image.writers[spec.uid])
+        function = self._payload(vertex.payload_id("function"))
+        keyed = {
+            OperatorKind.REDUCE: self._reduce,
+            OperatorKind.PROCESS: self._process,
+            OperatorKind.CO_PROCESS: self._co_process,
+            OperatorKind.WINDOW: self._window,
+            OperatorKind.WINDOW_COMBINE: self._window,
+        }
+        make: Callable[..., Operator] = keyed.get(vertex.kind) or _FUNCTION_OPERATORS[vertex.kind]
+        return make(spec, policy, context, function)
+
+    def _generator(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext
+    ) -> Operator:
+        vertex = spec.vertex
+        parts = {
+            role: self._payload(vertex.payload_id(role)) if role in vertex.payloads else None
+            for role in ("function", "generator")
+        }
+        keeper = None
+        if spec.watermarks is not None:
+            keeper = TimeKeeper(spec.watermarks, parts["generator"])
+        if vertex.kind is OperatorKind.SOURCE:
+            return SourceOperator(spec, policy, context, keeper)
+        return AssignOperator(spec, policy, context, parts["function"], keeper=keeper)
+
+    def _process(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> Operator:
+        method = "process_element" if hasattr(function, "process_element") else "process"
+        if spec.scope is StateScope.NONE:
+            return ProcessOperator(spec, policy, context, function, method=method)
+        storage = self._image.storage
+        assert isinstance(context, KeyedContext)
+        return StatefulOperator(spec, policy, context, function, method=method, storage=storage)
+
+    def _co_process(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> Operator:
+        assert isinstance(context, KeyedContext)
+        selectors = [self._loaded_selector(payload_id) for payload_id in spec.input_selectors]
+        storage = self._image.storage
+        return CoProcessOperator(
+            spec, policy, context, function, selectors=selectors, storage=storage
+        )
+
+    def _window(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, plan: WindowPlan
+    ) -> Operator:
+        selector = self._selector(spec)
+        assert selector is not None
+        record_type = self._payload(spec.input_type) if spec.input_type is not None else None
+        if spec.vertex.kind is OperatorKind.WINDOW_COMBINE:
+            return CombineOperator(
+                spec, policy, context, plan, key_selector=selector, record_type=record_type
+            )
+        assert isinstance(context, KeyedContext)
+        return build_window(
+            spec, policy, context, plan,
+            key_selector=selector, record_type=record_type, storage=self._image.storage,
+        )  # fmt: skip
+
+    def _reduce(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
+    ) -> Operator:
+        vertex = spec.vertex
+        has_initial = "initial" in vertex.payloads
+        selector = self._selector(spec)
+        assert selector is not None
+        assert isinstance(context, KeyedContext)
+        return ReduceOperator(
+            spec, policy, context, function,
+            initial=self._payload(vertex.payload_id("initial")) if has_initial else None,
+            key_selector=selector,
+            value_type=reduced_type(spec, self._payload),
+            storage=self._image.storage,
+        )  # fmt: skip
+
+    def _context(self, spec: OperatorSpec, selector: Callable[[Any], Any] | None) -> WorkerContext:
+        info = TaskInfo(
+            job_id=self._image.job_id,
+            operator_name=spec.vertex.label,
+            subtask_index=self._program.subtask,
+            parallelism=spec.vertex.parallelism,
+            max_parallelism=spec.group_count,
+        )
+        kind = WorkerContext if spec.scope is StateScope.NONE else KeyedContext
+        context = kind(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
+        if isinstance(context, KeyedContext):
+            book = StateBook(spec.uid, self._image.forms.get(spec.uid))
+            # State of whole subtasks is small: in memory.
+            is_keyed = spec.scope is StateScope.KEY_GROUPS
+            settings = self._image.state if is_keyed else StateSettings()
+            url = self._image.storage.url
+            context.use_tables(tables_for(settings, job_url=url, book=book))
+        return context
+
+    def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:
+        return self._loaded_selector(spec.key_selector)
+
+    def _loaded_selector(self, payload_id: str | None) -> Callable[[Any], Any] | None:
+        if payload_id is None:
+            return None
+        selector = as_callable(self._payload(payload_id), "get_key")
+        return partial(resolve, selector) if is_async(selector) else selector
+
+    def _payload(self, payload_id: str | None) -> Any:
+        assert payload_id is not None
+        return cloudpickle.loads(self._image.payloads[payload_id])

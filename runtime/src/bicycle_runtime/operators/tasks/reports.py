@@ -1,0 +1,65 @@
+"""What a task tells the driver at the end of an epoch: references, counters, or why it failed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.operators.counting.counts import OperatorCounts
+from bicycle_runtime.operators.counting.key_samples import KeySample
+from bicycle_runtime.operators.functions.watermarks import ShardTimes
+from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.values.forms import StateForms
+
+__all__ = ["TaskReport", "decode_report", "encode_report"]
+
+
+class TaskReport(msgspec.Struct, kw_only=True):
+    """The result of one task.
+
+    ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each
+    stateful operator including this epoch, ``staged`` the finished files of each sink,
+    ``feedback`` those of each feedback edge, ``senders`` the attempt of each task of the level
+    before whose parcels were read. ``times`` are the shards that generators of this task followed;
+    ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
+    operators wait; ``forms`` are those of states that functions asked for and that were not known
+    before, by operator; ``loaded`` is the size of each range that was loaded anew, by operator, in
+    the process ``worker``; ``keys`` is a sample of the keys of each ``key_by``. With a ``failure``
+    (an error as JSON data) the rest counts for nothing.
+    """
+
+    level: int
+    subtask: int
+    attempt: str
+    source_ends: dict[str, dict[str, int]] = {}
+    source_counts: dict[str, int] = {}
+    states: dict[str, RangeState] = {}
+    staged: dict[str, list[StagedFile]] = {}
+    feedback: dict[int, list[StagedFile]] = {}
+    senders: dict[int, str] = {}
+    counts: dict[str, OperatorCounts] = {}
+    times: ShardTimes = {}
+    next_event_ms: dict[str, int] = {}
+    next_timer_ms: dict[str, int] = {}
+    forms: dict[str, list[StateForms]] = {}
+    loaded: dict[str, int] = {}
+    worker: int = 0
+    keys: dict[str, KeySample] = {}
+    busy_ms: float = 0.0
+    failure: dict[str, Any] | None = None
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=dict)
+_DECODER = msgspec.msgpack.Decoder(TaskReport)
+
+
+def encode_report(report: TaskReport) -> bytes:
+    """Return the report as bytes."""
+    return _ENCODER.encode(report)
+
+
+def decode_report(data: bytes | memoryview) -> TaskReport:
+    """Return the report that ``encode_report`` wrote."""
+    return _DECODER.decode(data)

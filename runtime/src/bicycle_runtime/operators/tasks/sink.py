@@ -1,0 +1,85 @@
+"""The end of a chain: records go to a writer of the sink, which stages them for the epoch."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import repeat
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.operator import Operator, each
+from bicycle_runtime.operators.io import (
+    EventTimes,
+    PreparingWriter,
+    SinkWriter,
+    StagedFile,
+    WriterFactory,
+    WriterTask,
+)
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_sdk.time import TIME_MS_MAX
+
+__all__ = ["SinkOperator"]
+
+
+class SinkOperator(Operator):
+    """Writes what reaches it. A writer is opened with the first record of an epoch."""
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        policy: RecordPolicy,
+        context: WorkerContext,
+        factory: WriterFactory,
+    ) -> None:
+        super().__init__(spec, policy, context)
+        self._factory = factory
+        self._writer: SinkWriter | None = None
+        self._preparing: PreparingWriter | None = None
+        self.task: WriterTask | None = None
+
+    def apply(self, batch: Batch) -> Batch:
+        if self._writer is None:
+            assert self.task is not None
+            self._writer = writer = self._factory.open(self.task)
+            self._preparing = writer if isinstance(writer, PreparingWriter) else None
+        values = batch.values
+        if self._preparing is not None:
+            values = self._prepared(self._preparing, batch)
+        self._writer.write(values)
+        return Batch([], batch.trail)
+
+    def _prepared(self, writer: PreparingWriter, batch: Batch) -> list[Any]:
+        """Return what to write: all at once, or record by record when one of them fails."""
+        values, times = batch.values, _event_times(batch) if self.spec.takes_times else None
+        try:
+            return writer.prepare(values, times)
+        except Exception:  # noqa: BLE001  # the boundary to user code: the policy decides below
+            records = list(zip(values, times or repeat(None), strict=False))
+            results = each(partial(_prepare_one, writer), records, policy=self.policy, awaits=False)
+            return [result for result in results if result is not DROPPED]
+
+    def finish(self) -> list[StagedFile]:
+        """Close the writer and return what it staged."""
+        writer, self._writer = self._writer, None
+        return writer.finish() if writer is not None else []
+
+    def abort(self) -> None:
+        """Drop what was written in this epoch."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.abort()
+
+
+def _event_times(batch: Batch) -> EventTimes:
+    """Return the event times of a batch; one at the end of all time is none."""
+    times = batch.times()
+    if times and not (min(times) > -TIME_MS_MAX and max(times) < TIME_MS_MAX):
+        return [time if -TIME_MS_MAX < time < TIME_MS_MAX else None for time in times]
+    return times
+
+
+def _prepare_one(writer: PreparingWriter, record: tuple[Any, int | None]) -> Any:
+    return writer.prepare_one(*record)

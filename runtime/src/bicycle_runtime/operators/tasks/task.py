@@ -1,0 +1,437 @@
+"""Running one task of one level for one epoch: read, process, write what is staged, report.
+
+Numbered steps of ``run_task``:
+
+1. Sort the parcels: mine, those for deeper levels, reports on their way to the driver.
+2. Read source slices and feedback files, and feed them to their chains.
+3. Feed the record blobs, those sent to all first, in the order of edge, sender, sequence.
+4. Let event time go on, in the order of the operators: what one fires, the next have seen.
+5. Write state deltas and staged output under names that no other attempt uses.
+6. Tell the next level which attempt this is and how far event time has come.
+7. Send the report towards the driver.
+
+A task changes nothing that a second attempt could not repeat. A failure of user code is part of
+the report, so that it reaches the driver whole; anything else is raised and left to Spark's retry.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
+from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
+from bicycle_runtime.operators.counting.counts import OperatorCounts
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import (
+    Advance,
+    EpochTime,
+    Operator,
+    Stateful,
+    Timed,
+)
+from bicycle_runtime.operators.functions.transform import KeyByOperator
+from bicycle_runtime.operators.functions.watermarks import (
+    GeneratorOperator,
+    ShardTimes,
+    joined_times,
+    watermark_of,
+)
+from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
+from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec, StagePlan
+from bicycle_runtime.operators.tasks.load_heartbeat import LoadHeartbeat
+from bicycle_runtime.operators.tasks.program import Program
+from bicycle_runtime.operators.tasks.reports import TaskReport, encode_report
+from bicycle_runtime.operators.tasks.routing import (
+    FeedbackRouter,
+    Parcel,
+    ParcelRouter,
+    parse_origin,
+)
+from bicycle_runtime.operators.tasks.sink import SinkOperator
+from bicycle_runtime.records.blobs import (
+    Envelope,
+    ParcelKind,
+    RecordBlob,
+    decode_records,
+    open_parcel,
+    read_header,
+    seal_parcel,
+)
+from bicycle_runtime.records.errors import RecordDecodingError
+from bicycle_runtime.state.sealed.loading import LOADING
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_sdk.contexts import WATERMARK_MIN
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import Partitioning
+
+# hot path: small batches stay in the processor's cache: 860 ns a record instead of 1,060 at 65,536.
+_RECORDS_PER_BATCH = 4_096
+
+__all__ = ["EpochOrder", "TaskOrder", "TimeOrder", "report_parcel", "reports_in", "run_task"]
+
+
+class TaskOrder(msgspec.Struct, kw_only=True):
+    """What one task is to do: slices by source, state by operator, feedback files by edge."""
+
+    slices: dict[str, list[Slice]] = {}
+    states: dict[str, RangeState] = {}
+    feedback: dict[int, list[StagedFile]] = {}
+
+
+class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """Where event time stands when an epoch begins.
+
+    ``clock_ms`` is the job's own clock, ``times`` the shards of all generators, ``watermarks``
+    those of the operators that have one, ``finished`` the generators whose input has ended. No
+    watermark stays below ``floor_ms``.
+    """
+
+    clock_ms: int = 0
+    times: ShardTimes = {}
+    watermarks: dict[str, int] = {}
+    finished: list[str] = []
+    floor_ms: int = WATERMARK_MIN
+
+
+class EpochOrder(msgspec.Struct, kw_only=True):
+    """What all tasks of one level are to do in one epoch."""
+
+    epoch: int
+    now_ms: int
+    is_interval_over: bool
+    tasks: list[TaskOrder]
+    time: TimeOrder = TimeOrder()
+
+
+class _Mark(msgspec.Struct, array_like=True):
+    """What a task tells the next level: its attempt, and the shard times that it knows of."""
+
+    sender: int
+    attempt: str
+    times: ShardTimes
+
+
+_MARK_ENCODER = msgspec.msgpack.Encoder()
+_MARK_DECODER = msgspec.msgpack.Decoder(_Mark)
+
+
+def run_task(
+    image: JobImage, program: Program, order: EpochOrder, parcels: Iterable[bytes]
+) -> Iterator[Parcel]:
+    """Run a task and yield its parcels: ``(task of the next level, bytes)``, the report last.
+
+    Args:
+        image: The job.
+        program: What this task runs; its user functions stay open.
+        order: What to do in this epoch.
+        parcels: What the level before sent to this task.
+    """
+    task = _Task(image, program, order)
+    yield from task.run(parcels)
+
+
+class _Task:
+    """One attempt of one task."""
+
+    def __init__(self, image: JobImage, program: Program, order: EpochOrder) -> None:
+        self._image = image
+        self._program = program
+        self._epoch = order
+        self._order = order.tasks[program.subtask]
+        self._attempt = attempt_id(source=system_random())
+        self._report = TaskReport(
+            level=program.level, subtask=program.subtask, attempt=self._attempt
+        )
+        self._times: ShardTimes = {}  # what this epoch says of shards, here and in levels before
+        self._generators = image.plan.generators()
+        self._edges_behind_broadcasts = {
+            route.edge
+            for chain in image.plan.chains
+            for route in chain.routes
+            if route.partitioning is not Partitioning.BROADCAST
+        }
+        self._next_level = program.level + 1
+        levels = image.plan.level_parallelism
+        self._next_width = levels[self._next_level] if self._next_level < len(levels) else 1
+
+    def run(self, parcels: Iterable[bytes]) -> Iterator[Parcel]:
+        started = time.perf_counter()
+        self._program.outbox.clear()
+        self._program.dead_letters.clear()
+        mine, carried = self._sort(parcels)
+        yield from carried
+        try:
+            self._begin()
+            for _ in self._process(mine):
+                yield from self._drained()
+            for _ in self._advance():
+                yield from self._drained()
+            self._write()
+        except BicycleError as error:
+            self._abort()
+            self._report.failure = error.to_json()
+        except BaseException:
+            self._abort()
+            raise
+        yield from self._drained()
+        yield from self._marks()
+        self._report.busy_ms = (time.perf_counter() - started) * 1000
+        yield report_parcel(self._image.plan, self._report)
+
+    def _sort(
+        self, parcels: Iterable[bytes]
+    ) -> tuple[list[tuple[RecordBlob, memoryview]], list[Parcel]]:
+        mine, carried = [], []
+        for parcel in parcels:
+            envelope, body = open_parcel(parcel)
+            if envelope.kind is ParcelKind.MARK:
+                mark = _MARK_DECODER.decode(body)
+                self._report.senders[mark.sender] = mark.attempt
+                self._times = joined_times(self._times, mark.times)
+            elif envelope.level == self._program.level and envelope.kind is ParcelKind.RECORDS:
+                mine.append((read_header(body), body))
+            else:
+                carried.append((envelope.task % self._next_width, parcel))
+        late = self._edges_behind_broadcasts
+        mine.sort(
+            key=lambda item: (item[0].edge in late, item[0].edge, item[0].sender, item[0].sequence)
+        )
+        return mine, carried
+
+    def _marks(self) -> Iterator[Parcel]:
+        """Tell every task of the next level which attempt this is, and how far time has come."""
+        if self._next_level < self._image.plan.level_count:
+            mark = _Mark(self._program.subtask, self._attempt, self._times)
+            body = _MARK_ENCODER.encode(mark)
+            for target in range(self._next_width):
+                yield target, seal_parcel(Envelope(ParcelKind.MARK, self._next_level, target), body)
+
+    def _begin(self) -> None:
+        moment = EpochTime(
+            epoch=self._epoch.epoch, now_ms=self._epoch.now_ms, seed=self._image.job_id
+        )
+        for _, router in self._program.routers:
+            router.begin_epoch(self._epoch.epoch)
+        with self._loading():
+            self._begin_operators(moment)
+
+    @contextlib.contextmanager
+    def _loading(self) -> Iterator[None]:
+        """Measure what is loaded inside, and give signs of life when it takes long."""
+        image, program = self._image, self._program
+        heartbeat = LoadHeartbeat(image.storage, image.run_id, (program.level, program.subtask))
+        total = sum(state.byte_count for state in self._order.states.values())
+        with LOADING.watching(total, heartbeat):
+            yield
+        heartbeat.close()
+        self._report.loaded, self._report.worker = LOADING.ranges, os.getpid()
+
+    def _begin_operators(self, moment: EpochTime) -> None:
+        for operator in self._program.operators():
+            operator.begin_epoch(moment)
+            if isinstance(operator, Stateful):
+                operator.restore(self._order.states[operator.spec.uid])
+            previous = self._previous(operator)
+            operator.context.watermark = previous
+            if isinstance(operator, Timed):
+                operator.begin_time(
+                    Advance(watermark=previous, previous=previous, now_ms=self._epoch.now_ms)
+                )
+            if isinstance(operator, SinkOperator):
+                operator.task = self._writer_task(operator.spec.uid)
+
+    def _process(self, mine: list[tuple[RecordBlob, memoryview]]) -> Iterator[None]:
+        """Feed everything that this task reads; pause after each batch, so parcels can leave."""
+        for uid, slices in self._order.slices.items():
+            for part in slices:
+                yield from self._read(uid, part)
+        targets = {route.edge: route for chain in self._image.plan.chains for route in chain.routes}
+        for edge, files in self._order.feedback.items():
+            for file in files:
+                body = memoryview(self._image.storage.read(file.path))
+                self._feed(targets[edge], read_header(body), body)
+                yield
+        for blob, body in mine:
+            self._feed(targets[blob.edge], blob, body)
+            yield
+
+    def _advance(self) -> Iterator[None]:
+        """Let operators fire what waited for the time that this epoch has brought."""
+        clock_ms = self._epoch.time.clock_ms
+        for operator in self._program.operators():
+            if isinstance(operator, GeneratorOperator) and operator.keeper is not None:
+                shards = operator.keeper.shards(clock_ms)
+                if shards:
+                    self._report.times[operator.spec.uid] = shards
+        self._times = joined_times(self._times, self._report.times)
+        known = joined_times(self._epoch.time.times, self._times)
+        watermarks: dict[tuple[str, ...], int] = {}
+
+        def advance_of(operator: Operator) -> Advance:
+            above = operator.spec.generators
+            if above not in watermarks:
+                watermarks[above] = self._watermark(above, known)
+            previous = self._previous(operator)
+            return Advance(
+                watermark=max(previous, watermarks[above]),
+                previous=previous,
+                now_ms=self._epoch.now_ms,
+            )
+
+        for chain in self._program.chains.values():
+            yield from chain.advance(advance_of)
+        for _, router in self._program.routers:
+            if isinstance(router, ParcelRouter):
+                router.flush()
+
+    def _watermark(self, above: tuple[str, ...], known: ShardTimes) -> int:
+        time = self._epoch.time
+        generators = [self._generators[uid] for uid in above]
+        watermark = watermark_of(generators, known, finished=time.finished, clock_ms=time.clock_ms)
+        return max(watermark, time.floor_ms) if above else watermark
+
+    def _previous(self, operator: Operator) -> int:
+        return self._epoch.time.watermarks.get(operator.spec.uid, WATERMARK_MIN)
+
+    def _read(self, uid: str, part: Slice) -> Iterator[None]:
+        chain = next(
+            chain for chain in self._program.chains.values() if chain.operators[0].spec.uid == uid
+        )
+        policy = chain.operators[0].policy
+        end = part.start
+        for batch in self._image.readers[uid].read(part):
+            fault_point("read")
+            for bad in batch.failures:
+                policy.reject_input(bad, Origin(source=uid, shard=part.shard, offset=bad.offset))
+            trail = SourceTrail(
+                uid, part.shard, batch.offsets, start=end, end=batch.next_offset,
+                timestamps=batch.timestamps, keys=batch.keys, headers=batch.headers,
+            )  # fmt: skip
+            chain.feed(Batch(batch.values, trail))
+            end = batch.next_offset
+            self._report.source_counts[uid] = self._report.source_counts.get(uid, 0) + len(
+                batch.values
+            )
+            fault_point("operator")
+            yield
+        ends = self._report.source_ends.setdefault(uid, {})
+        ends[part.shard] = max(end, ends.get(part.shard, 0))
+
+    def _feed(self, route: RouteSpec, blob: RecordBlob, body: memoryview) -> None:
+        try:
+            values, groups, times = decode_records(body, blob, self._program.codecs[route.edge])
+        except RecordDecodingError as error:
+            error.facts["reason"] += f" (records from {self._sender_of(route.edge)})"
+            raise
+        origin = parse_origin(blob.origin)
+        chain = self._program.chains[route.target_chain]
+        for start in range(0, len(values), _RECORDS_PER_BATCH):
+            part = slice(start, start + _RECORDS_PER_BATCH)
+            trail = ExchangeTrail(origin, None if times is None else times[part])
+            chain.feed(
+                Batch(
+                    values[part],
+                    trail,
+                    None if groups is None else groups[part],
+                    route.input_ordinal,
+                )
+            )
+        fault_point("operator")
+
+    def _sender_of(self, edge: int) -> str:
+        for chain in self._image.plan.chains:
+            for route in chain.routes:
+                if route.edge == edge:
+                    return f"operator {chain.operators[route.operator].uid!r}"
+        raise KeyError(edge)
+
+    def _write(self) -> None:
+        epoch, report = self._epoch.epoch, self._report
+        for operator in self._program.operators():
+            operator.policy.check_rate()
+            if isinstance(operator, Stateful):
+                report.states[operator.spec.uid] = operator.commit(
+                    epoch, self._attempt, is_interval_over=self._epoch.is_interval_over
+                )
+                self._note_forms(operator)
+            if isinstance(operator, SinkOperator):
+                report.staged[operator.spec.uid] = operator.finish()
+            if isinstance(operator, Timed):
+                self._note_waiting(operator.spec.uid, operator)
+            if isinstance(operator, KeyByOperator) and (sample := operator.sample()) is not None:
+                report.keys[operator.spec.uid] = sample
+            blocking = LOOP_WATCH.take(operator.spec.uid)
+            report.counts[operator.spec.uid] = OperatorCounts(
+                records_in=operator.records_in,
+                records_out=operator.records_out,
+                failed=operator.policy.failed,
+                retried=operator.policy.retried,
+                late=operator.late,
+                timed_out=operator.timed_out,
+                blocked=blocking.count,
+                blocked_ms=blocking.longest_ms,
+                blocked_at=blocking.place,
+                metrics=operator.metrics(),
+            )
+        for route, router in self._program.routers:
+            if isinstance(router, FeedbackRouter):
+                report.feedback[route.edge] = list(router.finish(epoch, self._attempt))
+        if self._program.dead_letters:
+            writer = self._image.writers[DEAD_LETTERS].open(self._writer_task(DEAD_LETTERS))
+            writer.write(list(self._program.dead_letters))
+            report.staged[DEAD_LETTERS] = writer.finish()
+        fault_point("delta_written")
+
+    def _note_forms(self, operator: Operator) -> None:
+        context = operator.context
+        if isinstance(context, KeyedContext) and (asked := context.book.asked()):
+            self._report.forms[operator.spec.uid] = asked
+
+    def _note_waiting(self, uid: str, operator: Timed) -> None:
+        for waiting, until_ms in (
+            (self._report.next_event_ms, operator.next_event_ms()),
+            (self._report.next_timer_ms, operator.next_timer_ms()),
+        ):
+            if until_ms is not None:
+                waiting[uid] = until_ms
+
+    def _abort(self) -> None:
+        for operator in self._program.operators():
+            if isinstance(operator, SinkOperator):
+                operator.abort()
+
+    def _writer_task(self, uid: str) -> WriterTask:
+        place = f"{self._program.level}-{self._program.subtask}-{self._attempt}"
+        prefix = f"staged/{uid}/{self._epoch.epoch:012}/{place}"
+        return WriterTask(
+            storage=self._image.storage,
+            prefix=prefix,
+            epoch=self._epoch.epoch,
+            subtask=self._program.subtask,
+        )
+
+    def _drained(self) -> Iterator[Parcel]:
+        outbox = self._program.outbox
+        yield from outbox
+        outbox.clear()
+
+
+def report_parcel(plan: StagePlan, report: TaskReport) -> Parcel:
+    """Return a report as a parcel that finds its way through the levels below to the driver."""
+    levels = plan.level_parallelism
+    width = levels[report.level + 1] if report.level + 1 < len(levels) else 1
+    envelope = Envelope(ParcelKind.REPORT, len(levels), report.subtask)
+    return (report.subtask % width, seal_parcel(envelope, encode_report(report)))
+
+
+def reports_in(parcels: Iterable[bytes]) -> list[bytes]:
+    """Return the bytes of the task reports among the parcels that left the last level."""
+    opened = map(open_parcel, parcels)
+    return [bytes(body) for envelope, body in opened if envelope.kind is ParcelKind.REPORT]

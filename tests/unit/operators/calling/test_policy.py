@@ -1,0 +1,91 @@
+"""What happens to input that can not be decoded, and whose frames a failure shows."""
+
+import base64
+import json
+
+import pytest
+
+from bicycle_runtime.operators.calling.policy import user_frames, user_hook
+from bicycle_runtime.operators.errors import ErrorRateError, SourceDecodeError
+from bicycle_runtime.testing import Harness
+from bicycle_sdk.errors import BicycleError, PreviewError
+
+
+@pytest.fixture
+def rows(tmp_path):
+    """A file with a line that is no JSON, as the second of three."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"n": 1}\n{"n": oops}\n{"n": 3}\n')
+    return path
+
+
+def reading(rows, *policy, **settings):
+    def job(env):
+        source = env.read_jsonl(rows).uid("rows")
+        if policy:
+            source.on_error(*policy, **settings)
+        source.map(lambda row: row["n"]).collect("out")
+
+    return job
+
+
+def test_input_that_can_not_be_decoded_fails_with_its_place(rows):
+    with Harness(reading(rows)) as harness, pytest.raises(SourceDecodeError) as caught:
+        harness.run()
+
+    facts = caught.value.facts
+    assert (facts["operator"], facts["source"], facts["offset"]) == ("rows", "rows", 9)
+    assert "rows.jsonl" in facts["position"]
+
+
+def test_input_that_can_not_be_decoded_can_be_skipped(rows):
+    with Harness(reading(rows, "skip")) as harness:
+        harness.run()
+        assert harness.published == [1, 3]
+        assert harness.dead_letters == []
+
+
+def test_a_dead_letter_of_a_source_keeps_the_original_bytes(rows):
+    with Harness(reading(rows, "dead_letter")) as harness:
+        harness.run()
+        (letter,) = harness.dead_letters
+
+        assert harness.published == [1, 3]
+        assert base64.b64decode(letter["value"]).strip() == b'{"n": oops}'
+        assert (letter["operator"], letter["encoding"], letter["offset"]) == ("rows", "raw", 9)
+        json.dumps(letter)
+
+
+def test_undecodable_input_counts_for_the_error_rate(rows):
+    job = reading(rows, "skip", max_error_rate=0.3)
+    with Harness(job) as harness, pytest.raises(ErrorRateError) as caught:
+        harness.run()
+
+    assert (caught.value.facts["failed"], caught.value.facts["total"]) == (1, 3)
+
+
+def test_the_blame_falls_on_the_users_line_and_not_on_a_library_below_it():
+    try:
+        json.loads("no json")
+    except ValueError as error:
+        text, location = user_frames(error)
+
+    assert "test_policy.py" in location
+    assert location.endswith(
+        "in test_the_blame_falls_on_the_users_line_and_not_on_a_library_below_it"
+    )
+    assert "decoder.py" in text
+
+
+def test_errors_of_ours_pass_a_hook_unchanged():
+    with pytest.raises(PreviewError), user_hook("op", "open()"):
+        raise PreviewError(vertex="v")
+
+
+def test_errors_of_a_hook_name_operator_and_action():
+    with pytest.raises(BicycleError) as caught, user_hook("op", "open()"):
+        raise ConnectionError("no route")
+
+    facts = caught.value.facts
+    assert (facts["operator"], facts["action"]) == ("op", "open()")
+    assert (facts["exception"], facts["exception_message"]) == ("ConnectionError", "no route")

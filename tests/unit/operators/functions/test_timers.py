@@ -1,0 +1,153 @@
+"""Timers at the edges: bad results, retries, named values, and where there is no key."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from bicycle_runtime.operators.errors import ErrorRateError, RunawayTimersError
+from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.functions.operator import Advance
+from bicycle_runtime.operators.functions.timers import TimerRound
+from bicycle_runtime.testing import Harness, script_source
+from bicycle_sdk import KeyedProcessFunction
+from bicycle_sdk.contexts import TaskInfo
+from bicycle_sdk.errors import FunctionResultError, StateDefinitionError
+from bicycle_sdk.failures import retry, skip
+
+
+class Alarm(KeyedProcessFunction[str, int, tuple]):
+    """Sets a timer at each number."""
+
+    def process_element(self, value, ctx):
+        ctx.save_state("seen", ctx.get_state("seen", 0) + 1)
+        ctx.timer_service.register_event_time_timer(value)
+        return []
+
+    def on_timer(self, timestamp_ms, ctx):
+        return [(timestamp_ms, ctx.get_state("seen"))]
+
+
+def alarms(function, change=lambda stream: stream):
+    def job(env):
+        numbers = env.add_source(script_source(int)).uid("numbers").key_by(lambda n: n % 2)
+        change(numbers.process_fn(function).uid("alarm")).collect("out")
+
+    return job
+
+
+def rung(job, numbers, watermark=100):
+    with Harness(job) as harness:
+        harness.push(numbers)
+        harness.advance_watermark(watermark)
+        return harness.published
+
+
+def test_named_values_are_those_of_the_key_of_the_timer():
+    assert rung(alarms(Alarm()), [1, 3, 4]) == [(1, 2), (3, 2), (4, 1)]
+
+
+class Silent(Alarm):
+    def on_timer(self, timestamp_ms, ctx):
+        return None
+
+
+class SilentAsync(Alarm):
+    async def on_timer(self, timestamp_ms, ctx):
+        return None
+
+
+@pytest.mark.parametrize("function", [Silent(), SilentAsync()], ids=["plain", "async"])
+def test_a_timer_must_give_an_iterable_of_records(function):
+    with pytest.raises(FunctionResultError):
+        rung(alarms(function), [1])
+
+
+class SetAgain(Alarm):
+    def on_timer(self, timestamp_ms, ctx):
+        return {timestamp_ms: 1}.keys()
+
+
+def test_any_iterable_of_records_will_do():
+    assert rung(alarms(SetAgain()), [1, 2]) == [1, 2]
+
+
+class FailsOnce(Alarm):
+    def __init__(self):
+        self.failures = []
+
+    def on_timer(self, timestamp_ms, ctx):
+        if timestamp_ms not in self.failures:
+            self.failures.append(timestamp_ms)
+            raise ValueError(timestamp_ms)
+        return [timestamp_ms]
+
+
+def test_a_timer_that_failed_is_tried_again():
+    job = alarms(FailsOnce(), lambda stream: stream.on_error(retry(1)))
+
+    assert rung(job, [1, 2, 3]) == [1, 2, 3]
+
+
+class Broken(Alarm):
+    def on_timer(self, timestamp_ms, ctx):
+        raise ValueError(timestamp_ms)
+
+
+def test_timers_count_for_the_rate_of_errors():
+    job = alarms(Broken(), lambda stream: stream.on_error(skip(), max_error_rate=0.4))
+    with pytest.raises(ErrorRateError) as caught:
+        rung(job, [1, 2, 3])
+    assert (caught.value.facts["failed"], caught.value.facts["total"]) == (3, 6)
+
+
+class Early(Alarm):
+    def open(self, ctx):
+        ctx.get_value_state("n", int).update(1)
+
+
+def test_state_without_a_record_or_timer_at_hand_is_refused():
+    with pytest.raises(StateDefinitionError):
+        rung(alarms(Early()), [1])
+
+
+class Restless(Alarm):
+    """Sets a timer for the very moment that has come, five times."""
+
+    def on_timer(self, timestamp_ms, ctx):
+        count = ctx.get_value_state("count", int, default=0)
+        count.update(count.value() + 1)
+        if count.value() < 5:
+            ctx.timer_service.register_event_time_timer(timestamp_ms)
+        return [count.value()]
+
+
+def test_a_timer_set_again_while_it_fires_fires_again():
+    assert rung(alarms(Restless()), [7]) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("domain", ["event", "processing"])
+def test_timers_that_are_set_for_times_that_have_come_do_not_go_on_for_ever(domain):
+    context = KeyedContext(
+        TaskInfo(job_id="job", operator_name="alarm"), processing_time=0, group_count=4,
+        key_selector=lambda n: n,
+    )  # fmt: skip
+    context.has_timers = True
+    queue = context.timers.event if domain == "event" else context.timers.processing
+
+    def on_timer(timestamp_ms, ctx):
+        queue.set(ctx.current_key(), timestamp_ms - 1)
+        return [timestamp_ms]
+
+    queue.set("other", 4)
+    queue.set("key", 5)
+    queue.delete("other", 4)
+    timer_round = TimerRound(
+        context, on_timer, function="Alarm", policy=SimpleNamespace(total=0),
+        advance=Advance(watermark=9, previous=0, now_ms=8), firings_max=200,
+    )  # fmt: skip
+    with pytest.raises(RunawayTimersError) as caught:
+        timer_round.fire()
+
+    facts = caught.value.facts
+    assert (facts["key"], facts["domain"], facts["count"]) == ("'key'", domain, 200)
+    assert facts["reached_ms"] == (9 if domain == "event" else 8)
