@@ -2,6 +2,7 @@
 
 The same code runs in a Spark task and in one process. Importing it opens no file, port or thread.
 
-Rooms, from the bottom: ``calling`` (user code) and ``counting``, ``functions`` and above it
-``windows`` (the operators), ``tasks`` (what makes and runs them). ``io`` is what connectors know.
+Rooms, from the bottom: ``calling`` (user code) and ``counting``, ``functions`` (operators),
+``folding`` and ``windows`` (operators with windows), ``tasks`` (what makes and runs operators).
+``io`` is what connectors know.
 """

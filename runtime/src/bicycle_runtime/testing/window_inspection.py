@@ -7,9 +7,9 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.build import window_table
-from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.operators.windows.panes import Pane
 from bicycle_runtime.records.keys import GroupCache

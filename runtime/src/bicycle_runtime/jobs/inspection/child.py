@@ -20,6 +20,7 @@ import msgspec
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.declarations import (
     asks_for_states,
     declared_states,
@@ -29,7 +30,6 @@ from bicycle_runtime.operators.functions.declarations import (
 from bicycle_runtime.operators.functions.reduce import reduced_type
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.operators.tasks.declared_forms import declared_operator
-from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, describe_attributes
 from bicycle_runtime.state.values.codecs import ValueCodec

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.declarations import declared_states, texts_in
 from bicycle_runtime.operators.functions.reduce import reduced_type
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.build import window_table
-from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.state.memory.attributes import declared_attributes
 from bicycle_runtime.state.values.declaring import accumulator_state, keyed_state

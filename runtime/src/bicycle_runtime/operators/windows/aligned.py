@@ -8,13 +8,13 @@ from functools import partial
 from typing import Any, ClassVar
 
 from bicycle_runtime.operators.batch import Batch, emitted
+from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.blocks import Partials, open_block
+from bicycle_runtime.operators.folding.gathering import Contents, FoldedContents, KeptContents
+from bicycle_runtime.operators.folding.rows import Rows, rows_of
+from bicycle_runtime.operators.folding.slots import WindowSlots
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
-from bicycle_runtime.operators.windows.blocks import Partials, open_block
-from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_runtime.operators.windows.gathering import Contents, FoldedContents, KeptContents
-from bicycle_runtime.operators.windows.rows import Rows, rows_of
-from bicycle_runtime.operators.windows.slots import WindowSlots
 from bicycle_runtime.operators.windows.strips import Strips
 from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.memory.windows import Cells

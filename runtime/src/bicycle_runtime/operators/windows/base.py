@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
 from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.rows import Rows
 from bicycle_runtime.operators.functions.declarations import texts_in
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import (
@@ -21,9 +23,7 @@ from bicycle_runtime.operators.functions.operator import (
 )
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.firing import Fired, Firing
-from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.meaning import due_rules, window_settings
-from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.window_tables import WindowTables

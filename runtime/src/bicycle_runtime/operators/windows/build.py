@@ -7,12 +7,12 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.aligned import AlignedOperator
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.cut_sessions import CutSessionOperator
-from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.operators.windows.sessions import SessionOperator
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator
 from bicycle_runtime.state.memory.window_tables import MemoryWindows

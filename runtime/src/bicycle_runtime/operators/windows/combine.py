@@ -11,15 +11,15 @@ from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.blocks import Partials, RawRecords, seal_block
+from bicycle_runtime.operators.folding.gathering import FoldedContents
+from bicycle_runtime.operators.folding.intervals import session_ends
+from bicycle_runtime.operators.folding.rows import Rows, rows_of
+from bicycle_runtime.operators.folding.slots import SessionSlots, WindowSlots
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.spec import OperatorSpec
-from bicycle_runtime.operators.windows.blocks import Partials, RawRecords, seal_block
-from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_runtime.operators.windows.gathering import FoldedContents
-from bicycle_runtime.operators.windows.intervals import session_ends
-from bicycle_runtime.operators.windows.rows import Rows, rows_of
-from bicycle_runtime.operators.windows.slots import SessionSlots, WindowSlots
 from bicycle_runtime.operators.windows.strips import Strips
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_sdk.contexts import WATERMARK_MIN

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from types import GenericAlias
 from typing import Any
 
+from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.rows import Rows
+from bicycle_runtime.operators.folding.slots import Session
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
-from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.operators.windows.sessions import PLACE, SessionOperator
-from bicycle_runtime.operators.windows.slots import Session
 from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.memory.windows import Cells

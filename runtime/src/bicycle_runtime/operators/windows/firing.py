@@ -15,9 +15,9 @@ from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
 from bicycle_runtime.operators.errors import WindowStateError
+from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import as_sequences, each
-from bicycle_runtime.operators.windows.folding import Folding
 from bicycle_runtime.state.memory.due import in_order
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.functions import full_name

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_runtime.operators.windows.folding import Folding
+from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
 
 __all__ = ["due_rules", "window_settings"]

@@ -12,15 +12,15 @@ from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.blocks import Partials, open_block
+from bicycle_runtime.operators.folding.gathering import FoldedContents, KeptContents
+from bicycle_runtime.operators.folding.intervals import session_ends
+from bicycle_runtime.operators.folding.rows import Rows, rows_of
+from bicycle_runtime.operators.folding.slots import Session, SessionSlots
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
-from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
-from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_runtime.operators.windows.gathering import FoldedContents, KeptContents
-from bicycle_runtime.operators.windows.intervals import session_ends
-from bicycle_runtime.operators.windows.rows import Rows, rows_of
-from bicycle_runtime.operators.windows.slots import Session, SessionSlots
 from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.memory.windows import Cells

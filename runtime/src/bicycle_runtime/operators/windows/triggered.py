@@ -14,11 +14,12 @@ from typing import Any
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling.policy import DROPPED, user_hook
 from bicycle_runtime.operators.calling.user_functions import run
+from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.intervals import session_ends
+from bicycle_runtime.operators.folding.rows import Rows, rows_of
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
-from bicycle_runtime.operators.windows.folding import Folding
-from bicycle_runtime.operators.windows.intervals import session_ends
 from bicycle_runtime.operators.windows.panes import (
     Pane,
     PaneContext,
@@ -26,7 +27,6 @@ from bicycle_runtime.operators.windows.panes import (
     load_panes,
     type_of_panes,
 )
-from bicycle_runtime.operators.windows.rows import Rows, rows_of
 from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.memory.windows import Cells

@@ -1,5 +1,5 @@
-"""State that may be larger than memory: sealed entries in a local RocksDB, hot ones in Python.
+"""Local databases: the sealed entries of one operator in one subtask, in a folder of this machine.
 
-The folder on disk is a cache of what is sealed, never more: what an epoch changes stays in memory
-until its delta is sealed. ``rocksdict`` is loaded when the first folder is opened.
+The folder is a cache of what is sealed, never more: what an epoch changes stays in memory until its
+delta is sealed. ``rocksdict`` is loaded when the first folder is opened.
 """

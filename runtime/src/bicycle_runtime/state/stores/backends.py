@@ -124,7 +124,7 @@ def tables_for(settings: StateSettings, *, job_url: str, book: StateBook | None 
     if settings.backend == "memory":
         return MemoryTables(book)
     # A library of 11 MB, which jobs with state in memory do not need.
-    from bicycle_runtime.state.rocksdb.backend import RocksTables
+    from bicycle_runtime.state.stores.on_disk_tables import RocksTables
 
     return RocksTables(settings, job_url=job_url, book=book)
 

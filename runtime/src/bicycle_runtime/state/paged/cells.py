@@ -12,8 +12,8 @@ from itertools import takewhile
 from typing import Any
 
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.rocksdb.dicts import MISSING, PagedDict, Shelf, TouchPagedDict
-from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.paged.dicts import MISSING, PagedDict, Shelf, TouchPagedDict
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
 from bicycle_sdk.state.cells import MISSING as NO_BOUND
 from bicycle_sdk.state.cells import CarefulValueCells, MapCells, has_prefix

@@ -14,9 +14,9 @@ from typing import Any
 
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async
+from bicycle_runtime.operators.folding.aggregates import Accumulators, Folding
+from bicycle_runtime.operators.folding.rows import Rows
 from bicycle_runtime.operators.functions.operator import each
-from bicycle_runtime.operators.windows.folding import Accumulators, Folding
-from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_runtime.state.memory.windows import Row
 from bicycle_sdk.windows import Count
 from bicycle_sdk.windows.aggregates import SelectedAggregate

@@ -17,8 +17,8 @@ from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute
 from bicycle_runtime.state.memory.dicts import DictState
 from bicycle_runtime.state.memory.tables import BEGUN, AccumulatorTable, FunctionTable, GroupState
 from bicycle_runtime.state.memory.tracked import TrackedDict
-from bicycle_runtime.state.rocksdb.dicts import PagedDict, Shelf, TouchPagedDict
-from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.paged.dicts import PagedDict, Shelf, TouchPagedDict
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.places import (
     behind,
     key_bytes,

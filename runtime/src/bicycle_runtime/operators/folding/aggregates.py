@@ -9,7 +9,7 @@ from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.operators.calling.user_functions import is_async, resolve
-from bicycle_runtime.operators.windows.sketches import SketchDistinct
+from bicycle_runtime.operators.folding.sketches import SketchDistinct
 from bicycle_sdk.record_types import accumulator_type
 from bicycle_sdk.windows import (
     ApproximateDistinct,

@@ -12,10 +12,10 @@ from typing import Any
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.memory.timers import TimerTable
-from bicycle_runtime.state.rocksdb.agenda import Agenda
-from bicycle_runtime.state.rocksdb.dicts import PagedDict, Shelf
+from bicycle_runtime.state.paged.agenda import Agenda
+from bicycle_runtime.state.paged.dicts import PagedDict, Shelf
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.indexes import TimerIndex, names_of, timer_in, timer_order
-from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
 from bicycle_runtime.state.sealed.changes import Section
 from bicycle_runtime.state.values.codecs import ValueCodec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from bicycle_runtime.operators.windows.gathering import Contents
-from bicycle_runtime.operators.windows.rows import Rows
+from bicycle_runtime.operators.folding.gathering import Contents
+from bicycle_runtime.operators.folding.rows import Rows
 
 __all__ = ["Session", "SessionSlots", "WindowSlots"]
 

@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Generic, TypeVar
 
-from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind, index_start
 
 __all__ = ["Agenda"]

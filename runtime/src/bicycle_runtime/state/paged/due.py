@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from bicycle_runtime.state.memory.due import DueTimes, Spot
-from bicycle_runtime.state.rocksdb.agenda import Agenda
+from bicycle_runtime.state.paged.agenda import Agenda
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.indexes import due_order, names_of, spot_in
-from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.places import time_in
 from bicycle_sdk.state.descriptors import TimeDomain
 

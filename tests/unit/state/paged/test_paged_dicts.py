@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.state.rocksdb.dicts import PagedDict
+from bicycle_runtime.state.paged.dicts import PagedDict
 from tests.unit.state.paged_workers import BLANK, Worker
 
 KEYS = st.sampled_from(["", "a", "a\x00", "b\x00c", "é", "\udc80", "zz"])

@@ -16,9 +16,9 @@ from typing import Any
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.memory.windows import Records, Row, extend_row, joined_row
-from bicycle_runtime.state.rocksdb.dicts import MISSING, Shelf
+from bicycle_runtime.state.paged.dicts import MISSING, Shelf
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.indexes import RowIndex, row_start
-from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.places import (
     behind_key,
     key_bytes,

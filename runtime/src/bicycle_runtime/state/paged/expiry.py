@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
-from bicycle_runtime.state.rocksdb.dicts import PagedDict
-from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.paged.dicts import PagedDict
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.places import (
     behind,
     index_place,

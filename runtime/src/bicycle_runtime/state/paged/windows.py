@@ -11,9 +11,9 @@ from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.memory.windows import Cells, Records, WindowTable
-from bicycle_runtime.state.rocksdb.dicts import OneCodec, PagedDict, Shelf
-from bicycle_runtime.state.rocksdb.pages import Pages
-from bicycle_runtime.state.rocksdb.records import PagedPlaceRecords
+from bicycle_runtime.state.paged.dicts import OneCodec, PagedDict, Shelf
+from bicycle_runtime.state.paged.pages import Pages
+from bicycle_runtime.state.paged.records import PagedPlaceRecords
 from bicycle_runtime.state.sealed.changes import Section, emptied_section
 
 __all__ = ["PagedCells", "PagedWindowTable"]

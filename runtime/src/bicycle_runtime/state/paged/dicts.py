@@ -11,7 +11,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, V
 from itertools import islice
 from typing import Any, Protocol
 
-from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind, key_bytes, key_in, section_start, value_in
 
 __all__ = ["MISSING", "OneCodec", "PagedDict", "Shelf", "TouchPagedDict"]

@@ -8,11 +8,11 @@ from typing import Any
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.window_tables import Moments
 from bicycle_runtime.state.memory.windows import Cells, Records, WindowTable
-from bicycle_runtime.state.rocksdb.due import PagedDueTimes
+from bicycle_runtime.state.paged.due import PagedDueTimes
+from bicycle_runtime.state.paged.pages import Pages
+from bicycle_runtime.state.paged.records import PagedKeyRecords, PagedPlaceRecords
+from bicycle_runtime.state.paged.windows import PagedCells, PagedWindowTable
 from bicycle_runtime.state.rocksdb.indexes import DueIndex
-from bicycle_runtime.state.rocksdb.pages import Pages
-from bicycle_runtime.state.rocksdb.records import PagedKeyRecords, PagedPlaceRecords
-from bicycle_runtime.state.rocksdb.windows import PagedCells, PagedWindowTable
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = ["RocksWindows"]

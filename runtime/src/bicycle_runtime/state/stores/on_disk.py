@@ -24,9 +24,9 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.errors import LocalStateError, StateFileError
 from bicycle_runtime.state.memory.tables import StateTable
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.bases import upload
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK
-from bicycle_runtime.state.rocksdb.pages import Pages
 from bicycle_runtime.state.rocksdb.restoring import restore
 from bicycle_runtime.state.rocksdb.slots import Slot, claim_slot, folder_of
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError

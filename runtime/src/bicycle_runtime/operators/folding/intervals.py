@@ -6,8 +6,8 @@ from typing import Any
 
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import is_async
+from bicycle_runtime.operators.folding.rows import Rows
 from bicycle_runtime.operators.functions.operator import each
-from bicycle_runtime.operators.windows.rows import Rows
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.windows import SessionWindows, duration_ms
 

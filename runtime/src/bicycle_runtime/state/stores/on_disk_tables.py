@@ -11,13 +11,13 @@ from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.tables import AccumulatorTable, FunctionTable, StateTable
 from bicycle_runtime.state.memory.timers import TimerTable
 from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.rocksdb.keyed import PagedKeyedTable
-from bicycle_runtime.state.rocksdb.pages import Pages
-from bicycle_runtime.state.rocksdb.store import PagedStore
-from bicycle_runtime.state.rocksdb.tables import PagedAccumulatorTable, PagedFunctionTable
-from bicycle_runtime.state.rocksdb.timers import PagedTimerTable
-from bicycle_runtime.state.rocksdb.window_tables import RocksWindows
+from bicycle_runtime.state.paged.keyed import PagedKeyedTable
+from bicycle_runtime.state.paged.pages import Pages
+from bicycle_runtime.state.paged.tables import PagedAccumulatorTable, PagedFunctionTable
+from bicycle_runtime.state.paged.timers import PagedTimerTable
+from bicycle_runtime.state.paged.window_tables import RocksWindows
 from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.stores.on_disk import PagedStore
 from bicycle_runtime.state.values.declaring import accumulator_state
 from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.state.descriptors import TimeDomain

@@ -11,10 +11,10 @@ from typing import Any
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import StateKindError
 from bicycle_runtime.state.memory.keyed import Cells, KeyedTable
-from bicycle_runtime.state.rocksdb.cells import PagedMapCells, PagedValueCells
-from bicycle_runtime.state.rocksdb.dicts import MISSING, PagedDict, Shelf
-from bicycle_runtime.state.rocksdb.expiry import PagedExpiry
-from bicycle_runtime.state.rocksdb.pages import Pages
+from bicycle_runtime.state.paged.cells import PagedMapCells, PagedValueCells
+from bicycle_runtime.state.paged.dicts import MISSING, PagedDict, Shelf
+from bicycle_runtime.state.paged.expiry import PagedExpiry
+from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind, section_start
 from bicycle_runtime.state.sealed.changes import Section
 from bicycle_runtime.state.values.codecs import ValueCodec

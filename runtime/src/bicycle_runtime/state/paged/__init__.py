@@ -1,0 +1,1 @@
+"""Tables of which only a part is in memory: hot entries in Python, all others on disk."""
