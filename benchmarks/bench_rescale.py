@@ -50,22 +50,25 @@ class Times:
 def main() -> None:
     """Measure and tell."""
     options = arguments(__doc__, repeats=2, add=_add_options)
-    keys = Keys(count=20_000 if options.quick else options.keys)
+    sizes = [Keys(count=count) for count in ([20_000] if options.quick else options.keys)]
+    texts = " and ".join(f"{keys.count:,}" for keys in sizes)
     report = Report(
         name="rescale",
-        claim="A job of a million keys changes its parallelism with a pause of at most 2 s.",
-        payload=f"a running count of {keys.count:,} keys, state in memory or on disk",
+        claim="A job of a million keys changes its parallelism with a pause of at most 2 s, one of "
+        "ten million with 10 s at most.",
+        payload=f"a running count of {texts} keys, state in memory or on disk",
         method=f"{options.repeats} rounds on Spark with {CORES} cores; pause from seal to seal; "
         "starts again in the same Java process; all counts compared with the truth",
     )
-    times = {name: Times() for name in options.backend or BACKENDS}
     with spark_engine() as engine:
-        for _ in range(options.repeats):
-            for backend, found in times.items():
-                _round(engine, keys, backend, found)
-    report.tables.append(_table(times))
-    for name, found in times.items():
-        _add_targets(report, name, found, keys.count)
+        for keys in sizes:
+            times = {name: Times() for name in options.backend or BACKENDS}
+            for _ in range(options.repeats):
+                for backend, found in times.items():
+                    _round(engine, keys, backend, found)
+            report.tables.append(_table(times, keys.count))
+            for name, found in times.items():
+                _add_targets(report, name, found, keys.count)
     report.tell(options)
 
 
@@ -117,7 +120,7 @@ def _check(loop: EpochLoop, keys: Keys) -> None:
         raise WrongOutputError(f"{len(counts):,} of {keys.count:,} keys are counted")
 
 
-def _table(times: dict[str, Times]) -> Table:
+def _table(times: dict[str, Times], key_count: int) -> Table:
     steps = {step for found in times.values() for step in found.pauses}
     ordered = sorted(steps, key=lambda step: list(next(iter(times.values())).pauses).index(step))
     rows = [
@@ -128,21 +131,20 @@ def _table(times: dict[str, Times]) -> Table:
     rows.append(["start again with 3", *(_median(found.restarts) for found in times.values())])
     warm = [_median(found.warm_restarts) for found in times.values()]
     rows.append(["start again with 3, local state kept", *warm])
-    return Table(title="Seconds, median", columns=["what", *times], rows=rows)
+    title = f"{key_count:,} keys: seconds, median"
+    return Table(title=title, columns=["what", *times], rows=rows)
 
 
 def _add_targets(report: Report, name: str, found: Times, key_count: int) -> None:
-    high = PAUSE_S_MAX.get(key_count)
-    report.targets.append(
-        Target(name=f"{name}: longest pause", value=found.longest, unit="s", high=high)
-    )
-    restart = statistics.median(found.restarts)
-    report.targets.append(
-        Target(name=f"{name}: longest pause ÷ start again", value=found.longest / restart, unit="x")
-    )
-    warm = statistics.median(found.warm_restarts)
-    high = RESTART_S_MAX if name == "rocksdb" else None
-    report.targets.append(Target(name=f"{name}: warm start again", value=warm, unit="s", high=high))
+    restart, warm = statistics.median(found.restarts), statistics.median(found.warm_restarts)
+    warm_max = RESTART_S_MAX if name == "rocksdb" else None
+    for what, value, unit, high in (
+        ("longest pause", found.longest, "s", PAUSE_S_MAX.get(key_count)),
+        ("longest pause ÷ start again", found.longest / restart, "x", None),
+        ("warm start again", warm, "s", warm_max),
+    ):
+        title = f"{name}, {key_count:,} keys: {what}"
+        report.targets.append(Target(name=title, value=value, unit=unit, high=high))
 
 
 def _median(seconds: list[float]) -> str:
@@ -150,7 +152,10 @@ def _median(seconds: list[float]) -> str:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--keys", type=int, default=1_000_000, help="keys (default %(default)s)")
+    parser.add_argument(
+        "--keys", type=int, nargs="+", default=[1_000_000, 10_000_000],
+        help="numbers of keys (default %(default)s)",
+    )  # fmt: skip
     parser.add_argument("--backend", action="append", choices=BACKENDS, help="only this backend")
 
 
