@@ -15,7 +15,7 @@ import bicycle_sdk
 __all__ = ["Place", "blamed", "is_ours", "without_loop"]
 
 _OWN_FOLDERS = tuple(
-    str(Path(package.__file__).parent.resolve()) for package in (bicycle_runtime, bicycle_sdk)
+    str(Path(file).parent.resolve()) for file in (bicycle_runtime.__file__, bicycle_sdk.__file__)
 )
 _LOOP_FILES = (str(Path(asyncio.__file__).parent), selectors.__file__)
 
