@@ -301,6 +301,24 @@ def test_a_login_without_encryption_and_a_protocol_of_ones_own():
 
 
 @pytest.mark.parametrize(
+    "builder",
+    [
+        source().tls(),
+        sink().sasl("PLAIN", "ada", Secret.env("WORD")),
+        source().sasl("PLAIN", "ada", Secret.env("WORD")).tls(),
+    ],
+    ids=["tls", "sasl", "both"],
+)
+def test_a_protocol_that_would_leave_out_login_or_encryption_is_refused(builder):
+    builder.property("security.protocol", "plaintext")
+
+    with pytest.raises(StreamDefinitionError) as caught:
+        builder.build_connector()
+
+    assert "plaintext" in caught.value.facts["problem"]
+
+
+@pytest.mark.parametrize(
     "name",
     [
         "sasl.password",

@@ -197,7 +197,12 @@ class KafkaBuilder:
         if self._protocol_parts:
             transport = "SSL" if "SSL" in self._protocol_parts else "PLAINTEXT"
             protocol = f"SASL_{transport}" if "SASL" in self._protocol_parts else transport
-            properties.setdefault("security.protocol", protocol)
+            given = properties.setdefault("security.protocol", protocol)
+            missing = self._protocol_parts - set(str(given).upper().split("_"))
+            if missing:
+                call = {"SASL": "sasl", "SSL": "tls"}[min(missing)]
+                hint = f"leave the property out, or the call of {call}"
+                self._refuse(call, f"the property security.protocol is {given!r}", hint)
         return dict(self._settings) | ({"properties": properties} if properties else {})
 
     def _refuse(self, call: str, problem: str, hint: str) -> NoReturn:

@@ -66,7 +66,7 @@ def full_sink():
         .on_rewind("publish_again")
         .message_time("written")
         .create_topic(partitions=4, replication_factor=1, retention=MINUTE, config={"a": "b"})
-        .property("sasl.password", Secret.file("/word"))
+        .sasl("PLAIN", "ada", Secret.file("/word"))
     )
 
 

@@ -32,6 +32,10 @@ def given(name, value):
     return properties(**{name: value})
 
 
+def login(password):
+    return properties(**{"security.protocol": "SASL_SSL", "sasl.password": password})
+
+
 def test_any_property_passes_through_as_text():
     found = checked_properties(
         {"fetch.max.bytes": 1000, "client.id": "me", "check.crcs": True}, vertex="v", reserved={}
@@ -67,6 +71,30 @@ def test_a_secret_in_plain_text_is_refused_without_being_repeated(name):
 
 
 @pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"sasl.mechanism": "PLAIN", "sasl.mechanisms": "GSSAPI"}, "sasl.mechanism"),
+        ({"linger.ms": 5, "queue.buffering.max.ms": 50}, "linger.ms"),
+        ({"sasl.username": "ada"}, "sasl.username"),
+        ({"sasl.username": "ada", "security.protocol": "ssl"}, "sasl.username"),
+        ({"ssl.ca.location": "/ca", "security.protocol": "SASL_PLAINTEXT"}, "ssl.ca.location"),
+    ],
+)
+def test_properties_of_which_one_would_be_left_out_unseen_are_refused(given, name):
+    with pytest.raises(KafkaPropertyError) as caught:
+        properties(**given)
+
+    assert caught.value.facts["name"] == name
+
+
+@pytest.mark.parametrize("protocol", ["SASL_SSL", "sasl_ssl"])
+def test_login_and_encryption_that_the_protocol_has_are_accepted(protocol):
+    found = {"security.protocol": protocol, "sasl.username": "ada", "ssl.ca.location": "/ca"}
+
+    assert properties(**found).resolved() == found
+
+
+@pytest.mark.parametrize(
     "value", [None, ["a"], {}, {"secret": {}}, {"secret": {"vault": "x"}}, {"secret": {"env": ""}}]
 )
 def test_a_value_that_is_neither_text_nor_reference_is_refused(value):
@@ -79,14 +107,14 @@ def test_a_value_that_is_neither_text_nor_reference_is_refused(value):
 def test_a_secret_is_taken_from_the_environment(monkeypatch):
     monkeypatch.setenv("TEST_KAFKA_PASSWORD", PASSWORD)
 
-    assert given("sasl.password", BY_ENV).resolved() == {"sasl.password": PASSWORD}
+    assert login(BY_ENV).resolved()["sasl.password"] == PASSWORD
 
 
 def test_a_secret_is_taken_from_a_file_without_its_line_end(tmp_path):
     (tmp_path / "password").write_text(f"{PASSWORD}\n")
     reference = {"secret": {"file": str(tmp_path / "password")}}
 
-    assert given("sasl.password", reference).resolved() == {"sasl.password": PASSWORD}
+    assert login(reference).resolved()["sasl.password"] == PASSWORD
 
 
 def test_a_missing_variable_or_file_is_named(monkeypatch, tmp_path):
@@ -95,19 +123,19 @@ def test_a_missing_variable_or_file_is_named(monkeypatch, tmp_path):
 
     for value, place in ((BY_ENV, "TEST_KAFKA_PASSWORD"), ({"secret": {"file": missing}}, missing)):
         with pytest.raises(KafkaSecretError) as caught:
-            given("sasl.password", value).resolved()
+            login(value).resolved()
         assert caught.value.facts["name"] == "sasl.password"
         assert place in caught.value.facts["problem"]
 
 
 def test_bound_properties_travel_without_the_environment_and_show_no_secret(monkeypatch):
     monkeypatch.setenv("TEST_KAFKA_PASSWORD", PASSWORD)
-    bound = given("sasl.password", BY_ENV).bound()
+    bound = login(BY_ENV).bound()
     monkeypatch.delenv("TEST_KAFKA_PASSWORD")
 
     travelled = pickle.loads(pickle.dumps(bound))
 
-    assert travelled.resolved() == {"sasl.password": PASSWORD}
+    assert travelled.resolved()["sasl.password"] == PASSWORD
     assert PASSWORD not in repr(travelled)
     assert PASSWORD not in f"{travelled}"
     assert "TEST_KAFKA_PASSWORD" in repr(travelled)
@@ -150,7 +178,7 @@ def test_an_error_of_the_client_shows_no_secret_and_not_its_cause(monkeypatch):
         raise KafkaException(KafkaError(KafkaError._INVALID_ARG, f"bad {config['sasl.password']}"))
 
     with pytest.raises(KafkaPropertyError) as caught:
-        open_client(make, given("sasl.password", BY_ENV), {})
+        open_client(make, login(BY_ENV), {})
 
     shown = json.dumps(caught.value.to_json()) + str(caught.value)
     assert PASSWORD not in shown

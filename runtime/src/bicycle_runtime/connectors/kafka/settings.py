@@ -82,6 +82,17 @@ _OUTAGES = frozenset(
         KafkaError.UNKNOWN_TOPIC_ID,
     }
 )
+# Names of librdkafka for one thing: when both are given, the one that comes later wins unseen.
+_SAME: Final = (
+    ("sasl.mechanism", "sasl.mechanisms"),
+    ("linger.ms", "queue.buffering.max.ms"),
+    ("retries", "message.send.max.retries"),
+    ("compression.type", "compression.codec"),
+    ("max.in.flight", "max.in.flight.requests.per.connection"),
+    ("max.partition.fetch.bytes", "fetch.message.max.bytes"),
+)
+_PROTOCOL = "security.protocol"
+_PROTOCOLS: Final = {"SASL": "SASL_SSL or SASL_PLAINTEXT", "SSL": "SSL or SASL_SSL"}
 _QUOTED = re.compile(r'"([\w.]+)"')
 _HIDDEN = "***"
 _SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
@@ -190,6 +201,7 @@ def checked_properties(
             )
         else:
             plain[name] = _text(vertex, name, value)
+    _refuse_contradictions(plain, {*plain, *references}, vertex)
     return ClientProperties(vertex=vertex, plain=plain, references=references)
 
 
@@ -248,6 +260,20 @@ def is_refusal(error: KafkaException | KafkaError) -> bool:
 def is_outage(error: KafkaError) -> bool:
     """Tell whether an error goes away by itself once a broker is there."""
     return not error.fatal() and (error.code() in _OUTAGES or error.retriable())
+
+
+def _refuse_contradictions(plain: Mapping[str, str], names: set[str], vertex: str) -> None:
+    """Refuse properties of which the client would leave one out without a word."""
+    for name, other in _SAME:
+        if {name, other} <= names:
+            raise _refusal(vertex, name, f"it is the same as {other}, given as well", "give one")
+    protocol = plain.get(_PROTOCOL, "PLAINTEXT").upper()
+    for part, protocols in _PROTOCOLS.items():
+        idle = sorted(name for name in names if name.startswith(f"{part.lower()}."))
+        if idle and part not in protocol.split("_"):
+            hint = f"set {_PROTOCOL} to {protocols}, or leave {idle[0]} out"
+            problem = f"it has no effect while {_PROTOCOL} is {protocol}"
+            raise _refusal(vertex, idle[0], problem, hint)
 
 
 def _reason(error: Exception | KafkaError) -> str:
