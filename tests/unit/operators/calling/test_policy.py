@@ -7,7 +7,7 @@ import pytest
 
 from bicycle_runtime.operators.calling.policy import user_frames, user_hook
 from bicycle_runtime.operators.errors import ErrorRateError, SourceDecodeError
-from bicycle_runtime.testing import Harness
+from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk.errors import BicycleError, PreviewError
 
 
@@ -54,6 +54,24 @@ def test_a_dead_letter_of_a_source_keeps_the_original_bytes(rows):
         assert base64.b64decode(letter["value"]).strip() == b'{"n": oops}'
         assert (letter["operator"], letter["encoding"], letter["offset"]) == ("rows", "raw", 9)
         json.dumps(letter)
+
+
+@pytest.mark.parametrize("timestamps", [[5, 6, 7], None])
+def test_a_dead_letter_of_a_function_has_the_event_time_of_its_record(timestamps):
+    def job(env):
+        numbers = env.add_source(script_source(int)).flat_map(lambda n: [n, -n])
+        parts = numbers.filter(lambda n: n <= 0).map(lambda n: 1 / (n + 2))
+        parts.on_error("dead_letter").collect("out")
+
+    with Harness(job) as harness:
+        harness.push([1, 2, 3], timestamp=timestamps)
+        harness.run()
+        (letter,) = harness.dead_letters
+
+    assert letter["event_time_ms"] == (timestamps and 6)
+    assert letter["source_message"] == (
+        timestamps and {"key": None, "headers": [], "timestamp_ms": 6}
+    )
 
 
 def test_undecodable_input_counts_for_the_error_rate(rows):

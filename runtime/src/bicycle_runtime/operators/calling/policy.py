@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from bicycle_runtime.base.faults import InjectedFault
-from bicycle_runtime.operators.batch import Batch, Origin
+from bicycle_runtime.operators.batch import Batch, Origin, SourceTrail
 from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
 from bicycle_runtime.operators.calling.frames import blamed, is_ours, without_loop
 from bicycle_runtime.operators.errors import (
@@ -25,7 +25,7 @@ from bicycle_runtime.operators.errors import (
     FunctionHookError,
     SourceDecodeError,
 )
-from bicycle_runtime.operators.io import BadRecord
+from bicycle_runtime.operators.io import BadRecord, Headers
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.errors import BicycleError
@@ -73,6 +73,9 @@ class RecordPolicy:
         self.failed = 0
         self.retried = 0
         self.last_error = ""
+        self._looked_at: Batch | None = None
+        self._times: Sequence[int] | None = None
+        self._messages: tuple[SourceTrail, Sequence[int]] | None = None
 
     @property
     def plugin(self) -> PluginInfo:
@@ -135,10 +138,9 @@ class RecordPolicy:
             raise FunctionFailedError(**facts) from None
         self._count(f"{facts['exception']}: {facts['exception_message']}")
         if self._policy.action is ErrorAction.DEAD_LETTER:
-            value = self.batch.values[index]
-            self._dead_letters(
-                self._letter(facts, self.batch.trail.origin(index), pickle_any(value), "pickle")
-            )
+            data = pickle_any(self.batch.values[index])
+            letter = self._letter(facts, self.batch.trail.origin(index), data, "pickle")
+            self._dead_letters({**letter, **self._beside(self.batch, index)})
 
     def reject_input(self, bad: BadRecord, origin: Origin) -> None:
         """Apply the action to input that a source could not decode."""
@@ -156,7 +158,10 @@ class RecordPolicy:
                 "location": "", "key": "none", "position": position,
             }  # fmt: skip
             letter = self._letter(facts, origin, bad.raw, "raw")
-            self._dead_letters({**letter, "source_message": _source_message(bad)})
+            message = _source_message(bad.key, bad.headers, bad.timestamp_ms)
+            self._dead_letters(
+                {**letter, "event_time_ms": bad.timestamp_ms, "source_message": message}
+            )
 
     def check_rate(self) -> None:
         """Fail the epoch when a larger share of its records failed than allowed.
@@ -213,6 +218,16 @@ class RecordPolicy:
             return "none"
         return repr(self.key_of(value))
 
+    def _beside(self, batch: Batch, index: int) -> dict[str, Any]:
+        """Return what a dead letter says of its record beside the value."""
+        if self._looked_at is not batch:  # Once for a batch: many of its records may fail.
+            self._looked_at = batch
+            self._times, self._messages = batch.trail.times(), batch.trail.messages()
+        return {
+            "event_time_ms": None if self._times is None else self._times[index],
+            "source_message": _message_of(self._messages, index),
+        }
+
     def _letter(
         self, facts: dict[str, Any], origin: Origin | None, data: bytes, encoding: str
     ) -> dict[str, Any]:
@@ -236,17 +251,36 @@ class RecordPolicy:
         }
 
 
-def _source_message(bad: BadRecord) -> dict[str, Any]:
-    """Return what came with the bytes: the raw key, the headers and the time of a message."""
+def _source_message(key: Any, headers: Headers, timestamp_ms: int | None) -> dict[str, Any]:
+    """Return what came with a value: key, headers and time of its message.
 
-    def as_text(data: bytes | None) -> str | None:
-        return None if data is None else base64.b64encode(data).decode("ascii")
+    A key that was decoded as something else than text is left out: its bytes are not there.
+    """
+
+    def as_text(data: Any) -> str | None:
+        data = data.encode() if isinstance(data, str) else data
+        return base64.b64encode(data).decode("ascii") if isinstance(data, bytes) else None
 
     return {
-        "key": as_text(bad.key),
-        "headers": [[name, as_text(value)] for name, value in bad.headers],
-        "timestamp_ms": bad.timestamp_ms,
+        "key": as_text(key),
+        "headers": [[name, as_text(value)] for name, value in headers],
+        "timestamp_ms": timestamp_ms,
     }
+
+
+def _message_of(found: tuple[SourceTrail, Sequence[int]] | None, index: int) -> Any:
+    """Return what the source says of a record; None where it says nothing."""
+    if found is None:
+        return None
+    trail, positions = found
+    at = positions[index]
+    if trail.keys is None and trail.headers is None and trail.timestamps is None:
+        return None
+    return _source_message(
+        None if trail.keys is None else trail.keys[at],
+        () if trail.headers is None else trail.headers[at],
+        None if trail.timestamps is None else trail.timestamps[at],
+    )
 
 
 @contextlib.contextmanager
