@@ -447,6 +447,7 @@ def test_a_job_that_ran_waits_for_a_broker_that_does_not_answer(tmp_path):
     status = run.source.poll()
 
     assert (status.has_input, status.is_finished) == (False, False)
+    assert (status.is_reachable, status.lag, status.shard_lags) == (False, Lag(), {})
     run.stop()
 
 

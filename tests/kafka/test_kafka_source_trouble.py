@@ -1,6 +1,5 @@
 """The Kafka source when messages are gone, topics are made anew, or the broker dies or hangs."""
 
-import base64
 import logging
 import threading
 
@@ -11,9 +10,7 @@ from confluent_kafka.admin import AdminClient
 from bicycle_runtime.connectors.contract import Budget
 from bicycle_runtime.connectors.kafka.discovery import DOUBT_S
 from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
-from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import eventually
-from bicycle_sdk import KafkaSourceBuilder
 from tests.kafka.kafka_feeding import ONE, feed, source_run, values
 from tests.kafka_broker import create_topic
 
@@ -57,32 +54,6 @@ def begun(run):
 
 def numbers(*bounds):
     return [str(number) for number in range(*bounds)]
-
-
-# --- bytes that say nothing ----------------------------------------------------------------------
-
-
-def test_a_dead_letter_keeps_key_headers_and_time_of_its_message(kafka_broker, topic):
-    name = topic()
-    feed(
-        kafka_broker, name, [b"\xff"],
-        key=b"k", headers=[("trace", b"7"), ("none", None)], timestamp=1_000,
-    )  # fmt: skip
-
-    def job(env):
-        source = KafkaSourceBuilder[int](kafka_broker.bootstrap, name).bounded()
-        env.add_source(source).uid("in").on_error("dead_letter").collect("out")
-
-    with Harness(job) as harness:
-        harness.run()
-        (letter,) = harness.dead_letters
-
-    assert base64.b64decode(letter["value"]) == b"\xff"
-    assert letter["source_message"] == {
-        "key": base64.b64encode(b"k").decode(),
-        "headers": [["trace", base64.b64encode(b"7").decode()], ["none", ""]],
-        "timestamp_ms": 1_000,
-    }
 
 
 # --- retention -----------------------------------------------------------------------------------

@@ -133,6 +133,24 @@ def test_a_status_shows_the_partitions_that_are_behind(shell):
     assert shell.answer("status", "job")["lags"]["in"]["t/1"]["records"] == 0
 
 
+def test_a_lag_that_nobody_tells_any_more_is_unknown_with_what_was_known_last(shell):
+    lags = {"in": {"t/0": ShardLag(records=5), "t/1": ShardLag(records=2)}}
+    shell.put_job("job", updated_ms=14_500, silent_sources={"in": 2_000}, lags=lags)
+
+    text = shell.run("status", "job").stdout
+    assert "lag        unknown: in has had no answer for 12.5 s (7 records when last known)" in text
+    assert "lag        t/0: 5 records when last known" in text
+    answer = shell.answer("status", "job")
+    assert (answer["lag_records"], answer["silent_sources"]) == (None, {"in": 2_000})
+
+
+def test_a_lag_that_was_never_known_is_unknown(shell):
+    shell.put_job("job", updated_ms=3_000, silent_sources={"in": 2_000})
+
+    text = shell.run("status", "job").stdout
+    assert "lag        unknown: in has had no answer for 1.0 s\n" in text
+
+
 def test_a_status_shows_what_functions_counted_themselves(shell):
     metrics = {
         "counters": {"orders": 1_200},

@@ -10,7 +10,7 @@ import cloudpickle
 
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.connectors.contract import Lag
-from bicycle_runtime.engine.epoch.stats import EpochStats
+from bicycle_runtime.engine.epoch.stats import EpochStats, Unread
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
@@ -62,7 +62,7 @@ def stats_of(epoch: int = 1, **fields: Any) -> EpochStats:
         "event_count": 10 * epoch,
         "duration_ms": 5.0,
         "phases_ms": {},
-        "lag": Lag(record_count=7, byte_count=70),
+        "unread": Unread(lag=Lag(record_count=7, byte_count=70)),
         "state_bytes": 99,
         "watermark_ms": None,
     }

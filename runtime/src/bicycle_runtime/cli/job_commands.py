@@ -152,7 +152,7 @@ def _details(status: JobStatus) -> list[str]:
         ("ran", duration_text(_ran_ms(status))),
         ("epoch", f"{status.epoch} ({status.epoch_count} in this run)"),
         ("records", _records(status)),
-        ("lag", lag_text(status.lag_records, status.lag_bytes, status.lag_ms)),
+        ("lag", _lag(status)),
         ("state size", byte_text(status.state_bytes)),
         ("watermark", watermark_text(status.watermark_ms)),
         ("dropped", count_text(status.dropped_count) if status.dropped_count else ""),
@@ -162,11 +162,12 @@ def _details(status: JobStatus) -> list[str]:
     for uid, operator in status.operators.items():
         lines.append(f"  operator   {uid}: {_operator_text(operator)}")
         lines += [f"  metric     {uid}: {text}" for text in metric_texts(operator.metrics)]
-    for lags in status.lags.values():
+    for uid, lags in status.lags.items():
         behind = [(shard, lag) for shard, lag in lags.items() if lag.records or lag.bytes]
         for shard, lag in behind[:_LAGS_SHOWN_MAX]:
             text = lag_text(lag.records, lag.bytes, lag.waiting_ms)
-            lines.append(f"  lag        {shard}: {text}")
+            is_old = uid in status.silent_sources
+            lines.append(f"  lag        {shard}: {text}{' when last known' if is_old else ''}")
     lines += [f"  restart    {_restart(note)}" for note in status.restarts[-_RESTARTS_SHOWN_MAX:]]
     if status.late_dropped_count:
         lines.append(
@@ -177,6 +178,21 @@ def _details(status: JobStatus) -> list[str]:
         lines.append(f"error: {status.error['code']} {status.error['message']}")
         lines.append(f"  fix: {status.error['fix']}")
     return lines
+
+
+def _lag(status: JobStatus) -> str:
+    """Return what is unread, or who does not tell it any more and what was known last."""
+    if not status.silent_sources:
+        return lag_text(status.lag_records, status.lag_bytes, status.lag_ms)
+    texts = []
+    for uid, since_ms in status.silent_sources.items():
+        silent_ms = max(status.updated_ms - since_ms, 0)
+        texts.append(f"{uid} has had no answer for {duration_text(silent_ms)}")
+        lags = status.lags.get(uid, {}).values()
+        known = [lag.records for lag in lags if lag.records is not None]
+        if known:
+            texts[-1] += f" ({count_text(sum(known))} records when last known)"
+    return f"unknown: {', '.join(texts)}"
 
 
 def _operator_text(operator: OperatorStatus) -> str:

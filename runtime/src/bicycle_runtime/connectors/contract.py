@@ -112,8 +112,8 @@ class SourceStatus:
     What follows is for watermarks. ``waiting_shards`` are those with unread input: they hold event
     time back until they are read (None: the source has one shard, or can not tell). A shard of a
     source that ``is_bounded`` gets no more input once it has none; only such sources can be read in
-    batch mode. While a source is not ``is_reachable``, silence does not make its shards idle.
-    ``shard_lags`` tells the lag shard by shard, where the source can.
+    batch mode. While a source is not ``is_reachable``, silence does not make its shards idle, and
+    lags are those it last knew. ``shard_lags`` tells the lag shard by shard, where the source can.
     """
 
     has_input: bool
@@ -154,6 +154,17 @@ class Source(ABC):
         ``offsets`` (shard -> next offset to read) and ``memo`` are those of the last sealed epoch,
         or empty.
         """
+
+    def is_fed_by(self, made: Collection[str]) -> bool:
+        """Tell whether the source may need what sinks of its own job make when they start.
+
+        One that needs none of it is started before them, so that a source that can not begin
+        leaves nothing behind in other systems. Called before ``start``; asks nobody.
+
+        Args:
+            made: What ``Sink.makes`` returned, of all sinks.
+        """
+        return True
 
     @abstractmethod
     def poll(self) -> SourceStatus:
@@ -224,6 +235,13 @@ class Sink(ABC):
         After this call the engine publishes the last sealed epoch again, then begins new ones. An
         output that can not be written is an error here, not later.
         """
+
+    def makes(self) -> Collection[str]:
+        """Return names of what ``start`` makes where it is missing, for ``Source.is_fed_by``.
+
+        A name begins with what it is of, as in ``kafka:orders``. Called before ``start``.
+        """
+        return ()
 
     @abstractmethod
     def writer(self) -> WriterFactory:

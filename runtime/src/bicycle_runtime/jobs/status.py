@@ -148,6 +148,10 @@ class JobStatus(msgspec.Struct, kw_only=True):
 
     ``id`` names the run's folder and is what commands take; ``job`` is the name in the checkpoint
     directory, and is the same but when two checkpoint directories hold jobs of one name at once.
+
+    ``silent_sources`` tells since when (ms since 1970) a source gets no answer from the system that
+    it reads. While there is one the lag of the job is not known: ``lag_records``, ``lag_bytes`` and
+    ``lag_ms`` are None, and ``lags`` has what that source knew last.
     """
 
     id: str
@@ -183,6 +187,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     operators: dict[str, OperatorStatus] = {}
     shards: dict[str, dict[str, ShardStatus]] = {}
     lags: dict[str, dict[str, ShardLag]] = {}
+    silent_sources: dict[str, int] = {}
     phase: PhaseStatus | None = None
     restart_plan: RestartPlan | None = None
     restart_count: int = 0

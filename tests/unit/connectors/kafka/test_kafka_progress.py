@@ -8,7 +8,7 @@ from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.connectors.kafka.errors import KafkaPropertyError
 from bicycle_runtime.connectors.kafka.progress import Progress
-from bicycle_runtime.connectors.registry import create_source
+from bicycle_runtime.connectors.registry import create_sink, create_source
 
 
 def restarted(progress, offsets, ends):
@@ -108,13 +108,41 @@ def test_options_that_say_nothing_or_too_much_are_refused(properties, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["group.id", "auto.offset.reset", "enable.auto.commit", "enable.partition.eof"]
+    "name",
+    [
+        *("bootstrap.servers", "metadata.broker.list", "group.id", "group.instance.id"),
+        *("auto.offset.reset", "enable.auto.commit", "enable.auto.offset.store"),
+        "enable.partition.eof",
+    ],
 )
 def test_properties_that_the_source_decides_are_refused(name):
     with pytest.raises(KafkaPropertyError) as caught:
         create_source(source_spec({"topics": ["a"], "properties": {name: "x"}}))
 
     assert caught.value.facts["name"] == name
+
+
+@pytest.mark.parametrize(
+    ("read", "is_fed"),
+    [
+        ({"topics": ["a", "b"]}, True),
+        ({"topics": ["b"]}, False),
+        ({"topic_pattern": "a.?"}, True),
+        ({"topic_pattern": "aa"}, False),
+    ],
+)
+def test_a_source_waits_for_a_topic_that_a_sink_of_its_job_makes(read, is_fed):
+    properties = {"brokers": "localhost:1", "topic": "a", "create_topic": {"partitions": 1}}
+    sink = create_sink(ConnectorSpec(vertex_id="s", connector_type="kafka", properties=properties))
+
+    assert create_source(source_spec(read)).is_fed_by([*sink.makes(), "file:b"]) is is_fed
+
+
+def test_a_sink_that_makes_no_topic_says_so():
+    properties = {"brokers": "b:1", "topic": "a"}
+    spec = ConnectorSpec(vertex_id="s", connector_type="kafka", properties=properties)
+
+    assert list(create_sink(spec).makes()) == []
 
 
 def source_spec(properties):

@@ -1,11 +1,14 @@
 """The epoch loop: what a restart continues, what it refuses, and how much an epoch takes."""
 
 import contextlib
+from dataclasses import replace
 
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.connectors.collect import CollectSink
+from bicycle_runtime.connectors.collection import CollectionSource
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
 from bicycle_runtime.engine.options import EngineOptions
@@ -20,18 +23,20 @@ class Driver:
 
     def __init__(self, folder):
         self.storage = LocalStorage(str(folder), is_synced=False)
-        self.stats, self.collected, self.clock = [], {}, ManualClock(1_000)
+        self.stats, self.collected, self.clock, self.told = [], {}, ManualClock(1_000), []
 
     @contextlib.contextmanager
-    def loop(self, build, *, parallelism=None, **options):
+    def loop(self, build, *, parallelism=None, change=lambda setup: setup, **options):
         env = StreamEnvironment()
         build(env)
         setup = prepare_job(
             bundle_of(env), job_id="job", storage=self.storage, parallelism=parallelism
         )
         services = LoopServices(
-            clock=self.clock, console=print, on_epoch=self.stats.append, collected=self.collected
-        )
+            clock=self.clock, console=self.told.append, on_epoch=self.stats.append,
+            collected=self.collected,
+        )  # fmt: skip
+        setup = change(setup)
         engine = EngineOptions(**options)
         with EpochLoop(
             setup, LocalExecutor(), options=engine, run_id="run", services=services
@@ -130,3 +135,73 @@ def test_an_epoch_interval_is_kept_between_epochs(tmp_path):
         assert (step.has_run, step.wait_ms) == (False, 500)
         driver.clock.advance(step.wait_ms)
         assert loop.step().has_run
+
+
+# --- the order in which connectors start ---------------------------------------------------------
+
+
+class ToldSource(CollectionSource):
+    """Tells of its start on the console; reads what sinks make when it is named so."""
+
+    def start(self, services, offsets, memo):
+        services.console("source starts")
+        super().start(services, offsets, memo)
+
+    def is_fed_by(self, made):
+        return self.spec.vertex_id in made
+
+
+class ToldSink(CollectSink):
+    def makes(self):
+        return ["made"]
+
+    def start(self, services, memo):
+        services.console("sink starts")
+        self.console = services.console
+        super().start(services, memo)
+
+    def publish(self, epoch, memo):
+        self.console("sink publishes")
+        super().publish(epoch, memo)
+
+
+class BrokenSink(ToldSink):
+    def publish(self, epoch, memo):
+        raise ConnectionError
+
+
+def told(sink_class=ToldSink):
+    def change(setup):
+        sources = {uid: ToldSource(source.spec) for uid, source in setup.sources.items()}
+        sinks = {uid: sink_class(sink.spec) for uid, sink in setup.sinks.items()}
+        return replace(setup, sources=sources, sinks=sinks)
+
+    return change
+
+
+def passing_on(uid):
+    return lambda env: env.from_collection(WORDS).uid(uid).collect("out")
+
+
+@pytest.mark.parametrize(
+    ("uid", "order"),
+    [("apart", ["source starts", "sink starts"]), ("made", ["sink starts", "source starts"])],
+)
+def test_a_source_begins_before_what_it_does_not_need_is_made(tmp_path, uid, order):
+    driver = Driver(tmp_path)
+    with driver.loop(passing_on(uid), change=told()):
+        assert driver.told == order
+
+
+def test_what_waits_to_be_published_comes_before_any_source(tmp_path):
+    driver = Driver(tmp_path)
+    with (
+        pytest.raises(ConnectionError),
+        driver.loop(passing_on("apart"), change=told(BrokenSink)) as loop,
+    ):
+        loop.step()
+        loop.settle()
+    driver.told.clear()
+
+    with driver.loop(passing_on("apart"), change=told()):
+        assert driver.told == ["sink starts", "sink publishes", "source starts"]

@@ -1,10 +1,12 @@
 import json
 import logging
+from dataclasses import replace
 
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.connectors.contract import Lag, total_lag
+from bicycle_runtime.engine.epoch.stats import Unread
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress, Rate
@@ -90,7 +92,7 @@ def test_the_listener_sees_every_epoch_and_change(progress, seen):
     progress.enter(JobState.RUNNING)
     progress.take_epoch(stats_of(1))
     progress.take_epoch(stats_of(2))
-    progress.take_idle(is_caught_up=True)
+    progress.take_idle(None)
 
     assert seen == [0, 1, 2, 2]
 
@@ -118,34 +120,64 @@ def test_a_blocked_event_loop_is_logged_once_for_an_operator(progress, caplog):
     assert (found.blocked, found.blocked_ms, found.blocked_at) == (4, 900, "a.py:9 in put")
 
 
-def test_lag_is_nothing_once_all_is_read_and_unknown_stays_unknown(progress):
-    progress.take_epoch(stats_of(1, lag=Lag(byte_count=70)))
+def test_lag_is_what_the_sources_say_and_unknown_stays_unknown(progress):
+    progress.take_epoch(stats_of(1, unread=Unread(lag=Lag(byte_count=70))))
     assert (progress.status.lag_records, progress.status.lag_bytes) == (None, 70)
 
-    progress.take_epoch(stats_of(2, record_count=0, lag=Lag()))
+    progress.take_epoch(stats_of(2, record_count=0, unread=None))
+    progress.take_idle(None)
     assert progress.status.lag_bytes == 70
 
-    progress.take_idle(is_caught_up=False)
-    assert progress.status.lag_bytes == 70
-
-    progress.take_idle(is_caught_up=True)
+    progress.take_idle(Unread(lag=Lag(byte_count=0)))
     assert (progress.status.lag_records, progress.status.lag_bytes) == (None, 0)
 
 
-def test_the_lag_of_each_shard_is_shown_and_is_nothing_once_all_is_read(progress):
-    lags = {"t/0": Lag(record_count=2, age_ms=50), "t/1": Lag(record_count=7, age_ms=900)}
-    progress.take_epoch(stats_of(1, lag=total_lag(lags.values()), shard_lags={"in": lags}))
+BEHIND, NOTHING = Lag(record_count=7, age_ms=900), Lag(record_count=0, age_ms=0)
+
+
+def unread_of(**lags):
+    return Unread(lag=total_lag(lags.values()), shard_lags={"in": lags})
+
+
+def test_the_lag_of_each_shard_is_shown_and_is_nothing_once_all_is_read(progress, clock):
+    progress.take_epoch(stats_of(1, unread=unread_of(t0=Lag(record_count=2, age_ms=50), t1=BEHIND)))
 
     status = progress.status
     assert (status.lag_records, status.lag_ms) == (9, 900)
     assert list(status.lags["in"].items()) == [
-        ("t/1", ShardLag(records=7, waiting_ms=900)),
-        ("t/0", ShardLag(records=2, waiting_ms=50)),
+        ("t1", ShardLag(records=7, waiting_ms=900)),
+        ("t0", ShardLag(records=2, waiting_ms=50)),
     ]
 
-    progress.take_idle(is_caught_up=True)
+    clock.advance(500)
+    progress.take_idle(unread_of(t0=NOTHING, t1=NOTHING))
     assert (status.lag_records, status.lag_ms) == (0, 0)
     assert set(map(repr, status.lags["in"].values())) == {repr(ShardLag(records=0, waiting_ms=0))}
+
+
+def test_a_job_that_finished_has_no_lag(progress):
+    progress.take_epoch(stats_of(1, unread=unread_of(t0=BEHIND)))
+    progress.enter(JobState.FINISHED)
+
+    assert progress.status.lag_records == 0
+    assert progress.status.lags["in"]["t0"] == ShardLag(records=0, waiting_ms=0)
+
+
+def test_while_a_source_is_silent_the_lag_is_unknown_and_what_was_known_last_stays(progress, clock):
+    progress.take_epoch(stats_of(1, unread=unread_of(t0=BEHIND)))
+    clock.advance(500)
+    silent = replace(unread_of(t0=BEHIND), lag=Lag(), silent=frozenset({"in"}))
+    for _ in range(3):
+        progress.take_idle(silent)
+        clock.advance(1_000)
+
+    status = progress.status
+    assert (status.lag_records, status.lag_bytes, status.lag_ms) == (None, None, None)
+    assert status.silent_sources == {"in": 1_500}
+    assert status.lags["in"]["t0"].records == 7
+
+    progress.take_idle(unread_of(t0=NOTHING))
+    assert (status.lag_records, status.silent_sources) == (0, {})
 
 
 def test_a_stop_request_does_not_bring_an_ended_job_back(progress):

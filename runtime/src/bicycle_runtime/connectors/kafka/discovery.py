@@ -28,6 +28,7 @@ from bicycle_runtime.connectors.kafka.errors import (
 from bicycle_runtime.connectors.kafka.options import (
     KafkaSourceOptions,
     StartingOffsets,
+    is_read,
     unknown_start,
 )
 from bicycle_runtime.connectors.kafka.progress import Progress
@@ -195,9 +196,7 @@ class Discovery:
         return now_s - self._doubts_s.setdefault(shard, now_s) >= DOUBT_S
 
     def _is_wanted(self, topic: str) -> bool:
-        if self._pattern is not None:
-            return self._pattern.fullmatch(topic) is not None
-        return topic in self._options.topics
+        return is_read(self._options, self._pattern, topic)
 
     def _names(self) -> list[str]:
         if self._pattern is None:

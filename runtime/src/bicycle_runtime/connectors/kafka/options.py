@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,12 +17,16 @@ __all__ = [
     "LossPolicy",
     "StartingOffsets",
     "check_topics",
+    "is_read",
+    "made_topic",
+    "made_topics",
     "starting_offsets",
     "unknown_start",
 ]
 
 FormatName = Literal["json", "string", "bytes", "msgpack", "schema"]
 LossPolicy = Literal["fail", "earliest", "latest"]
+_MADE = "kafka:"  # What begins so among the names of ``Sink.makes`` is a topic.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +102,7 @@ def starting_offsets(
             return StartingOffsets(mode="timestamp", timestamp_ms=detail, offsets={})
         if word == "offsets" and _is_table(detail):
             for topic in detail:
-                is_read = pattern.fullmatch(topic) if pattern else topic in options.topics
-                if not is_read:
+                if not is_read(options, pattern, topic):
                     raise unknown_start(
                         f"topic {topic!r}, which the source does not read", spec.vertex_id
                     )
@@ -155,6 +158,28 @@ def check_topics(options: KafkaSourceOptions, spec: ConnectorSpec) -> re.Pattern
         problem=problem,
         hint=hint,
     )
+
+
+def is_read(options: KafkaSourceOptions, pattern: re.Pattern[str] | None, topic: str) -> bool:
+    """Tell whether a source with these options reads a topic."""
+    if pattern is not None:
+        return pattern.fullmatch(topic) is not None
+    return topic in options.topics
+
+
+def made_topic(topic: str) -> str:
+    """Return the name under which a sink tells that it makes a topic."""
+    return _MADE + topic
+
+
+def made_topics(made: Collection[str]) -> list[str]:
+    """Return the topics among what sinks make.
+
+    Example:
+        >>> made_topics([made_topic("orders"), "file:out"])
+        ['orders']
+    """
+    return [name.removeprefix(_MADE) for name in made if name.startswith(_MADE)]
 
 
 def _is_table(value: Any) -> bool:

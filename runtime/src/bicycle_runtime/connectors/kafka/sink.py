@@ -29,6 +29,7 @@ from bicycle_runtime.connectors.kafka.marker import (
     branch_of,
     marker_topic_name,
 )
+from bicycle_runtime.connectors.kafka.options import made_topic
 from bicycle_runtime.connectors.kafka.settings import (
     checked_properties,
     client_error,
@@ -108,6 +109,10 @@ class KafkaSink(Sink):
         self._writers: dict[tuple[str, str, int], TransactionalWriter] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._marker_partition_count = 0
+
+    def makes(self) -> list[str]:
+        """Return the topic when it is made where it is missing."""
+        return [] if self._topic_plan is None else [made_topic(self._options.topic)]
 
     def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
         """Look at brokers and topics, and make what is missing.

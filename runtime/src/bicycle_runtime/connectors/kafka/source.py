@@ -9,7 +9,7 @@ source has no input until one answers again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from bicycle_runtime.base.logging import log_event
@@ -30,6 +30,8 @@ from bicycle_runtime.connectors.kafka.options import (
     KafkaSourceOptions,
     LossPolicy,
     check_topics,
+    is_read,
+    made_topics,
     starting_offsets,
 )
 from bicycle_runtime.connectors.kafka.planning import plan_slices
@@ -87,6 +89,13 @@ class KafkaSource(Source):
         self._silent_since_s: float | None = None
         self._unreachable: set[str] = set()
 
+    def is_fed_by(self, made: Collection[str]) -> bool:
+        """Tell whether a topic that is read is one of those that the job itself makes.
+
+        Brokers are not compared: there are many ways to name those of one cluster.
+        """
+        return any(is_read(self._options, self._pattern, topic) for topic in made_topics(made))
+
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
     ) -> None:
@@ -132,12 +141,14 @@ class KafkaSource(Source):
         lags = {
             backlog.shard: self._waiting.lag(backlog.shard, position=backlog.start, end=backlog.end)
             for backlog in self._progress.backlogs(())
+            if backlog.shard in self._progress.ends
         }
+        nothing = Lag() if self._progress.positions else _NO_LAG  # Not asked yet; no topic yet.
         return SourceStatus(
             # An epoch without slices seals what was decided, before anything is read.
             has_input=bool(waiting and not is_silent) or not self._progress.is_sealed,
             is_finished=self._progress.is_finished() and self._progress.is_sealed,
-            lag=total_lag([_NO_LAG, *lags.values()]),  # Zero, also before a topic is found.
+            lag=total_lag(lags.values() or [nothing]),
             next_poll_ms=_OUTAGE_POLL_MS if is_silent else NEXT_POLL_MS,
             waiting_shards=waiting,
             is_bounded=self._options.bounded,

@@ -18,6 +18,7 @@ from bicycle_sdk.graph import JobGraph, OperatorKind
 __all__ = [
     "EpochStats",
     "Stopwatch",
+    "Unread",
     "key_samples",
     "lowest_watermark",
     "read_counts",
@@ -28,17 +29,31 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """What sources have left, as they told when they were asked last.
+
+    ``shard_lags`` tells it shard by shard, of the sources that know it. ``silent`` are the sources
+    that get no answer from what they read: their lags are those that they knew last, and ``lag`` is
+    not known while there is one.
+    """
+
+    lag: Lag = field(default_factory=Lag)
+    shard_lags: Mapping[str, Mapping[str, Lag]] = field(default_factory=dict)
+    silent: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpochStats:
     """One epoch, as seen by the driver.
 
     ``record_count`` were read from sources in this epoch, ``event_count`` since the job began.
-    ``phases_ms`` are plan, run, publish_wait, seal. ``lag`` is what the sources had left when the
-    epoch was planned. ``time`` is how far event time has come, ``watermark_ms`` the least watermark
-    of any operator (None while none is known); ``idle_shards`` do not hold it back, and
-    ``slowest_inputs`` says for each operator which shard does. ``late_dropped_count`` late records
-    went nowhere, since no ``late_to`` takes them. ``shard_lags`` tells the lag shard by shard, of
-    the sources that know it. ``keys`` samples the keys of operators behind ``key_by``, and
-    ``subtask_counts`` has the records of each subtask.
+    ``phases_ms`` are plan, run, publish_wait, seal. ``unread`` is what the sources had left when
+    the epoch was planned, None when they were not asked. ``time`` is how far event time has come,
+    ``watermark_ms`` the least watermark of any operator (None while none is known);
+    ``idle_shards`` do not hold it back, and ``slowest_inputs`` says for each operator which shard
+    does. ``late_dropped_count`` late records went nowhere, since no ``late_to`` takes them.
+    ``keys`` samples the keys of operators behind ``key_by``, and ``subtask_counts`` has the records
+    of each subtask.
     """
 
     epoch: int
@@ -46,7 +61,7 @@ class EpochStats:
     event_count: int
     duration_ms: float
     phases_ms: Mapping[str, float]
-    lag: Lag
+    unread: Unread | None
     state_bytes: int
     watermark_ms: int | None
     counts: Mapping[str, OperatorCounts] = field(default_factory=dict)
@@ -55,7 +70,6 @@ class EpochStats:
     time: TimeRecord = field(default_factory=TimeRecord)
     idle_shards: Mapping[str, Collection[str]] = field(default_factory=dict)
     slowest_inputs: Mapping[str, str] = field(default_factory=dict)
-    shard_lags: Mapping[str, Mapping[str, Lag]] = field(default_factory=dict)
     keys: Mapping[str, KeySample] = field(default_factory=dict)
     subtask_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
 

@@ -1,13 +1,14 @@
-"""From a sealed epoch to its statistics. Pure: asks nobody."""
+"""From a sealed epoch, and from what sources said, to numbers about them. Pure: asks nobody."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bicycle_runtime.connectors.contract import SourceStatus, total_lag
+from bicycle_runtime.connectors.contract import Lag, SourceStatus, total_lag
 from bicycle_runtime.engine.epoch.stats import (
     EpochStats,
     Stopwatch,
+    Unread,
     key_samples,
     lowest_watermark,
     read_counts,
@@ -20,7 +21,7 @@ from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["stats_of"]
+__all__ = ["stats_of", "unread_of"]
 
 
 def stats_of(
@@ -53,7 +54,7 @@ def stats_of(
         event_count=manifest.event_count,
         duration_ms=duration_ms,
         phases_ms=watch.phases_ms,
-        lag=total_lag([status.lag for status in statuses.values()]),
+        unread=unread_of(statuses) if statuses else None,
         state_bytes=state_bytes(manifest.states),
         watermark_ms=lowest_watermark(manifest.time),
         counts=counts,
@@ -66,7 +67,16 @@ def stats_of(
         time=manifest.time,
         idle_shards=timeline.idle_shards(),
         slowest_inputs=timeline.slowest_inputs(),
-        shard_lags={uid: status.shard_lags for uid, status in statuses.items()},
         keys=key_samples(reports, graph),
         subtask_counts=subtask_counts(reports),
+    )
+
+
+def unread_of(statuses: Mapping[str, SourceStatus]) -> Unread:
+    """Return what sources have left by their own words."""
+    silent = frozenset(uid for uid, status in statuses.items() if not status.is_reachable)
+    return Unread(
+        lag=Lag() if silent else total_lag([status.lag for status in statuses.values()]),
+        shard_lags={uid: status.shard_lags for uid, status in statuses.items()},
+        silent=silent,
     )

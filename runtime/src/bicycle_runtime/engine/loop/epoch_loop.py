@@ -8,7 +8,7 @@ exactly these outputs. The loop decides when an epoch runs; ``_run_epoch`` shows
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -27,7 +27,7 @@ from bicycle_runtime.engine.epoch.replay_record import (
     with_counts,
 )
 from bicycle_runtime.engine.epoch.stats import Stopwatch, read_counts, state_bytes
-from bicycle_runtime.engine.epoch.telling import stats_of
+from bicycle_runtime.engine.epoch.telling import stats_of, unread_of
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.epoch.work import EpochWork, next_manifest, plan_record
 from bicycle_runtime.engine.executor import Executor
@@ -147,16 +147,16 @@ class EpochLoop:
             self._run_epoch(statuses, fires=fires, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
         if has_work or fires:
-            return Step(has_run=False, is_finished=False, wait_ms=next_ms - now_ms)
+            return _idle(statuses, wait_ms=next_ms - now_ms)
         if is_finished:
-            return Step(has_run=False, is_finished=True, wait_ms=0)
+            return _idle(statuses, wait_ms=0, is_finished=True)
         if self._is_sink_due(now_ms):
             self._run_epoch({}, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
         self._publisher.finish()
         self.sealed_at = None
         wait_ms = self._intake.wait_ms(statuses, now_ms=now_ms)
-        return Step(has_run=False, is_finished=False, wait_ms=wait_ms)
+        return _idle(statuses, wait_ms=wait_ms)
 
     def finish(self, *, is_finished: bool) -> None:
         """Run a last epoch without input: sinks close what is open, and everything is published.
@@ -375,22 +375,34 @@ class EpochLoop:
             job=setup.job_id, allows_dropped=setup.allows_dropped_state,
         )  # fmt: skip
         restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
-        for uid, sink in self._setup.sinks.items():
-            sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
-        if last is not None and not last.is_published:
-            self._publisher.publish_again(last.manifest)
-        for uid, source in self._setup.sources.items():
-            source.start(
-                self._services_of(uid),
-                self._last.offsets.get(uid, {}),
-                self._last.sources.get(uid, {}),
-            )
+        self._start_connectors(has_waiting=last is not None and not last.is_published)
         feedback = renumbered_loops(self._last, self._setup.graph, job=self._setup.job_id)
         self._last = replace(self._last, states=restored, forms=forms, feedback=feedback)
         self._timeline.resume(self._last.time)
         if self._services.fence.is_contested:
             self._occupy_next_epoch()
         self._ledger.sweep()
+
+    def _start_connectors(self, *, has_waiting: bool) -> None:
+        """Start sinks and sources, and publish what is sealed and waits for it.
+
+        Sinks may make what they write to. A source that does not read that begins first, so that
+        one which can not begin leaves nothing behind; but what waits comes before everything.
+        """
+        sinks, sources = self._setup.sinks, self._setup.sources
+        made = {name for sink in sinks.values() for name in sink.makes()}
+        first = [] if has_waiting else [u for u in sources if not sources[u].is_fed_by(made)]
+        self._start_sources(first)
+        for uid, sink in sinks.items():
+            sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
+        if has_waiting:
+            self._publisher.publish_again(self._last)
+        self._start_sources([uid for uid in sources if uid not in first])
+
+    def _start_sources(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            offsets, memo = self._last.offsets.get(uid, {}), self._last.sources.get(uid, {})
+            self._setup.sources[uid].start(self._services_of(uid), offsets, memo)
 
     def _occupy_next_epoch(self) -> None:
         """Seal an epoch without work: a driver before us could, with files that we sweep away."""
@@ -415,3 +427,8 @@ class EpochLoop:
         self._publisher.finish()
         deadlines = [sink.deadline_ms() for sink in self._setup.sinks.values()]
         return any(deadline is not None and deadline <= now_ms for deadline in deadlines)
+
+
+def _idle(statuses: Mapping[str, SourceStatus], *, wait_ms: int, is_finished: bool = False) -> Step:
+    unread = unread_of(statuses)
+    return Step(has_run=False, is_finished=is_finished, wait_ms=wait_ms, unread=unread)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.engine.epoch.stats import EpochStats
+from bicycle_runtime.engine.epoch.stats import EpochStats, Unread
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.state.sealed.loading import untold
 
@@ -31,8 +31,12 @@ class LoopServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What ``step`` did: whether an epoch ran, whether input is finished, when to call again."""
+    """What ``step`` did: whether an epoch ran, whether input is finished, when to call again.
+
+    ``unread`` is what the sources have left; None after an epoch, whose statistics tell it.
+    """
 
     has_run: bool
     is_finished: bool
     wait_ms: int
+    unread: Unread | None = None

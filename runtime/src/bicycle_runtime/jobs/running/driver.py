@@ -281,7 +281,7 @@ class _Driver:
                 for line in socket_lines(setup.graph):
                     self._services.announce(line)
                 self._log("job_started", epoch=loop.epoch, operators=len(setup.graph.vertices))
-                is_finished = self._step_until_done(loop, setup)
+                is_finished = self._step_until_done(loop)
                 loop.finish(is_finished=is_finished and not self._is_draining)
                 progress.status.dropped_count = loop.dropped_count()
                 return JobState.FINISHED if is_finished else JobState.STOPPED
@@ -327,11 +327,9 @@ class _Driver:
             ),
         )
 
-    def _step_until_done(self, loop: EpochLoop, setup: JobSetup) -> bool:
+    def _step_until_done(self, loop: EpochLoop) -> bool:
         """Return whether all input is finished; False when a stop was requested."""
         stop = self._services.stop
-        # Without such an interval a step that runs nothing has found nothing.
-        is_caught_up = not self._request.engine_options(setup.graph).epoch_interval_ms
         while not stop.is_set:
             if self._lease.is_lost:
                 self._lease.require()
@@ -342,7 +340,7 @@ class _Driver:
             if step.is_finished:
                 return True
             if not step.has_run:
-                self._progress.take_idle(is_caught_up=is_caught_up)
+                self._progress.take_idle(step.unread)
                 stop.wait(step.wait_ms)
         return False
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.engine.epoch.stats import EpochStats, state_bytes
+from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import (
@@ -95,6 +95,7 @@ class Progress:
         self._written = -_WRITE_INTERVAL_S
         self._logged = -_LOG_INTERVAL_S
         self._phase_started = self._phase_logged = 0.0
+        self._unshown: Unread | None = None
         self._hot_key_percent = hot_key_percent
         self._skews: dict[str, Skew] = {}
         self._told: set[tuple[str, str]] = set()
@@ -209,10 +210,7 @@ class Progress:
         status.epoch_count += 1
         status.record_count += stats.record_count
         status.event_count = stats.event_count
-        if stats.record_count:  # An epoch without input has not looked at the sources.
-            status.lag_records, status.lag_bytes = stats.lag.record_count, stats.lag.byte_count
-            status.lag_ms = stats.lag.age_ms
-            status.lags = _lags_of(stats)
+        self._take_unread(stats.unread)
         status.state_bytes = stats.state_bytes
         status.watermark_ms = stats.watermark_ms
         status.dropped_count = stats.dropped_count
@@ -257,22 +255,39 @@ class Progress:
                     key=hot.key, share=hot.share,
                 )  # fmt: skip
 
-    def take_idle(self, *, is_caught_up: bool) -> None:
+    def take_idle(self, unread: Unread | None) -> None:
         """Show that the job is alive though nothing happened.
 
         Args:
-            is_caught_up: Whether all input that there is was read.
+            unread: What the sources have left; None when they were not asked.
         """
-        if is_caught_up:
-            self._catch_up()
+        self._take_unread(unread)
         self._show()
 
+    def _take_unread(self, unread: Unread | None) -> None:
+        if unread is None:
+            return
+        status = self.status
+        status.lag_records, status.lag_bytes = unread.lag.record_count, unread.lag.byte_count
+        status.lag_ms = unread.lag.age_ms
+        now_ms, known = self._clock.now_ms(), status.silent_sources
+        status.silent_sources = {uid: known.get(uid, now_ms) for uid in sorted(unread.silent)}
+        self._unshown = unread
+
     def _catch_up(self) -> None:
+        self._show_lags()
         status = self.status
         status.lag_records = _nothing_of(status.lag_records)
         status.lag_bytes = _nothing_of(status.lag_bytes)
         status.lag_ms = _nothing_of(status.lag_ms)
         status.lags = {uid: _without_lag(lags) for uid, lags in status.lags.items()}
+        status.silent_sources = {}
+
+    def _show_lags(self) -> None:
+        """Take over the lags of shards; not at each step, for there may be many."""
+        unshown, self._unshown = self._unshown, None
+        if unshown is not None:
+            self.status.lags = _lags_of(unshown)
 
     def _show(self) -> None:
         self.status.records_per_second = round(self._rate.per_second(), 1)
@@ -295,6 +310,7 @@ class Progress:
         with self._lock:
             self._written = self._clock.monotonic()
             self.status.updated_ms = self._clock.now_ms()
+            self._show_lags()
             try:
                 write_status(self._folder.status_path, self.status)
             except OSError as error:  # A full disk of the home is no reason to end the job.
@@ -319,7 +335,7 @@ class Progress:
             record_count=stats.record_count,
             duration_ms=round(stats.duration_ms),
             records_per_second=round(self._rate.per_second()),
-            lag_bytes=stats.lag.byte_count,
+            lag_bytes=self.status.lag_bytes,
             state_bytes=stats.state_bytes,
             event_count=stats.event_count,
         )
@@ -341,10 +357,10 @@ def _shards_of(stats: EpochStats) -> dict[str, dict[str, ShardStatus]]:
     return {uid: shards for uid, shards in shown.items() if shards}
 
 
-def _lags_of(stats: EpochStats) -> dict[str, dict[str, ShardLag]]:
+def _lags_of(unread: Unread) -> dict[str, dict[str, ShardLag]]:
     """Return what is shown of lags: of each source the greatest, when there are many."""
     shown = {}
-    for uid, lags in stats.shard_lags.items():
+    for uid, lags in unread.shard_lags.items():
         greatest = sorted(lags, key=lambda shard: -(lags[shard].record_count or 0))
         shown[uid] = {
             shard: ShardLag(
