@@ -154,6 +154,9 @@ class _KeptExecutor:
     def run(self, orders: Any) -> Any:
         return self.executor.run(orders)
 
+    def rest(self) -> None:
+        self.executor.rest()
+
     def stop(self) -> None:
         """The engine stops it."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.testing import Runner
@@ -29,14 +30,20 @@ class KeptSpark:
     """One Spark for all jobs of a test session: a job's end leaves it running."""
 
     def __init__(self, spark):
-        self.start, self.run = spark.start, spark.run
+        self.start, self.run, self.rest = spark.start, spark.run, spark.rest
 
     def stop(self):
         """The session stops it."""
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark_clock():
+    """The clock by which Spark's workers rest."""
+    return ManualClock()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_clock):
     """A Spark of this session; workers find the test modules where pytest found them."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     executor = SparkExecutor(
@@ -44,6 +51,7 @@ def spark():
         settings={"spark.executorEnv.PYTHONPATH": path},
         cache_dir=Path(tempfile.gettempdir()) / "bicycle-test-cache",
         job="conformance",
+        clock=spark_clock,
     )
     executor.boot()
     yield executor

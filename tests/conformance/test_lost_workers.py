@@ -1,10 +1,11 @@
-"""A Python worker that is killed: only what it had is loaded again, and nothing is lost."""
+"""Python workers that are killed, or that Spark would end: what they had, and what is kept."""
 
 import os
 import signal
 from dataclasses import dataclass, field
 
 import pytest
+from pyspark import SparkContext
 
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.operators.tasks.reports import TaskReport
@@ -28,6 +29,9 @@ class Recording:
         reports = self.spark.run(orders)
         self.reports += reports
         return reports
+
+    def rest(self):
+        self.spark.rest()
 
     def stop(self):
         """Spark is that of the session."""
@@ -65,3 +69,25 @@ def test_a_killed_worker_makes_only_its_ranges_load_again(spark):
     assert not set(loaded) & had, "a worker that lives has loaded what it had"
     assert len(loaded) == len(set(loaded)), "a range was loaded twice by one worker"
     assert sorted(counts) == sorted((name, n) for name in NAMES for n in range(1, 9))
+
+
+def test_workers_without_work_get_a_task_before_spark_ends_them(spark, spark_clock):
+    with Harness(counting, parallelism=2, new_executor=lambda: Recording(spark)) as harness:
+        harness.push(NAMES)
+        harness.run_epoch()
+        begun = _job_ids()
+
+        spark.rest()
+        assert _job_ids() == begun, "they have just worked"
+        spark_clock.advance(29_000)
+        spark.rest()
+        assert _job_ids() == begun, "it was not long"
+        spark_clock.advance(2_000)
+        spark.rest()
+        assert len(_job_ids() - begun) == 1
+        spark.rest()
+        assert len(_job_ids() - begun) == 1, "that task counts"
+
+
+def _job_ids() -> set[int]:
+    return set(SparkContext.getOrCreate().statusTracker().getJobIdsForGroup())

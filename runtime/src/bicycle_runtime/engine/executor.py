@@ -28,5 +28,8 @@ class Executor(Protocol):
         used.
         """
 
+    def rest(self) -> None:
+        """Keep what workers hold while there is nothing to run. Called again and again then."""
+
     def stop(self) -> None:
         """Release everything. Called once, also after errors."""

@@ -51,6 +51,9 @@ class LocalExecutor:
             inboxes = following
         return [decode_report(report) for report in reports_in(inboxes[0])]
 
+    def rest(self) -> None:
+        """Nothing is lost by waiting."""
+
     def lose_workers(self) -> None:
         """Forget all open functions and all state in memory, as when every worker process died."""
         if self._worker is not None:

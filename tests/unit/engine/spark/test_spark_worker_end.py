@@ -1,4 +1,4 @@
-"""The end of a Python worker by SIGHUP, whatever it is doing: in a process of its own."""
+"""The end of a Python worker by SIGHUP or by closed ears, in a process of its own."""
 
 import signal
 import subprocess
@@ -44,9 +44,31 @@ for parcel in worker.LevelTask("run", None, 0, order)(0, ()):
         signal.pause()
 """
 
+UNHEARD = """
+import os, sys
+import pyspark.worker
+from bicycle_runtime.engine.spark import worker
 
-def end_of(*words: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-c", PROCESS, *words]
+class Client:
+    def close(self):
+        print("closed", flush=True)
+
+def main(infile, outfile):
+    outfile.write(b"an answer")
+    if sys.argv[1] == "exits":
+        sys.exit(-1)
+
+pyspark.worker.main = main
+worker._close_at_end()
+worker._workers["run"] = Client()
+reading, writing = os.pipe()
+os.close(reading)
+pyspark.worker.main(None, open(writing, "wb"))
+"""
+
+
+def end_of(*words: str, process: str = PROCESS) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", process, *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -69,3 +91,10 @@ def test_a_function_that_fails_to_close_is_told_and_the_worker_ends():
 @pytest.mark.parametrize("moment", ["reading", "between"])
 def test_a_worker_that_can_not_close_ends_all_the_same(moment):
     assert end_of(moment, "stuck").returncode == -signal.SIGALRM
+
+
+@pytest.mark.parametrize("way", ["exits", "returns"])
+def test_a_worker_that_spark_hears_no_more_closes_and_ends_without_a_traceback(way):
+    end = end_of(way, process=UNHEARD)
+
+    assert (end.returncode, end.stdout, end.stderr) == (1, "closed\n", "")

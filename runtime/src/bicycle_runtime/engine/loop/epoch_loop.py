@@ -154,6 +154,7 @@ class EpochLoop:
             self._run_epoch({}, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
         self._publisher.finish()
+        self._executor.rest()
         self.sealed_at = None
         wait_ms = self._intake.wait_ms(statuses, now_ms=now_ms)
         return _idle(statuses, wait_ms=wait_ms)

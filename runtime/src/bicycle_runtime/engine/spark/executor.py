@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import re
 import signal
 import subprocess
@@ -16,7 +17,9 @@ from typing import Any
 
 import cloudpickle
 
+from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.environment import chosen_variables, environment_set
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import (
     EpochFailedError,
@@ -32,13 +35,19 @@ from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, start_j
 from bicycle_runtime.engine.spark.probing import ask_hosts
 from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
-from bicycle_runtime.engine.spark.worker import LevelTask, WorkerNeeds, encode_order
+from bicycle_runtime.engine.spark.worker import (
+    LevelTask,
+    WorkerNeeds,
+    do_nothing,
+    encode_order,
+)
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report
 from bicycle_runtime.operators.tasks.task import EpochOrder, reports_in
 
 __all__ = ["CLUSTER_TIMEOUT_MS", "SparkExecutor", "default_master"]
 
+_LOG = logging.getLogger(__name__)
 _REASON_LINES = 6
 _REASON_CHARACTERS = 2_000
 _PYTHON_ERROR = re.compile(
@@ -51,6 +60,7 @@ _PYTHON_SETTING, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 _ENVIRONMENT_VARIABLE = "BICYCLE_ENVIRONMENT"
 CLUSTER_TIMEOUT_MS = 60_000
 _TOKEN = "job.json"
+_REST_S_MAX = 30.0  # Half of the time after which Spark ends Python workers without work.
 
 
 def default_master() -> str:
@@ -72,11 +82,12 @@ class SparkExecutor:
         job: Job id, for errors.
         cluster_timeout_ms: How long to wait on a cluster for executors, at the start and when all
             are lost.
+        clock: Tells how long workers had nothing to do. Default: the machine's.
     """
 
     def __init__(
         self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str,
-        cluster_timeout_ms: int = CLUSTER_TIMEOUT_MS,
+        cluster_timeout_ms: int = CLUSTER_TIMEOUT_MS, clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._master = master
         self._cache_dir = cache_dir
@@ -99,6 +110,8 @@ class SparkExecutor:
         self._needs = WorkerNeeds()
         self._cleanup = contextlib.ExitStack()
         self._watch: ExecutorWatch | None = None
+        self._clock = clock or SystemClock()
+        self._worked_at = self._clock.monotonic()
 
     @property
     def log_path(self) -> Path:
@@ -157,12 +170,28 @@ class SparkExecutor:
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         self._epoch = orders[0].epoch
-        working = self._watch.working() if self._watch else contextlib.nullcontext()
-        with self._spark_errors(self._epoch), working:
+        with self._spark_errors(self._epoch), self._watched():
             if self._anchors is not None and self._view is not None:
                 self._anchors.refresh(self._view.hosts(), self._view.executors)
             parcels = self._collect(orders)
+        self._worked_at = self._clock.monotonic()
         return [decode_report(report) for report in reports_in(parcel for _, parcel in parcels)]
+
+    def rest(self) -> None:
+        """Give workers a task without work before Spark ends them, and with them what they hold.
+
+        State would be loaded again, and functions opened, by the first record behind a pause.
+        """
+        if self._clock.monotonic() - self._worked_at < _REST_S_MAX:
+            return
+        width = max(self._widths)
+        try:
+            with self._spark_errors(self._epoch), self._watched():
+                self._context.parallelize(range(width), width).foreachPartition(do_nothing)
+        except EpochFailedError as error:
+            # The next epoch waits for executors, or fails; one that has nothing to do need not.
+            log_event(_LOG, "workers_not_kept", level=logging.WARNING, job=self._job, error=error)
+        self._worked_at = self._clock.monotonic()
 
     def stop(self) -> None:
         self._cleanup.close()
@@ -221,6 +250,10 @@ class SparkExecutor:
         if self._view is not None:
             levels = levels_with_state(image.plan)
             self._anchors = Anchors(self._context, self._widths, levels, _same, former=former)
+
+    def _watched(self) -> contextlib.AbstractContextManager[None]:
+        """Return what ends the jobs inside when a cluster has no executor for too long."""
+        return self._watch.working() if self._watch else contextlib.nullcontext()
 
     def _collect(self, orders: list[EpochOrder]) -> list[Any]:
         anchors = self._anchors

@@ -31,7 +31,7 @@ from bicycle_runtime.operators.tasks.routing import Parcel
 from bicycle_runtime.operators.tasks.task import EpochOrder
 from bicycle_runtime.operators.tasks.worker import Worker
 
-__all__ = ["LevelTask", "WorkerNeeds", "encode_order"]
+__all__ = ["LevelTask", "WorkerNeeds", "do_nothing", "encode_order"]
 
 _LOG = logging.getLogger(__name__)
 _TASKS_PER_COLLECTION = 256
@@ -95,6 +95,10 @@ NO_NEEDS = WorkerNeeds()
 def encode_order(order: EpochOrder) -> bytes:
     """Return an order as bytes, for ``LevelTask``."""
     return _ORDER_ENCODER.encode(order)
+
+
+def do_nothing(_partition: object) -> None:
+    """Be a task, so that Spark keeps the process."""
 
 
 class LevelTask:
@@ -214,18 +218,25 @@ def _close_at_end() -> None:
             if _is_ending or isinstance(error, SystemExit):
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
                 close_workers()
+                _end_if_unheard(outfile)
             raise
-        try:
-            outfile.flush()
-        except OSError:
-            # Spark has given the task up: nobody waits for its answer. The daemon would print a
-            # traceback, and end the process all the same.
-            _begin_the_end()
-            close_workers()
-            os._exit(1)
+        _end_if_unheard(outfile)
 
     signal.signal(signal.SIGHUP, _exit_on_signal)
     pyspark.worker.main = main_then_close
+
+
+def _end_if_unheard(outfile: Any) -> None:
+    """End the process when Spark does not hear it any more: its task, or itself, was given up.
+
+    The daemon would print a traceback, and end it all the same.
+    """
+    try:
+        outfile.flush()
+    except OSError:
+        _begin_the_end()
+        close_workers()
+        os._exit(1)
 
 
 def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
