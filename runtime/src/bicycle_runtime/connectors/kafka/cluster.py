@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Thread
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka import (
     Consumer,
@@ -247,5 +247,21 @@ class Cluster:
             nothing: Future[list[TopicPartition]] = Future()
             nothing.set_result([])
             return OffsetQuery(nothing, self)
-        ask: Callable[..., list[Any]] = self._client.offsets_for_times
-        return OffsetQuery(self._pool.submit(ask, places, timeout=_REQUEST_S), self)
+        return OffsetQuery(self._pool.submit(self._offsets, places), self)
+
+    def _offsets(self, places: list[TopicPartition]) -> list[TopicPartition]:
+        ask: Callable[..., list[TopicPartition]] = self._client.offsets_for_times
+        try:
+            found = ask(places, timeout=_REQUEST_S)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                self._look_for_leaders(places)
+            raise
+        self._look_for_leaders(place for place in found if place.error is not None)
+        return found
+
+    def _look_for_leaders(self, places: Iterable[TopicPartition]) -> None:
+        """Let the client ask who leads. That nobody does it would believe for minutes."""
+        for name in {place.topic for place in places}:
+            with contextlib.suppress(KafkaException):
+                self._client.list_topics(name, timeout=_REQUEST_S)

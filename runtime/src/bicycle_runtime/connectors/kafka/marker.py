@@ -159,11 +159,29 @@ class MarkerReader:
                 if end > behind:
                     return low, end
             except KafkaException as error:
-                problem = error
+                problem = self._explained(consumer, place, error)
             if self._clock.monotonic() > deadline:
                 raise problem
             self._wait()
             consumer.poll(_PAUSE_S)  # Nothing is assigned: it only waits.
+
+    def _explained(
+        self, consumer: Consumer, place: TopicPartition, error: KafkaException
+    ) -> KafkaException:
+        """Return what is behind an error: a partition that nobody leads is unknown to the client.
+
+        It would believe so for minutes, unless it is made to ask.
+        """
+        if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            return error
+        try:
+            topic = consumer.list_topics(self._topic, timeout=_CALL_S).topics[self._topic]
+        except KafkaException as silence:
+            return silence
+        if place.partition not in topic.partitions:
+            return error
+        reason = f"nobody leads {self._topic}/{place.partition}"
+        return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
 
     def _last_record(self, consumer: Consumer, start: TopicPartition) -> bytes | None:
         """Return the value of the last committed record from ``start`` on."""

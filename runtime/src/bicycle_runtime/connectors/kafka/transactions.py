@@ -44,14 +44,14 @@ from bicycle_runtime.connectors.kafka.sink_errors import (
 )
 from bicycle_runtime.connectors.kafka.writer import delivery_hint
 
-__all__ = ["Publication", "TransactionSettings", "TransactionalWriter"]
+__all__ = ["Publication", "TopicDoubt", "TransactionSettings", "TransactionalWriter"]
 
 _LOG = logging.getLogger(__name__)
 _CALL_S = 1.0
 _ABORT_S = 2.0
 _INIT_S_MAX = 60.0
 _FIRST_PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
-# Right after a restart a broker may not know a topic yet.
+# A broker that has just started, or come back, may not know a topic yet.
 _TOPIC_PATIENCE_S = 60.0
 _TAKEOVERS_MAX = 3
 _PROBE_KEY = b"probe"
@@ -123,6 +123,30 @@ class Publication:
         return Marker(identity=self.identity, epoch=self.epoch)
 
 
+class TopicDoubt:
+    """Tells a topic that is gone from one that brokers do not know yet, or not at this moment.
+
+    How long no broker answered does not count.
+
+    Args:
+        clock: Tells the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since: float | None = None
+
+    def is_gone(self, code: int) -> bool:
+        """Take the code of one more error; return whether all say so for long enough."""
+        if code not in _TOPIC_UNKNOWN:
+            self._since = None
+            return False
+        now = self._clock.monotonic()
+        if self._since is None:
+            self._since = now
+        return now - self._since > _TOPIC_PATIENCE_S
+
+
 class TransactionalWriter:
     """Publishes the epochs of one writer. Nothing is opened before the first.
 
@@ -146,6 +170,7 @@ class TransactionalWriter:
         self._outage = "the brokers do not answer"
         self._publication: Publication | None = None
         self._started = 0.0
+        self._doubt = TopicDoubt(settings.clock)
 
     def publish(self, publication: Publication) -> None:
         """Make an epoch visible, unless it is already. Waits for brokers that are away.
@@ -159,6 +184,7 @@ class TransactionalWriter:
         """
         self._publication = publication
         self._started = self._clock.monotonic()
+        self._doubt = TopicDoubt(self._clock)
         pause_s, takeover_count, error_count = _FIRST_PAUSE_S, 0, 0
         while True:
             begun = self._clock.monotonic()
@@ -337,9 +363,7 @@ class TransactionalWriter:
         if is_refusal(cause):
             action = f"publishing to {publication.topic} as {self._settings.prefix}-{self._index}"
             raise client_error(cause, properties=self._settings.client, action=action)
-        waited_s = self._clock.monotonic() - self._started
-        is_unknown = cause.code() in _TOPIC_UNKNOWN and waited_s > _TOPIC_PATIENCE_S
-        if cause.code() in _REFUSED or is_unknown:
+        if cause.code() in _REFUSED or self._doubt.is_gone(cause.code()):
             raise KafkaPublishRefusedError(
                 vertex=self._settings.vertex, writer=self._index, topic=publication.topic,
                 epoch=publication.epoch, reason=self._words(cause), hint=delivery_hint(cause),
