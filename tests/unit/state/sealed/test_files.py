@@ -1,5 +1,7 @@
 """State files: merging, tiers, catching up, damage."""
 
+from zlib import crc32
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,10 @@ from bicycle_runtime.state.sealed.changes import (
     make_section,
     merge_sections,
 )
+from bicycle_runtime.state.sealed.files import SealedFiles
+from bicycle_runtime.state.sealed.framing import framed
 from bicycle_runtime.state.sealed.refs import (
+    BASE_INDEX,
     TIER_FILES,
     RangeState,
     StateRef,
@@ -222,3 +227,19 @@ def test_a_damaged_file_is_noticed_by_the_store(tmp_path, damage):
     with pytest.raises(StateFileError) as caught:
         StateStore("op", storage, AccumulatorTable).at(state)
     assert (caught.value.facts["path"], caught.value.facts["operator"]) == (path, "op")
+
+
+def test_a_database_is_not_read_as_sections(tmp_path):
+    storage, path, index = LocalStorage(tmp_path), f"state/a.base/{BASE_INDEX}", b"\x80"
+    data = framed(b"BICX", 1, index)
+    storage.write(path, data)
+    ref = StateRef(
+        path=path, is_base=True, tier=0, first_epoch=0, last_epoch=1,
+        byte_count=len(data), crc32=crc32(data),
+    )  # fmt: skip
+
+    with pytest.raises(StateFileError) as caught:
+        SealedFiles("op", storage).read(ref, range(4))
+
+    assert ref.is_database
+    assert caught.value.facts["path"] == path
