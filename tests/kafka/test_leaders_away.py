@@ -1,15 +1,19 @@
-"""Partitions without a leader for a moment, seen by a client that comes at just that moment.
+"""Clients that would not come back by themselves, when a broker or the leader of a partition does.
 
 The controller of this broker takes it for dead after a second, and hears of it every two seconds:
 in between nobody leads its partitions, though it answers.
 """
 
+import logging
+import threading
+
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.clock import ManualClock, SystemClock
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError
+from bicycle_runtime.connectors.kafka.consuming import RangeConsumer
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.dev.errors import TopicError
@@ -18,32 +22,38 @@ from tests.waiting import until
 
 FLAPPING = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "1000"}
 TOPIC = "t"
+LOGGER = "bicycle_runtime.connectors.kafka.client_log"
+MARKER = Marker(identity="a", epoch=5)
 HEALED_S = 6.0  # Three rounds of the broker; a client that does not ask again waits for minutes.
 
 
 @pytest.fixture(scope="module")
-def admin(tmp_path_factory):
-    """A client of a broker whose topic has one partition with one marker in it."""
+def broker(tmp_path_factory):
+    """A broker whose topic has one partition with one marker in it."""
     broker = broker_in(tmp_path_factory.mktemp("flapping-kafka"), extra=FLAPPING)
     try:
         broker.start()
         admin = AdminClient({**broker.client_settings(), "log_level": 0})
         until(lambda: is_made(admin), "the topic")
-        producer = Producer({**broker.client_settings(), "log_level": 0})
-        producer.produce(TOPIC, Marker(identity="a", epoch=5).to_bytes(), b"0", partition=0)
-        assert producer.flush(30) == 0
-        yield admin
+        write(broker)
+        yield broker
     finally:
         end(broker)
 
 
 @pytest.fixture
-def settings(admin):
+def settings(broker):
     """Of clients that come when the partition has just lost its leader."""
-    [broker] = admin.list_topics(timeout=5).brokers.values()
-    until(lambda: leader(admin) == broker.id, "a leader")
+    admin = AdminClient({**broker.client_settings(), "log_level": 0})
+    until(lambda: leader(admin) == 1, "a leader")
     until(lambda: leader(admin) == -1, "no leader")
-    return {"bootstrap.servers": f"{broker.host}:{broker.port}"}
+    return broker.client_settings()
+
+
+def write(broker):
+    producer = Producer({**broker.client_settings(), "log_level": 0})
+    producer.produce(TOPIC, MARKER.to_bytes(), b"0", partition=0)
+    assert producer.flush(30) == 0
 
 
 def is_made(admin):
@@ -66,7 +76,7 @@ def test_a_marker_is_read_as_soon_as_its_partition_has_a_leader_again(settings):
     client = checked_properties({}, vertex="out", reserved={}).with_defaults(settings)
     reader = MarkerReader(client, TOPIC, SystemClock(), lambda: None)
 
-    assert reader.last([0]) == {0: Marker(identity="a", epoch=5)}
+    assert reader.last([0]) == {0: MARKER}
 
 
 def test_ends_are_known_as_soon_as_the_partition_has_a_leader_again(settings):
@@ -85,3 +95,31 @@ def end_in(cluster):
         return cluster.ends([f"{TOPIC}/0"]).get(f"{TOPIC}/0")
     except ClusterSilentError:
         return None
+
+
+def test_a_reader_that_hears_nothing_goes_on_with_another_client(broker, caplog):
+    talking = {"debug": "generic", "log_level": "7"}
+    properties = checked_properties(talking, vertex="in", reserved={})
+    clock = ManualClock()
+    fixed = {**broker.client_settings(), "group.id": "g"}
+    consumer = RangeConsumer(properties, fixed, clock)
+    found = []
+
+    def read():
+        for messages, _ in consumer.read(TOPIC, 0, start=0, end=2, byte_count=1_000):
+            found.extend(message.offset() for message in messages)
+
+    reading = threading.Thread(target=read, daemon=True)
+    with caplog.at_level(logging.WARNING, LOGGER):
+        reading.start()
+        until(lambda: (clock.advance(100), len(clients_in(caplog)) > 1)[1], "another client")
+    write(broker)
+    reading.join(HEALED_S)
+    consumer.close()
+
+    assert found == [0, 1]
+
+
+def clients_in(caplog):
+    events = [record for record in caplog.records if record.message == "kafka_client"]
+    return {record.bicycle_fields["client"] for record in events}

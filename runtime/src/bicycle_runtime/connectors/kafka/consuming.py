@@ -5,6 +5,9 @@ what was taken from the queue and not asked for yet. A range that begins where t
 little later, costs no round trip; any other range assigns the partition anew. Offsets have holes
 (compaction, transactions), so a range ends with a message, or with the end of the partition, at or
 behind its end. Nothing is remembered beyond what the broker can send again.
+
+A client can stop fetching for good when its broker was away and leaders changed (we saw it, with
+the broker back and answering others). So one that is silent is replaced, ever less often.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from threading import Thread
 from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -49,7 +53,8 @@ _CONSUMER_FIXED: Final = {
 # value taken; 1.24 with 10,000, where the bare client takes 0.9. More come in several lists.
 MESSAGES_PER_CALL = 2_500
 _WAIT_S = 0.1  # The longest time in which no signal is seen.
-_SILENCE_S = 30.0
+_SILENCE_S, _SILENCE_S_MAX = 10.0, 300.0
+_CLOSE_S = 2.0
 _QUERY_S = 1.0
 _SKIP_MAX = 20_000  # Messages that are rather taken and dropped than fetched anew.
 _ALONE_MIN = 20_000  # A longer range has the consumer to itself.
@@ -159,11 +164,10 @@ class RangeConsumer:
         place = (topic, partition)
         lane = self._lane(place, start, end)
         left = byte_count
-        heard = self._clock.monotonic()
+        heard, patience_s = self._clock.monotonic(), _SILENCE_S
         while True:
             messages = lane.take(end)
             if messages:
-                heard = self._clock.monotonic()
                 size = sum(map(len, messages))
                 if size >= left:
                     fitting = _fitting(messages, left)
@@ -177,10 +181,13 @@ class RangeConsumer:
                 return
             if messages:
                 yield messages, lane.start
+                heard, patience_s = self._clock.monotonic(), _SILENCE_S
             self._pull(place)
-            if self._clock.monotonic() - heard > _SILENCE_S:
-                heard = self._clock.monotonic()
+            if not lane.held and self._clock.monotonic() - heard > patience_s:
                 self._tell_silence(place, lane, end)
+                self.close()
+                lane = self._assign(place, lane.start)
+                heard, patience_s = self._clock.monotonic(), min(2 * patience_s, _SILENCE_S_MAX)
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int] | None:
         """Return the first offset that is left and the end; None when the partition is gone."""
@@ -207,7 +214,9 @@ class RangeConsumer:
         client, self._client = self._client, None
         self._lanes.clear()
         if client is not None:
-            client.close()
+            closing = Thread(target=client.close, name="kafka-close", daemon=True)
+            closing.start()
+            closing.join(_CLOSE_S)  # One that hangs must not hold up the task.
 
     @property
     def _consumer(self) -> Consumer:
@@ -228,8 +237,12 @@ class RangeConsumer:
             self._consumer.unassign()
         elif lane is not None:
             self.forget(topic, partition)
+        return self._assign(place, start)
+
+    def _assign(self, place: tuple[str, int], start: int) -> Lane:
+        """Begin to fetch a partition; return its lane."""
         lane = self._lanes[place] = Lane(start=start, reached=start)
-        self._consumer.incremental_assign([TopicPartition(topic, partition, start)])
+        self._consumer.incremental_assign([TopicPartition(*place, start)])
         return lane
 
     def _pull(self, wanted: tuple[str, int]) -> None:
