@@ -6,6 +6,7 @@ home. A broker that can not be had is a failure: nothing is skipped.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import re
@@ -44,6 +45,7 @@ def broker_in(folder: Path, **options) -> KafkaBroker:
 
 def end(broker: KafkaBroker) -> None:
     """Stop a broker whatever a test did to it; one that hangs is killed."""
+    gc.collect()  # Errors that a test caught keep its clients, which would cry on stderr for ever.
     if broker.is_running():
         broker.stop()
     with pytest.raises(BrokerMissingError):
@@ -120,7 +122,7 @@ def new_kafka_broker(
 @pytest.fixture
 def kafka_admin(kafka_broker: KafkaBroker) -> AdminClient:
     """The administration client of the common broker."""
-    return AdminClient(kafka_broker.client_settings())
+    return kafka_topics.open_admin(kafka_broker.client_settings())
 
 
 @pytest.fixture

@@ -1,7 +1,8 @@
 """The word count over Kafka under load: who writes lines all the time, and who checks the counts.
 
 For every word the counts must be 1, 2, 3 and so on in the one partition of its key: a count that is
-missing, there twice or out of order shows at the message where it happens.
+missing, there twice or out of order shows at the message where it happens. Who waits for counts
+that can not come any more, since the writer or the job ended, is told so at once.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from tests.kafka.sink_runs import messages_in
+from tests.spark.jobsite import Life
 
 PATIENCE_S = 120.0
 _WORDS = [f"w{number}" for number in range(60)]
 _BATCH = 20
+_QUERY_S = 5.0
 
 
 class LineWriter(threading.Thread):
@@ -38,11 +42,26 @@ class LineWriter(threading.Thread):
         self._source = random.Random(topic)
         self._is_done = threading.Event()
         self._errors: list[KafkaError] = []
+        self._failure: Exception | None = None
         self.totals: Counter[str] = Counter()
 
+    @property
+    def unsent_count(self) -> int:
+        """How many lines the broker does not have yet."""
+        return len(self._producer)
+
     def run(self) -> None:
-        while not self._is_done.wait(self._pause_s):
-            self.write(_BATCH)
+        try:
+            while not self._is_done.wait(self._pause_s):
+                self.write(_BATCH)
+        except Exception as error:  # noqa: BLE001 - raised by ``check``, where somebody sees it.
+            self._failure = error
+
+    def check(self) -> None:
+        """Fail when no more lines will come, or when some were refused."""
+        if self._failure is not None:
+            raise AssertionError("the writer of lines ended") from self._failure
+        assert self._errors == []
 
     def write(self, count: int) -> None:
         """Write some lines now, into partitions by chance."""
@@ -68,7 +87,7 @@ class LineWriter(threading.Thread):
         """Write no more; return how often each word was written. All of it is in the topic."""
         self.abandon()
         assert self._producer.flush(PATIENCE_S) == 0
-        assert self._errors == []
+        self.check()
         return self.totals
 
     def abandon(self) -> None:
@@ -83,11 +102,18 @@ class LineWriter(threading.Thread):
 
 
 class CountWatcher:
-    """Reads the committed counts of a topic as they come, and fails at the first wrong one."""
+    """Reads the committed counts of a topic as they come, and fails at the first wrong one.
 
-    def __init__(self, settings: dict[str, str], topic: str) -> None:
+    Args:
+        settings: Of the client.
+        topic: Where the counts are.
+        check: Fails when no more can come; called while some are waited for.
+    """
+
+    def __init__(self, settings: dict[str, str], topic: str, check: Callable[[], None]) -> None:
         self._settings = settings
         self._topic = topic
+        self._check = check
         self._places: dict[str, int] = {}
         self.counts: Counter[str] = Counter()
         self._consumer = Consumer(
@@ -138,6 +164,7 @@ class CountWatcher:
         """Wait for this many counts, as long as some come from time to time."""
         deadline = time.monotonic() + PATIENCE_S
         while (before := self.count) < count:
+            self._check()
             assert time.monotonic() < deadline, f"{before} counts of {count}"
             self.look()
             if self.count > before:
@@ -170,12 +197,27 @@ class Load:
             "group_id": name,
             "transactional_id_prefix": name,
         }
+        self._settings = settings
+        self._lives: list[Life] = []
         self.lines = LineWriter(settings, self.raw_topic, lines_per_s=lines_per_s)
-        self.counts = CountWatcher(settings, self.counts_topic)
+        self.counts = CountWatcher(settings, self.counts_topic, self._check)
 
     def start(self) -> None:
         """Let lines come from now on."""
         self.lines.start()
+
+    def rely_on(self, life: Life) -> None:
+        """Let whoever waits for counts fail when this job has ended."""
+        self._lives.append(life)
+
+    def story(self) -> str:
+        """Tell how far lines and counts came, for a test that fails."""
+        return (
+            f"{self.counts.count} counts seen of {self.lines.totals.total()}, "
+            f"{self.lines.unsent_count} lines not sent; "
+            f"{self.raw_topic} ends at {self._ends(self.raw_topic)}, "
+            f"{self.counts_topic}, as far as it is committed, at {self._ends(self.counts_topic)}"
+        )
 
     def finish(self) -> None:
         """Write no more, and prove that every word was counted exactly once and in order."""
@@ -184,3 +226,20 @@ class Load:
     def close(self) -> None:
         self.lines.abandon()
         self.counts.close()
+
+    def _check(self) -> None:
+        self.lines.check()
+        for life in self._lives:
+            assert life.process.poll() is None, "the job ended"
+
+    def _ends(self, topic: str) -> list[int] | str:
+        """Return the end of each partition for readers of what is committed, or why not."""
+        consumer = Consumer({**self._settings, "group.id": "ends", "log_level": 2})
+        try:
+            partitions = consumer.list_topics(topic, timeout=_QUERY_S).topics[topic].partitions
+            places = [TopicPartition(topic, number) for number in partitions]
+            return [consumer.get_watermark_offsets(place, timeout=_QUERY_S)[1] for place in places]
+        except KafkaException as error:
+            return str(error)
+        finally:
+            consumer.close()

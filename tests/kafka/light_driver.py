@@ -6,7 +6,7 @@ kill hundreds of them. What it can not show (Java, separate workers) is shown on
 
 from __future__ import annotations
 
-import logging
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.logging import configure
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
@@ -28,6 +29,7 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
 from tests.spark.jobsite import Life
+from tests.waiting import until
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
@@ -118,6 +120,12 @@ class LightSite:
                 life.process.wait()
 
 
+def let_tell(life: Life) -> None:
+    """Let a driver that runs write to its stderr where its threads are."""
+    life.process.send_signal(signal.SIGUSR1)
+    until(lambda: "Current thread" in life.stderr, "the stacks of the driver")
+
+
 def run_light(
     bundle: bytes,
     storage: str,
@@ -160,4 +168,5 @@ def _redirect_output(folder: Path) -> None:
         stream.flush()
         with (folder / name).open("wb") as file:
             os.dup2(file.fileno(), stream.fileno())
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    configure(sys.stderr)
+    faulthandler.register(signal.SIGUSR1)
