@@ -339,9 +339,10 @@ def test_no_broker_is_an_error_in_time_when_a_job_starts_for_the_first_time(tmp_
     [(10_000, 0, 30_000), (60_000, 45_000, 75_000), (3_600_000, 0, 30_000)],
 )
 def test_impossible_timeouts_are_refused_with_the_numbers(
-    run_of, topic, timeout_ms, interval_ms, needed_ms
+    run_of, kafka_admin, timeout_ms, interval_ms, needed_ms
 ):
-    run = run_of(topic(), transaction_timeout_ms=timeout_ms, **EXACTLY_ONCE)
+    timeout = {"transaction_timeout_ms": timeout_ms}
+    run = run_of("never-made", create_topic={"partitions": 1}, **timeout, **EXACTLY_ONCE)
     run.epoch_interval_ms = interval_ms
 
     with pytest.raises(KafkaTransactionTimeoutError) as caught:
@@ -350,6 +351,7 @@ def test_impossible_timeouts_are_refused_with_the_numbers(
     facts = caught.value.facts
     assert (facts["timeout_ms"], facts["needed_ms"]) == (timeout_ms, needed_ms)
     assert facts["broker_ms_max"] == 900_000
+    assert "never-made" not in kafka_admin.list_topics(timeout=10).topics
 
 
 def test_a_marker_topic_that_forgets_is_refused(run_of, topic, kafka_admin):

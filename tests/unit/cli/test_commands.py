@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import describe
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.cli.logs import TextOutput
@@ -149,6 +150,16 @@ def test_a_lag_that_was_never_known_is_unknown(shell):
 
     text = shell.run("status", "job").stdout
     assert "lag        unknown: in has had no answer for 1.0 s\n" in text
+
+
+@pytest.mark.parametrize(("age_ms", "is_shown"), [(125_000, True), (1_000, False)])
+def test_a_status_that_is_old_says_so(shell, age_ms, is_shown):
+    now_ms = SystemClock().now_ms()
+    pid = os.getpid()
+    alive = {"state": JobState.RUNNING, "pid": pid, "pid_started": start_ticks(pid)}
+    shell.put_job("job", updated_ms=now_ms - age_ms, **alive)
+
+    assert ("as of      2 min 5 s ago" in shell.run("status", "job").stdout) is is_shown
 
 
 def test_a_status_shows_what_functions_counted_themselves(shell):

@@ -27,6 +27,7 @@ from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, Res
 
 __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
 
+_AGE_SHOWN_MIN_MS = 5_000
 _LAGS_SHOWN_MAX = 8
 _RESTARTS_SHOWN_MAX = 5
 _SHARE_SHOWN_MIN = 0.05
@@ -144,6 +145,7 @@ def _row(status: JobStatus) -> tuple[str, ...]:
 def _details(status: JobStatus) -> list[str]:
     rows = [
         ("state", status.state.value),
+        ("as of", _age(status)),
         ("plugin", f"{status.plugin} {status.plugin_version}".strip()),
         ("process", _process(status)),
         ("supervisor", _supervisor(status)),
@@ -178,6 +180,14 @@ def _details(status: JobStatus) -> list[str]:
         lines.append(f"error: {status.error['code']} {status.error['message']}")
         lines.append(f"  fix: {status.error['fix']}")
     return lines
+
+
+def _age(status: JobStatus) -> str:
+    """Return for how long a running job has told nothing, as in a long epoch; else nothing."""
+    age_ms = SystemClock().now_ms() - status.updated_ms
+    if status.state.is_final or age_ms < _AGE_SHOWN_MIN_MS:
+        return ""
+    return f"{duration_text(age_ms)} ago: it has said nothing since"
 
 
 def _lag(status: JobStatus) -> str:

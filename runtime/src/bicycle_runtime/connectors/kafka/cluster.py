@@ -35,6 +35,7 @@ from bicycle_runtime.connectors.kafka.settings import (
 __all__ = ["Cluster", "ClusterSilentError", "OffsetQuery"]
 
 _REQUEST_S = 3.0
+_LEADER_S = 0.1
 _CLOSE_S = 2.0
 _LATEST, _EARLIEST = -1, -2  # In place of a time, as Kafka's ListOffsets has them.
 _ABSENT = frozenset(
@@ -101,6 +102,8 @@ class OffsetQuery:
                 silent = place.error
         if silent is not None and not offsets:
             raise self._cluster.silence(silent, action)
+        if offsets:
+            self._cluster.note_answer()
         return offsets
 
 
@@ -230,13 +233,21 @@ class Cluster:
         """Return the error of an outage, with what the client heard last; raise any other."""
         self.refuse_unless_outage(error, action)
         self.serve()
-        last, self._last_error = self._last_error, None
+        last = self._last_error
         refusal = last if last is not None and is_refusal(last) else None
         return ClusterSilentError(self._properties.redacted((last or error).str()), refusal)
 
+    def note_answer(self) -> None:
+        """Forget why brokers were silent."""
+        self._last_error = None
+
     def _note(self, error: KafkaError) -> None:
-        """Keep what the client says while it is served; a refusal outlasts other words."""
-        if self._last_error is None or not is_refusal(self._last_error):
+        """Keep what the client says while it is served; a refusal outlasts other words.
+
+        That all brokers are down it says once it has told of each, which is what people need.
+        """
+        is_refused = self._last_error is not None and is_refusal(self._last_error)
+        if not is_refused and error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._last_error = error
 
     def _ask(self, shards: Iterable[str], timestamp_ms: int) -> OffsetQuery:
@@ -261,7 +272,10 @@ class Cluster:
         return found
 
     def _look_for_leaders(self, places: Iterable[TopicPartition]) -> None:
-        """Let the client ask who leads. That nobody does it would believe for minutes."""
+        """Let the client ask who leads. That nobody does it would believe for minutes.
+
+        An answer that comes later counts, too; a longer wait would hold up whoever is served.
+        """
         for name in {place.topic for place in places}:
             with contextlib.suppress(KafkaException):
-                self._client.list_topics(name, timeout=_REQUEST_S)
+                self._client.list_topics(name, timeout=_LEADER_S)

@@ -161,7 +161,9 @@ class Discovery:
     def doubt(self, ends: Mapping[str, int]) -> None:
         """Take note of the newest ends: partitions that are absent or end early are doubtful."""
         for shard, position in self._progress.positions.items():
-            self._is_certain(shard, is_doubtful=ends.get(shard, -1) < position)
+            is_doubtful = ends.get(shard, -1) < position
+            is_wanted = not self._progress.is_finished_at(shard)
+            self._is_certain(shard, is_doubtful=is_doubtful and is_wanted)
 
     def _check_positions(
         self,
@@ -173,6 +175,8 @@ class Discovery:
     ) -> None:
         existing = set(shards)
         for shard, position in list(self._progress.positions.items()):
+            if self._progress.is_finished_at(shard):
+                continue
             if shard not in existing:
                 if self._is_certain(shard, is_doubtful=True):
                     self._lose(shard, -1, -1, "the partition does not exist any more")
@@ -276,14 +280,15 @@ class Discovery:
         position = self._progress.positions[shard]
         policy = self._options.on_data_loss
         if policy == "fail":
-            raise KafkaOffsetsLostError(
+            raise KafkaOffsetsLostError.of(
+                shard,
                 vertex=self._vertex,
-                partition=shard,
                 next=position,
                 low=low,
                 high=high,
                 problem=problem,
             )
+        go_on = low if policy == "earliest" else high
         log_event(
             _logger,
             "kafka_offsets_lost",
@@ -295,10 +300,10 @@ class Discovery:
             high=high,
             policy=policy,
             problem=problem,
-            record_count=max((low if policy == "earliest" else high) - position, 0),
+            record_count=go_on - position if go_on > position else None,  # None: not known.
         )
         self._doubts_s.pop(shard, None)
         if high < 0:
             self._progress.drop(shard)
         else:
-            self._progress.decide(shard, low if policy == "earliest" else high)
+            self._progress.decide(shard, go_on)

@@ -72,13 +72,24 @@ class KafkaOffsetsLostError(BicycleError):
 
     code = "BIC-1755"
     message = (
-        "vertex {vertex!r}: Kafka partition {partition} has offsets {low} to {high}, but {next} is "
-        "to be read next: {problem}; nothing of this epoch was published"
+        "vertex {vertex!r}: Kafka partition {partition} {found}, but {next} is to be read next: "
+        "{problem}; nothing of this epoch was published"
     )
     fix = (
         "choose with --on-data-loss (or on_data_loss of the source): 'earliest' goes on with the "
         "oldest message left, 'latest' with the next new one, 'fail' stops here as now"
     )
+
+    @classmethod
+    def of(
+        cls, partition: str, *, vertex: str, next: int, low: int, high: int, problem: str
+    ) -> KafkaOffsetsLostError:
+        """Return the error of a partition; -1 for offsets that it does not have any more."""
+        found = f"has offsets {low} to {high}" if high >= 0 else "is not there"
+        return cls(
+            vertex=vertex, partition=partition, found=found,
+            next=next, low=low, high=high, problem=problem,
+        )  # fmt: skip
 
 
 class KafkaClientError(BicycleError):

@@ -103,9 +103,12 @@ class Progress:
 
     def is_finished(self) -> bool:
         """Tell whether bounded reading has reached its end everywhere."""
-        if self.stops is None:
-            return False
-        return all(self.positions.get(shard, end) >= end for shard, end in self.stops.items())
+        return self.stops is not None and all(map(self.is_finished_at, self.stops))
+
+    def is_finished_at(self, shard: str) -> bool:
+        """Tell whether nothing more is read of a partition: what becomes of it is of no concern."""
+        stop = None if self.stops is None else self.stops.get(shard, 0)
+        return stop is not None and self.positions.get(shard, stop) >= stop
 
     def _end(self, shard: str) -> int:
         end = self.ends.get(shard, 0)

@@ -88,9 +88,9 @@ class KafkaReader:
         found = self._consumer.watermarks(*place_of(part.shard))
         low, high = found if found is not None else (-1, -1)
         if self._on_data_loss == "fail":
-            raise KafkaOffsetsLostError(
+            raise KafkaOffsetsLostError.of(
+                part.shard,
                 vertex=self._properties.vertex,
-                partition=part.shard,
                 next=start,
                 low=low,
                 high=high,

@@ -132,6 +132,8 @@ class KafkaSink(Sink):
         self._place = hashlib.sha256(services.storage.url.encode()).hexdigest()[:12]
         patience_ms = options.publish_timeout_ms if memo else options.connect_timeout_ms
         self._admin = TopicAdmin(self._client, self._waiting(patience_ms))
+        if self._is_staged:  # Before anything is made.
+            self._check_timeout(services)
         facts = self._admin.ensure(options.topic, self._topic_plan)
         check_replicas(facts, options.topic, self.spec.vertex_id, self._admin.broker_count())
         refuse_missing_keys(facts, options.topic, self.spec)
@@ -139,7 +141,7 @@ class KafkaSink(Sink):
         self._limits = facts.limits(int(given_bytes))
         self._identity = str(memo.get("identity") or attempt_id(source=system_random()))
         if self._is_staged:
-            self._start_transactions(services, memo)
+            self._start_transactions(memo)
 
     def writer(self) -> KafkaWriterFactory:
         """Return the factory of writers; they know the limits of the topic as of the start."""
@@ -215,14 +217,16 @@ class KafkaSink(Sink):
         """Return the epoch's own staged files."""
         return {entry["path"] for entry in memo.get("files", [])}
 
-    def _start_transactions(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
-        options = self._options
+    def _check_timeout(self, services: DriverServices) -> None:
         check_transaction_timeout(
-            options,
+            self._options,
             vertex=self.spec.vertex_id,
             epoch_interval_ms=services.epoch_interval_ms,
             broker_ms_max=self._admin.transaction_timeout_ms_max(),
         )
+
+    def _start_transactions(self, memo: Mapping[str, Any]) -> None:
+        options = self._options
         facts = ensure_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
         self._marker_partition_count = facts.partition_count
         if memo.get("topic") != options.topic:
