@@ -97,6 +97,18 @@ def end_in(cluster):
         return None
 
 
+def test_a_partition_without_a_leader_is_not_taken_for_one_that_is_gone(settings):
+    properties = checked_properties({}, vertex="in", reserved={})
+    consumer = RangeConsumer(properties, {**settings, "group.id": "g"}, SystemClock())
+
+    try:
+        assert consumer.watermarks(TOPIC, 0) == (0, 1)
+        assert consumer.watermarks(TOPIC, 1) is None
+        assert consumer.watermarks("no-such-topic", 0) is None
+    finally:
+        consumer.close()
+
+
 def test_a_reader_that_hears_nothing_goes_on_with_another_client(broker, caplog):
     talking = {"debug": "generic", "log_level": "7"}
     properties = checked_properties(talking, vertex="in", reserved={})

@@ -199,10 +199,22 @@ class RangeConsumer:
             except KafkaException as error:
                 reason: KafkaError = error.args[0]
                 if reason.code() in _GONE:
-                    return None
-                if not is_outage(reason):
+                    if not self._is_known(place):
+                        return None
+                elif not is_outage(reason):
                     action = f"asking for the offsets of {topic}/{partition}"
                     raise client_error(reason, properties=self._properties, action=action) from None
+
+    def _is_known(self, place: TopicPartition) -> bool:
+        """Tell whether the brokers know a partition; one that nobody leads the client does not.
+
+        It is made to ask, as it would not by itself for minutes. True as well while none answers.
+        """
+        try:
+            topic = self._consumer.list_topics(place.topic, timeout=_QUERY_S).topics[place.topic]
+        except KafkaException:
+            return True
+        return place.partition in topic.partitions
 
     def forget(self, topic: str, partition: int) -> None:
         """Stop fetching a partition."""
