@@ -154,3 +154,11 @@ def test_listing_connectors_imports_none_of_them():
 
     assert "files" not in out.stdout
     assert "sockets" not in out.stdout
+
+
+def test_a_file_source_waits_for_directories_that_its_own_job_makes_alone(tmp_path):
+    source = create_source(spec("text", path=str(tmp_path / "out")))
+    sink = create_sink(spec("jsonl_file", path=str(tmp_path / "out")))
+
+    assert source.is_fed_by(sink.makes())
+    assert not source.is_fed_by(["kafka:orders"])

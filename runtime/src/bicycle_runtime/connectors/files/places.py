@@ -8,7 +8,9 @@ from pathlib import Path
 from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 
-__all__ = ["typed_path"]
+__all__ = ["MADE", "typed_path"]
+
+MADE = "file:"  # What begins so among the names of ``Sink.makes`` is a directory.
 
 
 def typed_path(spec: ConnectorSpec, text: str) -> str:

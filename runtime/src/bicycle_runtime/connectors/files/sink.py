@@ -31,7 +31,7 @@ from bicycle_runtime.connectors.files.parts import (
     carry_out,
     withdraw,
 )
-from bicycle_runtime.connectors.files.places import typed_path
+from bicycle_runtime.connectors.files.places import MADE, typed_path
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
 from bicycle_runtime.connectors.files.timed_writers import TimedCsvWriter, TimedJsonWriter
 from bicycle_runtime.connectors.lines import json_lines, text_lines
@@ -84,6 +84,10 @@ class FileSink(Sink):
             )
         self._after = SinkState()
         self._claim: OutputClaim | None = None
+
+    def makes(self) -> list[str]:
+        """Return the output directory."""
+        return [f"{MADE}{self._folder}"]
 
     def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
         """Make the output directory, prove that it can be written, and take it over.

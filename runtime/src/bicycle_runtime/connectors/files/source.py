@@ -8,7 +8,7 @@ to every host that runs tasks (a shared file system, when there are several).
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -32,7 +32,7 @@ from bicycle_runtime.connectors.files.listing import InputPath
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, open_at
 from bicycle_runtime.connectors.files.options import FileSourceOptions
 from bicycle_runtime.connectors.files.parquet import ParquetReader, require_pyarrow
-from bicycle_runtime.connectors.files.places import typed_path
+from bicycle_runtime.connectors.files.places import MADE, typed_path
 from bicycle_runtime.connectors.files.planning import plan_slices
 from bicycle_runtime.connectors.files.reader import FileFormat, FileReader
 from bicycle_runtime.connectors.files.tracking import FileTable, TrackedFile
@@ -82,6 +82,10 @@ class FileSource(Source):
         self._refreshed_ms: int | None = None
         self._listing_ms = 0.0
         self._turn = 0
+
+    def is_fed_by(self, made: Collection[str]) -> bool:
+        """Tell whether the job makes directories: one of them may be the input."""
+        return any(name.startswith(MADE) for name in made)
 
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
