@@ -11,7 +11,7 @@ import argparse
 import statistics
 from dataclasses import replace
 
-from bicycle_runs import Engine, job, spark_engine, warm_up
+from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
 from measuring import Report, Table, Target, arguments, in_turns, millions, ratios
 from workloads import Readings, check_windows, scratch
 
@@ -20,14 +20,14 @@ HOT_UNFOLDED = "half of them of one sensor, not folded before the shuffle"
 LOW = 0.7
 
 
-def pace(engine: Engine, readings: Readings, plugin: str = "readings_by_window") -> float:
-    """Run the job, check what it wrote and return its readings per second in steady state."""
+def by_window(engine: Engine, readings: Readings, plugin: str = "readings_by_window") -> JobRun:
+    """Run the job and check what it wrote."""
     with scratch("hot-key") as place:
         output = place / "output"
         params = {"input": readings.folder(), "output": output}
         run = engine.run(job(plugin, params, storage=place / "checkpoints"))
         check_windows(output, readings)
-    return run.steady_rate()
+    return run
 
 
 def main() -> None:
@@ -37,11 +37,13 @@ def main() -> None:
     hot = replace(even, hot_percent=50)
     with spark_engine() as engine:
         if not options.quick:
-            warm_up(lambda: pace(engine, even), least=3, most=6)
+            warm_up(lambda: by_window(engine, even), least=3, most=6)
         contenders = {
-            EVEN: lambda: pace(engine, even),
-            HOT: lambda: pace(engine, hot),
-            HOT_UNFOLDED: lambda: pace(engine, hot, "readings_by_window_unfolded"),
+            EVEN: lambda: by_window(engine, even).steady_rate(),
+            HOT: lambda: by_window(engine, hot).steady_rate(),
+            HOT_UNFOLDED: lambda: by_window(
+                engine, hot, "readings_by_window_unfolded"
+            ).steady_rate(),
         }
         rates = in_turns(contenders, rounds=options.repeats)
     median, best = ratios(rates[HOT], rates[EVEN])
