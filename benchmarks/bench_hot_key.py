@@ -11,23 +11,14 @@ import argparse
 import statistics
 from dataclasses import replace
 
-from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
+from bench_w3_windows import by_window
+from bicycle_runs import spark_engine, warm_up
 from measuring import Report, Table, Target, arguments, in_turns, millions, ratios
-from workloads import Readings, check_windows, scratch
+from workloads import Readings
 
 EVEN, HOT = "evenly spread", "half of them of one sensor"
 HOT_UNFOLDED = "half of them of one sensor, not folded before the shuffle"
 LOW = 0.7
-
-
-def by_window(engine: Engine, readings: Readings, plugin: str = "readings_by_window") -> JobRun:
-    """Run the job and check what it wrote."""
-    with scratch("hot-key") as place:
-        output = place / "output"
-        params = {"input": readings.folder(), "output": output}
-        run = engine.run(job(plugin, params, storage=place / "checkpoints"))
-        check_windows(output, readings)
-    return run
 
 
 def main() -> None:

@@ -102,12 +102,12 @@ class Bench:
         )
 
 
-def by_window(engine: Engine, readings: Readings) -> JobRun:
-    """Run our job on an input and check what it wrote."""
+def by_window(engine: Engine, readings: Readings, plugin: str = "readings_by_window") -> JobRun:
+    """Run our job, or a variant of it, on an input and check what it wrote."""
     with scratch("w3") as place:
         output = place / "output"
         params = {"input": readings.folder(), "output": output}
-        run = engine.run(job("readings_by_window", params, storage=place / "checkpoints"))
+        run = engine.run(job(plugin, params, storage=place / "checkpoints"))
         check_windows(output, readings)
     return run
 
