@@ -12,6 +12,9 @@ EDITABLE := $(foreach project,$(PROJECTS),--editable ./$(patsubst %/,%,$(dir $(p
 # and want more than two cores: some tests kill and freeze processes, and wait for others.
 TEST_PROCESSES ?= 0
 
+# How often processes are killed at each of their crash points; the pipeline takes three.
+CRASH_ROUNDS ?= 1
+
 export PYTHON
 
 .PHONY: help setup check-machine demo demo-kafka test lint types imports tests docs bench clean
@@ -57,7 +60,7 @@ imports: setup
 	$(BIN)/lint-imports
 
 tests: setup
-	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --crash-rounds $(CRASH_ROUNDS)
 
 docs: setup
 	$(BIN)/python docs/generate.py --write
