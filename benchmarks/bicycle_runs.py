@@ -24,7 +24,8 @@ from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.local import LocalExecutor
-from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor

@@ -14,7 +14,8 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.storage import LocalStorage, StorageError, open_storage
 from bicycle_runtime.engine.local import LocalExecutor
-from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle

@@ -10,7 +10,8 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.collect import CollectSink
 from bicycle_runtime.connectors.collection import CollectionSource
 from bicycle_runtime.engine.local import LocalExecutor
-from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.recovery.errors import EpochTakenError, StateLostError

@@ -12,7 +12,8 @@ from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.errors import ReplayGraphError, ReplayInputGoneError
 from bicycle_runtime.engine.local import LocalExecutor
-from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.planning.stages import with_widths

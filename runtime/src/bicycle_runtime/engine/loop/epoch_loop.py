@@ -48,7 +48,7 @@ from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MAX
 
-__all__ = ["EpochLoop", "LoopServices", "Step"]
+__all__ = ["EpochLoop"]
 
 _LOG = logging.getLogger(__name__)
 

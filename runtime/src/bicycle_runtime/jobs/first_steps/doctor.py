@@ -20,7 +20,8 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master

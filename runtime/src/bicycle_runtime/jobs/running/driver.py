@@ -26,8 +26,9 @@ from bicycle_runtime.engine.errors import (
     SparkLostError,
     SparkStartError,
 )
-from bicycle_runtime.engine.loop.epoch_loop import EpochLoop, LoopServices
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
+from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.pinning import last_pins, pinned
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
