@@ -14,10 +14,11 @@ from bicycle_runtime.connectors.errors import (
     OpenPartDamagedError,
     OutputTakenOverError,
     OutputUnwritableError,
-    RecordUnencodableError,
     StagedFileDamagedError,
 )
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
+from bicycle_runtime.connectors.lines import UnencodableError
+from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.operators.io import StagedFile, WriterTask
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 
@@ -337,22 +338,60 @@ def test_csv_records_of_another_shape_begin_another_part(sink, out):
 
 
 @pytest.mark.parametrize(
-    ("word", "records"),
+    ("word", "records", "text"),
     [
-        ("jsonl_file", [1, object()]),
-        ("text_file", ["a", object()]),
-        ("csv_file", [{"a": 1}, {"b": 2}]),
-        ("csv_file", [(1, 2), (3,)]),
+        ("jsonl_file", [1, object()], "1\n"),
+        ("text_file", ["a", object()], "a\n"),
+        ("text_file", ["a", 1, "\ud800"], "a\n1\n"),
+        ("csv_file", [{"a": 1}, {"b": 2}], "a\n1\n"),
+        ("csv_file", [{"a": 1}, {"a": object()}], "a\n1\n"),
+        ("csv_file", [(1, 2), (3,)], "field_1,field_2\n1,2\n"),
+        ("csv_file", ["a", "\ud800"], "value\na\n"),
     ],
 )
-def test_a_record_without_a_text_form_is_an_error_that_names_its_type(sink, word, records):
+def test_a_record_without_a_text_form_is_found_before_its_batch_is_written(
+    sink, word, records, text
+):
     run = sink(word)
     task = WriterTask(storage=run.services.storage, prefix="staged/x", epoch=0, subtask=0)
+    writer = run.sink.writer().open(task)
 
-    with pytest.raises(RecordUnencodableError) as caught:
-        run.sink.writer().open(task).write(records)
+    with pytest.raises(UnencodableError):
+        writer.prepare(records, None)
+    good = [writer.prepare_one(record, None) for record in records[:-1]]
+    with pytest.raises(UnencodableError):
+        writer.prepare_one(records[-1], None)
+    writer.write(good)
+    (staged,) = writer.finish()
 
-    assert caught.value.facts["record_type"] == type(records[1]).__qualname__
+    assert staged.record_count == len(records) - 1
+    assert run.services.storage.read(staged.path).decode() == text
+
+
+def test_csv_takes_its_columns_from_the_first_record_that_can_be_written(sink, out):
+    run = sink("csv_file")
+    task = WriterTask(storage=run.services.storage, prefix="staged/x", epoch=0, subtask=0)
+    writer = run.sink.writer().open(task)
+    with pytest.raises(UnencodableError):
+        writer.prepare_one({"bad": object()}, None)
+    writer.write([writer.prepare_one({"good": 1}, None)])
+
+    assert writer.finish()[0].details == {"header": "good\n"}
+
+
+def test_a_batch_is_encoded_once(sink):
+    batches = []
+
+    def encode(values):
+        batches.append(values)
+        return b"".join(b"%d\n" % value for value in values)
+
+    task = WriterTask(storage=sink().services.storage, prefix="staged/x", epoch=0, subtask=0)
+    writer = StagedWriter(task, "numbers", encode)
+    writer.write(writer.prepare([1, 2], None))
+    writer.write([3])
+
+    assert (batches, writer.finish()[0].record_count) == ([[1, 2], [3]], 3)
 
 
 def test_text_files_hold_strings_as_they_are_and_others_as_json(sink, out):

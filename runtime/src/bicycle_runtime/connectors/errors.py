@@ -23,7 +23,6 @@ __all__ = [
     "OutputUnwritableError",
     "PortUnavailableError",
     "PublishInterruptedError",
-    "RecordUnencodableError",
     "StagedFileDamagedError",
     "UnknownConnectorError",
 ]
@@ -135,14 +134,6 @@ class OpenPartDamagedError(BicycleError):
     code = "BIC-1722"
     message = "open part {path!r} has {found_byte_count} bytes, at least {byte_count} were sealed"
     fix = "restore the file from a copy of the checkpoint directory; published parts are whole"
-
-
-class RecordUnencodableError(BicycleError):
-    """A record reached a sink that has no text form for it."""
-
-    code = "BIC-1723"
-    message = "sink format {format_name!r} can not write a record of type {record_type}: {reason}"
-    fix = "map the record to a str, number, tuple, list, dict or dataclass before the sink"
 
 
 class OutputTakenOverError(BicycleError):

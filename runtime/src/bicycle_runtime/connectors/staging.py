@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.errors import StagedFileDamagedError
-from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.operators.io import EventTimes, StagedFile, WriterTask
 
 __all__ = [
     "BLOCK_BYTES",
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 1 << 20
+_NOTHING: tuple[list[Any], bytes] = ([], b"")
 
 
 class _AbortedError(Exception):
@@ -36,12 +37,16 @@ class _AbortedError(Exception):
 
 
 class StagedWriter:
-    """A ``SinkWriter`` that stages one file of encoded records per subtask and epoch.
+    """A ``PreparingWriter`` that stages one file of encoded records per subtask and epoch.
+
+    A record that can not be encoded is found before anything of its batch is written, so that the
+    sink's ``on_error`` can settle it.
 
     Args:
         task: Where to stage.
         file_name: Name of the staged file below the task's prefix.
-        encode: Records to bytes, called once per ``write``.
+        encode: Records to bytes, called once per batch, and again for its single records when it
+            raised. What it gives may be dropped, so it must not count on being written.
     """
 
     def __init__(
@@ -55,15 +60,29 @@ class StagedWriter:
         self._record_count = 0
         self._byte_count = 0
         self._crc32 = 0
+        self._prepared = _NOTHING
+
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
+        """Encode a batch, for the ``write`` that follows; returns the records as they are."""
+        self._prepared = values, self._encode(values)
+        return values
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
+        """Return a record that can be encoded; raise what says why it can not."""
+        self._encode([value])
+        return value
 
     def write(self, values: list[Any]) -> None:
-        """Encode and append some records; the file is created before the first."""
+        """Append some records, encoded by now or not; the file is created before the first."""
+        (encoded, data), self._prepared = self._prepared, _NOTHING
         if not values:
             return
-        data = self._encode(values)
+        if encoded is not values:
+            data = self._encode(values)
         if self._stream is None:
             self._context = self._task.storage.open_write(self._path)
             self._stream = self._context.__enter__()
+            data = self.heading() + data
         try:
             self._stream.write(data)
         except OSError as error:
@@ -98,6 +117,10 @@ class StagedWriter:
             context, self._context, self._stream = self._context, None, None
             error = _AbortedError()
             context.__exit__(_AbortedError, error, None)
+
+    def heading(self) -> bytes:
+        """Return what the file begins with, before the records that are written first."""
+        return b""
 
     def details(self) -> Mapping[str, Any]:
         """Return what the driver half must know about this file beside its size; plain JSON."""

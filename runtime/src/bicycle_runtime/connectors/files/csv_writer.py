@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.connectors.errors import RecordUnencodableError
+from bicycle_runtime.connectors.lines import UnencodableError
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.operators.io import WriterTask
 
@@ -34,32 +34,45 @@ class CsvWriter(StagedWriter):
     def __init__(self, task: WriterTask, file_name: str, record_type: Any) -> None:
         super().__init__(task, file_name, self._rows)
         self._names = _declared_names(record_type)
-        self._header = ""
+
+    def heading(self) -> bytes:
+        """Return the header line."""
+        return _csv([self._names])
 
     def details(self) -> Mapping[str, Any]:
         """Return the header line, which a part has once."""
-        return {"header": self._header}
+        return {"header": self.heading().decode()}
 
     def _rows(self, values: list[Any]) -> bytes:
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        if not self._header:
-            self._names = self._names or _names(values[0])
-            writer.writerow(self._names)
-            self._header = buffer.getvalue()
-        writer.writerows([self._row(value) for value in values])
-        return buffer.getvalue().encode()
+        if not values:
+            return b""
+        names = self._names or _names(values[0])
+        try:
+            data = _csv([_row(value, names) for value in values])
+        except UnicodeEncodeError as error:
+            raise UnencodableError("CSV", values[0], error) from error
+        self._names = names  # Only now: a record that can not be written names no columns.
+        return data
 
-    def _row(self, value: Any) -> list[Any]:
-        cells = _cells(value)
-        if isinstance(cells, dict):
-            unknown = cells.keys() - set(self._names)
-            if unknown:
-                raise _unencodable(value, f"it has fields that the header lacks: {sorted(unknown)}")
-            return [_text(cells.get(name)) for name in self._names]
-        if len(cells) != len(self._names):
-            raise _unencodable(value, f"it has {len(cells)} fields, the header {len(self._names)}")
-        return [_text(cell) for cell in cells]
+
+def _csv(rows: list[list[Any]]) -> bytes:
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerows(rows)
+    return buffer.getvalue().encode()
+
+
+def _row(value: Any, names: list[str]) -> list[Any]:
+    cells = _cells(value)
+    if isinstance(cells, dict):
+        unknown = cells.keys() - set(names)
+        if unknown:
+            reason = f"it has fields that the header lacks: {sorted(map(str, unknown))}"
+            raise UnencodableError("CSV", value, reason)
+        return [_text(cells.get(name)) for name in names]
+    if len(cells) != len(names):
+        reason = f"it has {len(cells)} fields, the header {len(names)}"
+        raise UnencodableError("CSV", value, reason)
+    return [_text(cell) for cell in cells]
 
 
 def _declared_names(record_type: Any) -> list[str]:
@@ -104,11 +117,5 @@ def _text(cell: Any) -> Any:
         return cell
     try:
         return msgspec.json.encode(cell).decode().strip('"')
-    except TypeError as error:
-        raise _unencodable(cell, str(error)) from error
-
-
-def _unencodable(value: Any, reason: str) -> RecordUnencodableError:
-    return RecordUnencodableError(
-        format_name="csv", record_type=type(value).__qualname__, reason=reason
-    )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UnencodableError("CSV", cell, error) from error

@@ -64,16 +64,20 @@ class TimedCsvWriter(CsvWriter):
         if self._names and time_field not in self._names:
             self._names = [*self._names, time_field]
 
-    def prepare(self, values: list[Any], times: EventTimes) -> list[dict[str, Any]]:
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
         """Return the cells of each record, by column."""
-        return list(map(self.prepare_one, values, times or repeat(None)))
+        return super().prepare(list(map(self._timed, values, times or repeat(None))), times)
 
-    def prepare_one(self, value: Any, time_ms: int | None) -> dict[str, Any]:
+    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
         """Return the cells of a record, by column.
 
         Raises:
             ValueError: the record has no event time.
+            UnencodableError: it has no form in CSV.
         """
+        return super().prepare_one(self._timed(value, time_ms), time_ms)
+
+    def _timed(self, value: Any, time_ms: int | None) -> dict[str, Any]:
         return {**named_cells(value), self._field: _known(time_ms, self._field)}
 
 
