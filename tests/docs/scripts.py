@@ -1,4 +1,4 @@
-"""Code of the docs folder as modules: scripts, and the blocks of a page."""
+"""The pages, and code of the docs folder as modules: scripts, and the blocks of a page."""
 
 import contextlib
 import importlib.util
@@ -8,7 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(DOCS.rglob("*.md")),
+    *sorted((ROOT / "changelog.d").glob("*.md")),
+]
+
+
+def name_of(page: Path) -> str:
+    """Return the path of a page in the repository."""
+    return str(page.relative_to(ROOT))
 
 
 def load(name: str) -> ModuleType:

@@ -1,26 +1,15 @@
 """The reference is what the code says, and the docs name nothing that is not there."""
 
 import re
-from pathlib import Path
 
 import click
 import pytest
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.connectors import builtin
-from tests.docs.scripts import DOCS, load
+from tests.docs.scripts import DOCS, PAGES, ROOT, load, name_of
 
-ROOT = DOCS.parent
-PAGES = [
-    ROOT / "README.md",
-    *sorted(DOCS.rglob("*.md")),
-    *sorted((ROOT / "changelog.d").glob("*.md")),
-]
 COMMAND = re.compile(r"^\s*(?:\$ )?(?:\.venv/bin/)?(bicycle(?: [^\n]*)?)$", re.MULTILINE)
-
-
-def name_of(page: Path) -> str:
-    return str(page.relative_to(ROOT))
 
 
 @pytest.fixture(scope="module")
