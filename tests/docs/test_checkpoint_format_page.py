@@ -12,7 +12,9 @@ from bicycle_runtime.recovery import (
     encode_checkpoint,
 )
 from bicycle_runtime.recovery.errors import CheckpointFormatError
+from bicycle_runtime.testing import Harness
 from tests.docs.scripts import DOCS
+from tests.unit.cli.state_jobs import every_state
 
 PAGE = (DOCS / "checkpoint-format.md").read_text("utf-8")
 
@@ -31,6 +33,41 @@ def test_the_program_of_the_page_goes_on_from_its_last_checkpoint(tmp_path):
     store = DurableCheckpointStore(LocalStorage(folder), 3)
     assert store.latest("numbers").operator_states == {"total": b"200"}
     assert module["total_of"]([0] * 200 + [1] * 51, folder) == 251
+
+
+def test_the_reader_of_the_page_finds_state_with_nothing_of_ours():
+    assert "bicycle" not in block("py")
+    module = {}
+    exec(compile(block("py"), "checkpoint-format.md", "exec"), module)
+
+    def found(operator, section):
+        """Return the entries of all groups under a section; each key is in one of them."""
+        places = module["state_of"](harness.storage.url, operator).items()
+        cells = [cell for (_, name), part in places if name == section for cell in part.items()]
+        assert len(cells) == len(dict(cells))
+        return dict(cells)
+
+    with Harness(every_state, parallelism=3) as harness:
+        for number, name in enumerate(["ada", "bob", "ada", "cy"]):
+            harness.push([(name, number)], source="records")
+            harness.run_epoch()
+        harness.push([("egg", 7)], source="prices")
+        harness.rescale_live(2)
+        harness.push([("ada", 4)], source="records")
+        harness.run_epoch()
+
+        assert found("counts", "$accumulator") == {"ada": 3, "bob": 1, "cy": 1}
+        assert found("memory", "counts") == {"ada": 6, "bob": 1, "cy": 3}
+        assert found("memory", "$named")["last", "ada"] == 4
+        assert found("keeper", "$state.value.last") == {"ada": 4, "bob": 1, "cy": 3}
+        history = found("keeper", "$state.list.history")
+        assert [history["ada", number] for number in range(3)] == [0, 2, 4]
+        assert found("keeper", "$state.map.by_parity")["ada", "even"] == 4
+        assert ("cy", 10**12 + 3) in found("keeper", "$timers.processing")
+        assert set(found("keeper", "$ttl.last")) == {"ada", "bob", "cy"}
+        assert found("tally", "total") == {None: 5}
+        assert found("priced", "$broadcast.state.map.prices") == {(None, "egg"): 7}
+        assert set(found("sums", "c0")) == {"ada", "bob", "cy"}
 
 
 def test_the_bytes_of_the_page_are_those_of_its_state():
