@@ -57,6 +57,45 @@ def test_a_damaged_epoch_falls_back_to_the_one_before_and_says_so(tmp_path, targ
     assert job.read() == {1: 1, 2: 2, 3: 33}
 
 
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
+def test_epochs_with_a_file_that_a_task_found_damaged_are_put_aside(tmp_path, damage):
+    job = Job(tmp_path, retained=5)
+    for epoch in (1, 2, 3, 4):
+        job.seal(job.run({epoch: epoch}), {epoch: epoch})
+    path = job.state.files[-2].path
+    hurt(job.storage, path, damage)
+    job.ledger.doubt(path)
+
+    assert job.sealed_epochs() == [1, 2]
+    last = job.restart()
+    assert (last.manifest.epoch, last.damaged) == (2, ())
+    assert job.read() == job.models[2]
+
+
+def test_a_file_that_a_task_could_not_read_but_that_is_whole_changes_nothing(tmp_path):
+    job = Job(tmp_path, retained=5)
+    for epoch in (1, 2):
+        job.seal(job.run({epoch: epoch}), {epoch: epoch})
+    for path in (job.state.files[-1].path, "state/nobody/knows.delta"):
+        job.ledger.doubt(path)
+
+    assert job.sealed_epochs() == [1, 2]
+
+
+def test_a_damaged_file_of_all_epochs_is_told_and_nothing_is_put_aside(tmp_path):
+    job = Job(tmp_path, retained=5)
+    for epoch in (1, 2):
+        job.seal(job.run({epoch: epoch}), {epoch: epoch})
+    path = job.state.files[0].path
+    hurt(job.storage, path, "flip")
+    with pytest.raises(NoEpochReadableError) as caught:
+        job.ledger.doubt(path)
+
+    assert caught.value.facts["count"] == 2
+    assert path in caught.value.facts["reason"]
+    assert job.sealed_epochs() == [1, 2]
+
+
 def test_a_missing_state_file_falls_back_too(tmp_path):
     job = Job(tmp_path)
     for epoch in (1, 2):

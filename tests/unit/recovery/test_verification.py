@@ -4,8 +4,9 @@ from zlib import crc32
 
 import pytest
 
+from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.recovery.verification import Checked, first_damaged
+from bicycle_runtime.recovery.verification import Checked, first_damaged, first_unfit
 
 BIG = bytes(range(256)) * 10_000  # More than one block.
 
@@ -48,3 +49,32 @@ def test_the_first_in_order_is_named_when_several_are_missing(storage, files):
 
 def test_without_files_there_is_nothing_to_find(storage):
     assert first_damaged(storage, {}) is None
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-1], lambda data: b"\1" + data[1:]])
+def test_a_restart_from_a_directory_reads_all_bytes(storage, files, change):
+    assert first_unfit(storage, files) is None
+    storage.write("state/07", change(BIG))
+    assert first_unfit(storage, files) == "state/07"
+
+
+class Listed(S3Storage):
+    """Says what it has, and gives nothing away."""
+
+    def sizes(self, prefix):
+        found = {"state/1": 10, "state/2": 20, "staged/3": 30}
+        return {path: size for path, size in found.items() if path.startswith(f"{prefix}/")}
+
+
+@pytest.mark.parametrize(
+    ("path", "size", "unfit"),
+    [
+        ("state/2", 20, None),
+        ("staged/3", 30, None),
+        ("state/2", 21, "state/2"),
+        ("state/4", 0, "state/4"),
+    ],
+)
+def test_a_restart_from_s3_asks_for_sizes_alone(path, size, unfit):
+    files = {"state/1": Checked(10, 1), path: Checked(size, 2)}
+    assert first_unfit(Listed("s3://bucket/job"), files) == unfit

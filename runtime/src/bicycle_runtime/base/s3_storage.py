@@ -51,15 +51,20 @@ class S3Storage(FsspecStorage):
         return int(self.call("look at", path, "head_object")["ContentLength"])
 
     def list(self, prefix: str) -> list[str]:
+        return sorted(self.sizes(prefix))
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Return the sizes of all objects below the folder ``prefix``, a thousand in one answer."""
         base = self.key("")
         folder = f"{prefix.rstrip('/')}/" if prefix else ""
-        found: list[str] = []
+        found: dict[str, int] = {}
         more: dict[str, str] = {}
         while True:
             page = self.call("list", folder, "list_objects_v2", "Prefix", **more)
-            found += [item["Key"].removeprefix(base) for item in page.get("Contents", ())]
+            items = page.get("Contents", ())
+            found |= {item["Key"].removeprefix(base): int(item["Size"]) for item in items}
             if not page.get("IsTruncated"):
-                return sorted(found)
+                return found
             more = {"ContinuationToken": page["NextContinuationToken"]}
 
     def delete(self, path: str) -> None:

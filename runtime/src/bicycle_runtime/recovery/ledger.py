@@ -21,7 +21,7 @@ from bicycle_runtime.base.storage import ObjectExistsError, Storage, delete_all
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
-from bicycle_runtime.recovery.verification import Checked, first_damaged
+from bicycle_runtime.recovery.verification import Checked, first_damaged, first_unfit
 from bicycle_runtime.state.sealed.loading import LoadProgress, untold
 
 __all__ = ["EpochLedger", "LastEpoch"]
@@ -117,6 +117,34 @@ class EpochLedger:
                 count=len(damaged), job=self._job, url=self._storage.url, reason=reason
             )
         return None
+
+    def doubt(self, path: str) -> None:
+        """Put aside the epochs that a state file belongs to, if it is damaged: a task found it so.
+
+        The next start goes on from the newest epoch that has no part in it.
+
+        Raises:
+            NoEpochReadableError: all retained epochs have; none is put aside.
+            LeaseLostError: another driver has taken over; nothing was changed.
+        """
+        with self._lock:
+            retained = list(self._retained)
+        hurt = [manifest for manifest in retained if path in _state_files(manifest)]
+        if not hurt:
+            return
+        checked = _state_files(hurt[0])[path]
+        if first_damaged(self._storage, {path: checked}) is None:
+            return
+        reason = f"its file {path} is missing or damaged"
+        if len(hurt) == len(retained):
+            raise NoEpochReadableError(
+                count=len(hurt), job=self._job, url=self._storage.url, reason=reason
+            )
+        self.require_lease()
+        paths = [_manifest_path(manifest.epoch) for manifest in hurt]
+        self._put_aside([ManifestError(path=each, reason=reason) for each in reversed(paths)])
+        with self._lock:
+            self._retained = [each for each in self._retained if each not in hurt]
 
     def seal(self, manifest: Manifest) -> None:
         """Make an epoch final.
@@ -228,12 +256,13 @@ class EpochLedger:
     ) -> Manifest:
         """Return a manifest whose state files and staged feedback are whole, too."""
         manifest = _whole(found)
-        files = {
-            item.path: Checked(item.byte_count, item.crc32) for item in manifest.state_objects()
+        going_round = {
+            file.path: Checked(file.byte_count, file.crc32)
+            for staged in manifest.feedback.values()
+            for file in staged
         }
-        for staged in manifest.feedback.values():
-            files |= {file.path: Checked(file.byte_count, file.crc32) for file in staged}
-        damaged = first_damaged(self._storage, files, progress=progress)
+        damaged = first_unfit(self._storage, _state_files(manifest), progress=progress)
+        damaged = damaged or first_damaged(self._storage, going_round)
         if damaged is not None:
             reason = f"its file {damaged} is missing or damaged"
             raise ManifestError(path=_manifest_path(epoch), reason=reason)
@@ -279,6 +308,10 @@ def _whole(found: Manifest | ManifestError) -> Manifest:
     if isinstance(found, ManifestError):
         raise found
     return found
+
+
+def _state_files(manifest: Manifest) -> dict[str, Checked]:
+    return {item.path: Checked(item.byte_count, item.crc32) for item in manifest.state_objects()}
 
 
 def _manifest_path(epoch: int) -> str:

@@ -1,7 +1,10 @@
-"""Checking files against their checksums, several at a time, without holding one in memory.
+"""Checking files before a restart goes on from them, without holding one in memory.
 
-A restart reads all state of the epoch that it goes on from: what is damaged has to be found before
-anything is built on it. Reading is waiting, so threads are enough.
+What is damaged is best found before anything is built on it. A disk does not prove what it holds,
+so all bytes of a directory are read and compared with their checksums, several files at a time:
+reading is waiting, and threads are enough. A server of S3 proves its bytes itself, and all of them
+would come here by one process before the workers ask for them again; so there it is only asked what
+it has. Whoever loads a file compares its checksum in either case (``EpochLedger.doubt``).
 """
 
 from __future__ import annotations
@@ -12,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from zlib import crc32
 
+from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.state.sealed.loading import LoadProgress, untold
 
-__all__ = ["Checked", "first_damaged"]
+__all__ = ["Checked", "first_damaged", "first_unfit"]
 
 _READERS = 8
 _BLOCK_BYTES = 1 << 20
@@ -27,6 +31,27 @@ class Checked:
 
     byte_count: int
     crc32: int
+
+
+def first_unfit(
+    storage: Storage, files: Mapping[str, Checked], *, progress: LoadProgress = untold
+) -> str | None:
+    """Return the first path, in order of the paths, that a restart must not go on from.
+
+    Args:
+        storage: Where the files lie.
+        files: What each must be.
+        progress: Told after each block that was read; not where sizes are enough.
+
+    Raises:
+        StorageError: the storage can not be read.
+    """
+    if not isinstance(storage, S3Storage):
+        return first_damaged(storage, files, progress=progress)
+    sizes: dict[str, int] = {}
+    for folder in sorted({path.partition("/")[0] for path in files}):
+        sizes |= storage.sizes(folder)
+    return next((path for path in sorted(files) if sizes.get(path) != files[path].byte_count), None)
 
 
 def first_damaged(

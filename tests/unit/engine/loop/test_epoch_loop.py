@@ -15,6 +15,7 @@ from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.recovery.errors import EpochTakenError, StateLostError
+from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
 
@@ -109,6 +110,30 @@ def test_two_drivers_can_not_both_advance_a_job(tmp_path):
     assert caught.value.facts["epoch"] == 1
     assert rival.collected["out"] == [("a", 1), ("b", 1)]
     assert driver.collected["out"] == []
+
+
+def test_an_epoch_whose_state_a_task_finds_damaged_is_not_gone_on_from_again(tmp_path):
+    driver = Driver(tmp_path)
+    with driver.loop(counting(WORDS), max_records_per_epoch=2) as loop:
+        loop.step()
+        loop.step()
+        loop.settle()
+    with driver.loop(counting(WORDS), max_records_per_epoch=2) as loop:
+        [path] = [p for p in driver.storage.list("state") if "/000000000002-" in p][:1]
+        driver.storage.write(path, driver.storage.read(path)[:-1])
+        with pytest.raises(StateFileError) as caught:
+            loop.step()
+    assert caught.value.facts["path"] == path
+    assert driver.storage.exists("epochs/000000000002.manifest.damaged")
+
+    with driver.loop(counting(WORDS), max_records_per_epoch=2) as loop:
+        assert loop.epoch == 1
+        while not loop.step().is_finished:
+            pass
+        loop.finish(is_finished=True)
+    assert sorted(set(driver.collected["out"])) == [
+        ("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2), ("c", 1)
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

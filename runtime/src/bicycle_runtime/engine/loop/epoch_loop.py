@@ -44,8 +44,10 @@ from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restore
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task import EpochOrder
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.contexts import WATERMARK_MAX
 
 __all__ = ["EpochLoop"]
@@ -309,11 +311,17 @@ class EpochLoop:
         )
         record = record_of(self._setup, orders[0], planned.slices)
         with self._begun.noting(record), self._loads.watching(state_bytes(self._last.states)):
-            reports = run_unmixed(
-                self._executor, orders, self._setup.sources, job=self._setup.job_id
-            )
+            reports = self._reports_of(orders)
         tell_loads(reports, job=self._setup.job_id, epoch=planned.epoch)
         return replace(planned, reports=reports, replay=encode_record(with_counts(record, reports)))
+
+    def _reports_of(self, orders: list[EpochOrder]) -> list[TaskReport]:
+        """Run the tasks; when one finds a sealed file damaged, no start goes on from it again."""
+        try:
+            return run_unmixed(self._executor, orders, self._setup.sources, job=self._setup.job_id)
+        except StateFileError as error:
+            self._ledger.doubt(str(error.facts["path"]))
+            raise
 
     def _manifest(self, work: EpochWork, *, is_last: bool, is_finished: bool) -> Manifest:
         time = self._last.time

@@ -58,6 +58,7 @@ from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
 from bicycle_runtime.recovery.errors import EpochTakenError
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
+from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["run_job"]
@@ -65,7 +66,7 @@ __all__ = ["run_job"]
 _LOG = logging.getLogger(__name__)
 _HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
 _STALLED_CODE = 1
-_RESTARTABLE = (SparkLostError, EpochFailedError, EpochTakenError, StalledError)
+_RESTARTABLE = (SparkLostError, EpochFailedError, EpochTakenError, StalledError, StateFileError)
 # How a start, or an epoch, fails whose Java process was ended.
 _CUT_SHORT = (
     *(SparkStartError, MasterUnreachableError, NoExecutorError),
@@ -213,7 +214,8 @@ class _Driver:
     def _run_or_wait(self, setup: JobSetup, restarts: Restarts) -> JobState | None:
         """Run epochs; None when Spark or its workers were lost and it is time to start again.
 
-        An epoch that a driver before us sealed in its last moment is a reason to start again, too.
+        An epoch that a driver before us sealed in its last moment is a reason to start again, too,
+        and so is a damaged state file: the epochs that it belongs to were put aside.
         When our lease is gone, that is the error, whatever else it led to.
         """
         try:
