@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import SourceStatus
+from bicycle_runtime.connectors.contract import DriverServices, SourceStatus
 from bicycle_runtime.engine.epoch.failures import run_unmixed
 from bicycle_runtime.engine.epoch.merging import merge_ends
 from bicycle_runtime.engine.epoch.orders import epoch_orders
@@ -422,7 +421,7 @@ class EpochLoop:
         self._last = manifest
         self._publisher.publish_again(manifest)
 
-    def _services_of(self, uid: str) -> Any:
+    def _services_of(self, uid: str) -> DriverServices:
         services = self._services
         return self._setup.services(
             uid,
