@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from bicycle_runtime.testing import END, EPOCH
+from bicycle_runtime.testing import END, EPOCH, script_source
 from bicycle_sdk import (
     AsyncFunction,
     AsyncIOFunction,
@@ -146,6 +146,23 @@ class Lifecycle(AsyncFunction[str, str]):
 
     def process(self, value, ctx):
         return [f"{value} {self.opened_by}"]
+
+
+class Labelled(AsyncFunction[str, str]):
+    def process(self, value, ctx):
+        return [f"{ctx.task_info.properties['team']}: {value}"]
+
+
+def test_properties_of_the_job_are_there_in_functions(runner):
+    def job(env):
+        words = env.set_property("team", "ada").add_source(script_source(str))
+        words.process(Labelled()).collect("out")
+
+    with runner.harness(job) as harness:
+        harness.push(["a"])
+        harness.run()
+
+        assert harness.published == ["ada: a"]
 
 
 def test_open_runs_before_the_first_record(runner):

@@ -20,6 +20,7 @@ __all__ = [
     "SinkDescriptor",
     "SourceBuilder",
     "SourceDescriptor",
+    "built",
     "collect_sink",
     "collection_source",
     "console_sink",
@@ -83,6 +84,25 @@ class SinkBuilder(Protocol[T_contra]):
 
     def build_connector(self) -> SinkDescriptor[T_contra]:
         """Return the sink as a plain value."""
+
+
+@overload
+def built(call: str, builder: SourceBuilder[T]) -> SourceDescriptor[T]: ...
+@overload
+def built(call: str, builder: SinkBuilder[T]) -> SinkDescriptor[T]: ...
+def built(call: str, builder: Any) -> Any:
+    """Return what a builder of a source or sink builds.
+
+    Raises:
+        StreamDefinitionError: it is none.
+    """
+    if not hasattr(builder, "build_connector"):
+        raise StreamDefinitionError(
+            call=call,
+            problem=f"{builder!r} is neither a source or sink nor a builder of one",
+            hint="give file_sink(path), say, or KafkaSourceBuilder(…)",
+        )
+    return builder.build_connector()
 
 
 def collection_source(items: Iterable[T]) -> SourceDescriptor[T]:

@@ -8,8 +8,8 @@ is durable.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Required, Self, TypedDict, TypeVar, Unpack, cast
 
 from bicycle_sdk.state.access import LocalCells, StateAccess
@@ -51,13 +51,17 @@ def wall_clock_ms() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
-    """Which instance of which operator a function runs in; ``subtask_index`` counts from 0."""
+    """Which instance of which operator a function runs in; ``subtask_index`` counts from 0.
+
+    ``properties`` are those that ``env.set_property`` set, the same in the whole job.
+    """
 
     job_id: str
     operator_name: str
     subtask_index: int = 0
     parallelism: int = 1
     max_parallelism: int = 128
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

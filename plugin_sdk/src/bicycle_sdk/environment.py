@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from bicycle_sdk import connectors, kafka
-from bicycle_sdk.connectors import SourceBuilder, SourceDescriptor
+from bicycle_sdk.arguments import require_text, require_whole
+from bicycle_sdk.connectors import SourceBuilder, SourceDescriptor, built
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy, RuntimeMode
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["StreamEnvironment", "StreamEnvironmentBuilder"]
 
 T = TypeVar("T")
+_INTERVAL_MS_MAX = 86_400_000
 
 
 class StreamEnvironment(GraphDraft):
@@ -62,13 +64,8 @@ class StreamEnvironment(GraphDraft):
 
     def set_checkpoint_interval(self, interval_ms: int) -> Self:
         """Set how often state is folded into a base; 60 000 ms otherwise."""
-        if interval_ms < 1:
-            raise StreamDefinitionError(
-                call="set_checkpoint_interval",
-                problem=f"{interval_ms} ms, expected 1 or more",
-                hint="give a number of milliseconds",
-            )
-        self.config = replace(self.config, checkpoint_interval_ms=interval_ms)
+        ms = require_whole("set_checkpoint_interval", interval_ms, low=1, high=_INTERVAL_MS_MAX)
+        self.config = replace(self.config, checkpoint_interval_ms=ms)
         return self
 
     def set_restart_strategy(self, strategy: RestartStrategy) -> Self:
@@ -93,8 +90,10 @@ class StreamEnvironment(GraphDraft):
         return self
 
     def set_property(self, key: str, value: str) -> Self:
-        """Set a property of the job."""
-        self.config = replace(self.config, properties={**self.config.properties, key: value})
+        """Set a property of the job: functions find it in ``ctx.task_info.properties``."""
+        name = require_text("set_property", key)
+        text = require_text("set_property", value, is_empty_fine=True)
+        self.config = replace(self.config, properties={**self.config.properties, name: text})
         return self
 
     # --- sources -----------------------------------------------------------------------------
@@ -102,7 +101,7 @@ class StreamEnvironment(GraphDraft):
     def add_source(self, source: SourceDescriptor[T] | SourceBuilder[T]) -> DataStream[T]:
         """Read from a source, given as a value or as the builder of one."""
         if not isinstance(source, SourceDescriptor):
-            source = source.build_connector()
+            source = built("add_source", source)
         vertex = VertexDraft(
             kind=OperatorKind.SOURCE,
             name=f"{source.connector_type} source",

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
+from bicycle_sdk.arguments import require_timedelta, require_whole
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import ErrorAction, ErrorPolicy
 
@@ -58,11 +59,8 @@ def retry(n: int, *, backoff: timedelta = timedelta(milliseconds=100)) -> Retry:
         n: Calls after the first, 1 to 1 000.
         backoff: Pause before the first retry, up to a day; it doubles each time.
     """
-    if not 1 <= n <= _RETRIES_MAX:
-        raise StreamDefinitionError(
-            call="retry", problem=f"n is {n}, expected 1..{_RETRIES_MAX}", hint=_HINT
-        )
-    backoff_ms = backoff // timedelta(milliseconds=1)
+    require_whole("retry", n, low=1, high=_RETRIES_MAX)
+    backoff_ms = require_timedelta("backoff", backoff) // timedelta(milliseconds=1)
     if not 0 <= backoff_ms <= _DAY_MS:
         raise StreamDefinitionError(
             call="retry", problem=f"backoff is {backoff_ms} ms, expected 0..{_DAY_MS}", hint=_HINT
@@ -81,11 +79,15 @@ def error_policy(value: OnError, *, max_error_rate: float | None = None) -> Erro
         return policy
     if policy.action is ErrorAction.FAIL:
         problem = "max_error_rate needs skip or dead_letter: with fail the first error ends the job"
-    elif not 0 <= max_error_rate <= 1:
-        problem = f"max_error_rate is {max_error_rate}, expected 0..1"
+    elif not _is_share(max_error_rate):
+        problem = f"max_error_rate is {max_error_rate!r}, expected 0..1"
     else:
         return replace(policy, max_error_rate=float(max_error_rate))
     raise StreamDefinitionError(call="on_error", problem=problem, hint=_HINT)
+
+
+def _is_share(value: object) -> bool:
+    return isinstance(value, (int, float)) and 0 <= value <= 1
 
 
 def _policy(value: object) -> ErrorPolicy:
@@ -96,6 +98,11 @@ def _policy(value: object) -> ErrorPolicy:
     for action in ErrorAction:
         if action.value == value:
             return ErrorPolicy(action=action)
+    if callable(value):
+        problem = f"{getattr(value, '__name__', value)} is a function"
+        raise StreamDefinitionError(
+            call="on_error", problem=problem, hint="call it: on_error(skip())"
+        )
     known = ", ".join(repr(action.value) for action in ErrorAction)
     raise StreamDefinitionError(
         call="on_error", problem=f"{value!r} is none of {known}, retry(…)", hint=_HINT

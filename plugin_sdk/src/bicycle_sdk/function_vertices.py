@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from bicycle_sdk.arguments import require_timedelta, require_whole
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import Retry
@@ -211,12 +212,7 @@ def concurrency(*, ordered: bool, timeout: timedelta, capacity: int) -> dict[str
     Raises:
         StreamDefinitionError: the time limit or the capacity is out of bounds.
     """
-    if not 1 <= capacity <= _CAPACITY_MAX:
-        raise StreamDefinitionError(
-            call="capacity",
-            problem=f"{capacity} calls in flight, expected 1..{_CAPACITY_MAX}",
-            hint="give a value within the bounds",
-        )
+    require_whole("capacity", capacity, low=1, high=_CAPACITY_MAX)
     timeout_ms = whole_ms("timeout", timeout, high=_TIMEOUT_MS_MAX)
     return {"ordered": ordered, "timeout_ms": timeout_ms, "capacity": capacity}
 
@@ -227,18 +223,12 @@ def batch_size(size: int) -> int:
     Raises:
         StreamDefinitionError: it is out of bounds.
     """
-    if not 1 <= size <= _BATCH_SIZE_MAX:
-        raise StreamDefinitionError(
-            call="max_size",
-            problem=f"{size} records in a call, expected 1..{_BATCH_SIZE_MAX}",
-            hint="give a value within the bounds",
-        )
-    return size
+    return require_whole("max_size", size, low=1, high=_BATCH_SIZE_MAX)
 
 
 def whole_ms(name: str, duration: timedelta, *, high: int) -> int:
     """Return a duration of 1 to ``high`` milliseconds."""
-    ms = duration // timedelta(milliseconds=1)
+    ms = require_timedelta(name, duration) // timedelta(milliseconds=1)
     if not 1 <= ms <= high:
         raise StreamDefinitionError(
             call=name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
+from bicycle_sdk.arguments import require_text, require_whole
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import OnError, error_policy
@@ -24,10 +25,10 @@ class VertexSettings:
 
     def uid(self, uid: str) -> Self:
         """Give the vertex a stable identity: state is found again under it when the job changes."""
-        if not uid or "/" in uid:
+        if "/" in require_text("uid", uid):
             raise StreamDefinitionError(
                 call="uid",
-                problem=f"{uid!r} is empty or holds a slash",
+                problem=f"{uid!r} holds a slash",
                 hint="use letters, digits, dots, dashes: uid('counter-v1')",
             )
         self._vertex.uid = uid
@@ -35,7 +36,7 @@ class VertexSettings:
 
     def name(self, name: str) -> Self:
         """Set the name shown to people."""
-        self._vertex.name = name
+        self._vertex.name = require_text("name", name)
         return self
 
     def set_parallelism(self, n: int) -> Self:
@@ -49,8 +50,8 @@ class VertexSettings:
         return self
 
     def slot_sharing_group(self, group: str) -> Self:
-        """Name the group of vertices that share slots; ``default`` otherwise."""
-        self._vertex.slot_sharing_group = group
+        """Keep the vertex out of chains with vertices of other groups; ``default`` otherwise."""
+        self._vertex.slot_sharing_group = require_text("slot_sharing_group", group)
         return self
 
     def disable_chaining(self) -> Self:
@@ -68,7 +69,8 @@ class VertexSettings:
 
         Args:
             policy: ``fail()`` (default), ``skip()``, ``dead_letter()`` or ``retry(n).then(…)``;
-                ``"fail"``, ``"skip"`` and ``"dead_letter"`` say the same.
+                ``"fail"``, ``"skip"`` and ``"dead_letter"`` say the same. Of a source it concerns
+                what can not be decoded, of a sink what can not be written; a source has no retry.
             max_error_rate: The job stops when more of an epoch's records failed, 0 to 1.
         """
         self._vertex.on_error = error_policy(policy, max_error_rate=max_error_rate)
@@ -81,10 +83,4 @@ def check_parallelism(call: str, n: int) -> int:
     Raises:
         StreamDefinitionError: it is not.
     """
-    if not 1 <= n <= KEY_GROUP_COUNT_MAX:
-        raise StreamDefinitionError(
-            call=call,
-            problem=f"{n} is outside 1..{KEY_GROUP_COUNT_MAX}",
-            hint="give a value within the bounds",
-        )
-    return n
+    return require_whole(call, n, low=1, high=KEY_GROUP_COUNT_MAX)

@@ -9,7 +9,7 @@ from bicycle_runtime.cli import main
 from bicycle_runtime.cli.exit_codes import CODE_RANGES, MEANINGS, exit_code_of
 from bicycle_runtime.cli.rendering import error_text
 from bicycle_runtime.cli.root import RootGroup
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.errors import BicycleError, ParameterError, StreamDefinitionError
 from tests.docs.scripts import load
 from tests.tidy.test_error_classes import sample_facts
 
@@ -111,6 +111,19 @@ def test_an_error_of_several_tasks_is_shown_once_with_their_number():
     assert text.count(cls.code) == 1
     assert "in 3 tasks" in text
     assert "tasks" not in error_text(cls(**sample_facts(cls), task_count=1))
+
+
+def test_an_error_in_the_users_code_is_shown_with_its_place_once():
+    wrong_call = StreamDefinitionError(call="uid", problem="no", hint="mend", location="job.py:7")
+    raised = BicycleError.by_code["BIC-1401"]
+    text = error_text(raised(**{**sample_facts(raised), "location": "job.py:7"}))
+    parameter = ParameterError(
+        name="n", plugin="p", problem="missing", hint="give it", location="job.py:7"
+    )
+
+    assert error_text(wrong_call).splitlines()[1] == "  at job.py:7"
+    assert text.count("job.py:7") == 1
+    assert "job.py" not in error_text(parameter)
 
 
 def test_with_json_an_error_is_one_document(shell):

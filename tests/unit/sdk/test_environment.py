@@ -59,9 +59,21 @@ def test_settings_come_from_builder_or_setters():
     assert env.set_property("team", "ada").config.properties == {"team": "ada"}
 
 
-def test_an_unknown_mode_is_refused(env):
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda env: env.set_runtime_mode("fast"),
+        lambda env: env.set_parallelism("4"),
+        lambda env: env.set_checkpoint_interval(1.5),
+        lambda env: env.set_checkpoint_interval(86_400_001),
+        lambda env: env.set_property("team", 5),
+        lambda env: env.set_property("", "ada"),
+        lambda env: env.add_source("in.txt"),
+    ],
+)
+def test_an_impossible_setting_is_refused_where_it_stands(env, call):
     with pytest.raises(StreamDefinitionError):
-        env.set_runtime_mode("fast")
+        call(env)
 
 
 def test_the_default_parallelism_holds_where_none_is_set(env, words):

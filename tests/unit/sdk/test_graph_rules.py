@@ -1,8 +1,19 @@
 import pytest
 
 from bicycle_sdk.errors import GraphError
-from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning
+from bicycle_sdk.graph import (
+    Edge,
+    ErrorAction,
+    ErrorPolicy,
+    JobGraph,
+    OperatorKind,
+    Partitioning,
+    RestartStrategy,
+)
 from tests.unit.sdk.graphs import KIND, graph, pipeline, vertex
+
+SKIPPED = ErrorPolicy(action=ErrorAction.SKIP)
+RETRIED = ErrorPolicy(action=ErrorAction.SKIP, retries=2)
 
 
 def problems(any_graph: JobGraph) -> list[str]:
@@ -73,6 +84,16 @@ def test_all_problems_are_told_at_once():
         (pipeline(vertex("m", max_parallelism=40_000)), ["'m'", "40000", "32768"]),
         (pipeline(vertex("m"), max_parallelism=40_000), ["job", "40000", "32768"]),
         (pipeline(vertex("m", parallelism=2)), ["'in' -> 'm'", "1", "2"]),
+        (pipeline(vertex("m"), restart_strategy=RestartStrategy(max_attempts=-1)), ["-1"]),
+        (pipeline(vertex("m"), restart_strategy=RestartStrategy(delay_ms=-5)), ["-5"]),
+        (pipeline(vertex("m", KIND.UNION, on_error=SKIPPED)), ["'m'", "Union", "on_error"]),
+        (
+            graph(
+                [vertex("in", KIND.SOURCE, on_error=RETRIED), vertex("out", KIND.SINK)],
+                ("in", "out"),
+            ),
+            ["'in'", "retry"],
+        ),
         (
             keyed(KIND.REDUCE, edge=Edge(source_id="key", target_id="work")),
             ["'work'", "'key'", "Hash"],

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bicycle_sdk.graph.parts import (
     KEY_GROUP_COUNT_MAX,
     Edge,
+    ErrorPolicy,
     JobConfig,
     OperatorKind,
     Partitioning,
@@ -18,6 +19,8 @@ __all__ = ["problems_of"]
 
 # Kinds whose functions can write side outputs.
 _TAGGED_KINDS = frozenset({OperatorKind.PROCESS, OperatorKind.CO_PROCESS, OperatorKind.WINDOW})
+# Kinds that only pass records on: nothing of theirs can fail.
+_PASSING_KINDS = frozenset({OperatorKind.UNION, OperatorKind.SIDE_OUTPUT})
 # Kinds whose records carry a key group.
 _KEYING_KINDS = frozenset({OperatorKind.KEY_BY, OperatorKind.WINDOW_COMBINE})
 _BOUNDS = f"1..{KEY_GROUP_COUNT_MAX}"
@@ -32,6 +35,7 @@ def problems_of(vertices: Sequence[Vertex], edges: Sequence[Edge], config: JobCo
         *_edge_end_problems(edges, by_id),
         *_end_problems(vertices, sound),
         *_parallelism_problems(vertices, config),
+        *_failure_problems(vertices, config),
         *_edge_problems(sound, by_id),
         *_keyed_problems(vertices, sound),
         *_reach_problems(vertices, sound),
@@ -90,6 +94,26 @@ def _parallelism_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iter
             yield f"parallelism {vertex.parallelism} of {vertex.id!r} is less than 1"
         elif vertex.parallelism > bound:
             yield f"{vertex.id!r} has parallelism {vertex.parallelism}, over its maximum {bound}"
+
+
+def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator[str]:
+    strategy = config.restart_strategy
+    if strategy.max_attempts < 0 or strategy.delay_ms < 0:
+        yield (
+            f"the restart strategy has {strategy.max_attempts} attempts and {strategy.delay_ms} ms "
+            "between them, neither can be negative"
+        )
+    for vertex in vertices:
+        if vertex.kind in _PASSING_KINDS and vertex.on_error != ErrorPolicy():
+            yield (
+                f"on_error of {vertex.id!r} can never apply, since a {vertex.kind.value} runs no "
+                "function: call it right behind the one that it is meant for"
+            )
+        if vertex.kind is OperatorKind.SOURCE and vertex.on_error.retries:
+            yield (
+                f"source {vertex.id!r} can not retry: what can not be decoded stays so; choose "
+                "skip() or dead_letter()"
+            )
 
 
 def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterator[str]:

@@ -107,7 +107,11 @@ class Stream(VertexSettings, Generic[T]):
         )
         return stream
 
-    def _check_same_draft(self, call: str, other: Stream[Any]) -> None:
+    def _check_same_draft(self, call: str, other: object) -> None:
+        if not isinstance(other, Stream):
+            raise StreamDefinitionError(
+                call=call, problem=f"{other!r} is no stream", hint=f"give streams: {call}(a, b)"
+            )
         if other._draft is not self._draft:
             raise StreamDefinitionError(
                 call=call,

@@ -86,11 +86,11 @@ class DataStream(Connecting[T]):
     def union(self, *others: DataStream[T]) -> DataStream[T]:
         """The records of this stream and the others; each keeps its order, they mix freely."""
         vertex = VertexDraft(kind=OperatorKind.UNION, name="union")
+        for stream in others:
+            self._check_same_draft("union", stream)
         types = [stream._record_type() for stream in (self, *others)]
         if all(record_type == types[0] for record_type in types):
             vertex.output_type = types[0]
-        for stream in others:
-            self._check_same_draft("union", stream)
         self._draft.add_vertex(vertex)
         for ordinal, stream in enumerate((self, *others)):
             stream._connect_to(vertex, input_ordinal=ordinal)
@@ -156,7 +156,7 @@ class DataStream(Connecting[T]):
     def sink_to(self, sink: SinkDescriptor[T] | SinkBuilder[T]) -> SinkStream:
         """Send the records to a sink, given as a value or as the builder of one."""
         if not isinstance(sink, SinkDescriptor):
-            sink = sink.build_connector()
+            sink = connectors.built("sink_to", sink)
         vertex = VertexDraft(
             kind=OperatorKind.SINK,
             name=f"{sink.connector_type} sink",

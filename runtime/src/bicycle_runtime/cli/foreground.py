@@ -93,7 +93,7 @@ def _output_line(output: Any) -> str:
 
 def _loss_lines(summary: JobSummary) -> list[str]:
     counts = (
-        (summary.skipped_count, "skipped   {} whose function failed", "record"),
+        (summary.skipped_count, "skipped   {} that failed", "record"),
         (summary.dead_letter_count, f"letters   {{}} in {summary.dead_letters}", "dead letter"),
         (summary.dropped_count, "dropped   {} that no client was there to take", "record"),
     )

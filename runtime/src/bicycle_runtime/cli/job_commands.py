@@ -16,6 +16,7 @@ from bicycle_runtime.cli.rendering import (
     lag_text,
     metric_texts,
     phase_text,
+    place_text,
     show_table,
     watermark_text,
 )
@@ -177,7 +178,8 @@ def _details(status: JobStatus) -> list[str]:
             "take them with late_to(...), or allow for more disorder"
         )
     if status.error is not None:
-        lines.append(f"error: {status.error['code']} {status.error['message']}")
+        place = place_text(status.error)
+        lines.append(f"error: {status.error['code']} {status.error['message']}{place}")
         lines.append(f"  fix: {status.error['fix']}")
     return lines
 

@@ -30,6 +30,7 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 _HOME_VARIABLE = "BICYCLE_HOME"
 _HOME_DEFAULT = "~/.bicycle"
+_PARAMS_FILE = "params_file"
 
 
 def home() -> Home:
@@ -76,15 +77,57 @@ def plugin_env_option(command: F) -> F:
 
 
 def set_option(command: F) -> F:
-    """Add ``--set``; the function gets ``params``, a dict of texts."""
+    """Add ``--set`` and ``--params``; the function gets ``params``, a dict of texts."""
+    command = click.option(
+        "--params",
+        _PARAMS_FILE,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        is_eager=True,  # Before --set, which wins.
+        expose_value=False,
+        callback=lambda context, _option, path: context.meta.update({_PARAMS_FILE: path}),
+        help="A TOML file with parameters of the plugin; --set wins over it.",
+    )(command)
     return click.option(
         "--set",
         "params",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=lambda _context, _option, values: pairs(values, "--set"),
+        callback=lambda context, _option, values: {
+            **_params_in(context.meta.get(_PARAMS_FILE)),
+            **pairs(values, "--set"),
+        },
         help="A parameter of the plugin. May be given several times.",
     )(command)
+
+
+def _params_in(path: Path | None) -> dict[str, str]:
+    """Return the parameters in a file as texts.
+
+    Raises:
+        click.BadParameter: it can not be read, is no TOML, or holds what no text can give.
+    """
+    if path is None:
+        return {}
+    # Slow to import, and needed with a file only.
+    import tomllib
+
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise click.BadParameter(f"{path}: {error}", param_hint="--params") from error
+    return {name: _toml_text(name, value) for name, value in found.items()}
+
+
+def _toml_text(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        items = [_toml_text(name, item) for item in value]
+        if not any("," in item for item in items):
+            return ",".join(items)
+    elif not isinstance(value, dict):
+        return str(value).lower() if isinstance(value, bool) else str(value)
+    raise click.BadParameter(
+        f"{name!r} is a table, or a list of texts with commas", param_hint="--params"
+    )
 
 
 def pairs(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.errors import BicycleError, ParameterError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,6 +27,7 @@ __all__ = [
     "lag_text",
     "metric_texts",
     "phase_text",
+    "place_text",
     "show_overview",
     "show_table",
     "tell_stop",
@@ -45,11 +46,21 @@ def error_text(error: BicycleError) -> str:
 
     An error that came up in several tasks is shown once, with their number.
     """
-    text = f"error: {error.code} {error.summary.rstrip()}"
+    text = f"error: {error.code} {error.summary.rstrip()}{place_text(error.to_json())}"
     task_count = error.facts.get("task_count", 1)
     if isinstance(task_count, int) and task_count > 1:
         text += f"\n  the same in {task_count} tasks"
     return f"{text}\n  fix: {error.remedy}"
+
+
+def place_text(error: Mapping[str, Any]) -> str:
+    """Return a line that says where the user's code made an error, unless its message does.
+
+    Whoever gave a wrong parameter looks for it on the command line, not in the plugin.
+    """
+    location = str(error["facts"].get("location") or "")
+    is_told = location in error["message"] or error["code"] == ParameterError.code
+    return "" if is_told else f"\n  at {location}"
 
 
 def answer_json(data: Any) -> None:

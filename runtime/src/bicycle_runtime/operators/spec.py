@@ -194,7 +194,8 @@ class PluginInfo:
 class JobImage:
     """Everything that workers need and that does not change while a job runs. Shipped once.
 
-    ``forms`` are those in which values of states may be sealed, by operator.
+    ``forms`` are those in which values of states may be sealed, by operator. ``properties`` are
+    those of the job.
     """
 
     job_id: str
@@ -208,6 +209,7 @@ class JobImage:
     blocking_call_ms: int = 1_000
     state: StateSettings = field(default_factory=StateSettings)
     forms: Mapping[str, OperatorForms] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     def with_state_folder(self, choose: Callable[[], str]) -> JobImage:
         """Return the image with a local folder for state, where it needs one and names none."""

@@ -30,7 +30,7 @@ def test_it_tells_what_was_written_and_what_was_lost(tmp_path):
     operators = {
         "parse": OperatorStatus(records_in=9, failed=2),
         "halve": OperatorStatus(records_in=7, failed=3),
-        "files": OperatorStatus(records_in=4),
+        "files": OperatorStatus(records_in=5, failed=1),
     }
     summary = summary_of(tmp_path, operators=operators, dropped_count=1)
 

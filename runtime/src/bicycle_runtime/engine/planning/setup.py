@@ -71,6 +71,7 @@ class JobSetup:
             blocking_call_ms=blocking_call_ms,
             state=state or StateSettings(),
             forms=forms or {},
+            properties=self.graph.config.properties,
         )
 
     @property

@@ -164,10 +164,11 @@ def _outputs(setup: JobSetup, status: JobStatus) -> list[OutputSummary]:
             operator=vertex.id,
             connector=vertex.details["connector"]["connector_type"],
             place=_place(vertex),
-            record_count=status.operators.get(vertex.id, _NOTHING).records_in,
+            record_count=found.records_in - found.failed,
         )
         for vertex in setup.graph.vertices
         if vertex.kind is OperatorKind.SINK
+        for found in [status.operators.get(vertex.id, _NOTHING)]
     ]
 
 

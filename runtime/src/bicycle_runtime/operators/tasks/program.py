@@ -270,6 +270,7 @@ class _Builder:
             subtask_index=self._program.subtask,
             parallelism=spec.vertex.parallelism,
             max_parallelism=spec.group_count,
+            properties=self._image.properties,
         )
         kind = WorkerContext if spec.scope is StateScope.NONE else KeyedContext
         context = kind(info, processing_time=0, key_selector=selector, group_count=spec.group_count)

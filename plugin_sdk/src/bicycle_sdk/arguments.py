@@ -1,0 +1,56 @@
+"""Checks of what calls are given: a wrong type is told where the call stands, not later.
+
+Type checkers find most of this; a job that nobody checked fails with the same words as any other
+impossible call.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from bicycle_sdk.errors import StreamDefinitionError
+
+__all__ = ["require_text", "require_timedelta", "require_whole"]
+
+
+def require_text(call: str, text: object, *, is_empty_fine: bool = False) -> str:
+    """Return a text that says something.
+
+    Raises:
+        StreamDefinitionError: it is none, or empty.
+    """
+    if isinstance(text, str) and (text or is_empty_fine):
+        return text
+    problem = f"{text!r} is no text" if text != "" else "the text is empty"
+    raise StreamDefinitionError(call=call, problem=problem, hint="give a text")
+
+
+def require_whole(call: str, number: object, *, low: int, high: int) -> int:
+    """Return a whole number within bounds; true and false are none.
+
+    Raises:
+        StreamDefinitionError: it is something else.
+    """
+    is_number = isinstance(number, int) and not isinstance(number, bool)
+    if is_number and isinstance(number, int) and low <= number <= high:
+        return number
+    raise StreamDefinitionError(
+        call=call,
+        problem=f"{number!r} is no whole number in {low}..{high}",
+        hint="give a value within the bounds",
+    )
+
+
+def require_timedelta(call: str, duration: object) -> timedelta:
+    """Return a duration that names its unit.
+
+    Raises:
+        StreamDefinitionError: it is a mere number, or something else.
+    """
+    if isinstance(duration, timedelta):
+        return duration
+    raise StreamDefinitionError(
+        call=call,
+        problem=f"{duration!r} is no timedelta, so its unit is not known",
+        hint="give timedelta(seconds=30), say",
+    )
