@@ -14,7 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
-from bicycle_runtime.connectors.errors import ConnectorPayloadError, InputDamagedError
+from bicycle_runtime.connectors.errors import (
+    ConnectorPayloadError,
+    CsvHeaderError,
+    InputDamagedError,
+)
 from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
 from bicycle_runtime.connectors.files.opening import ByteCursor
 from bicycle_runtime.connectors.files.reader import FileReader
@@ -218,6 +222,32 @@ def test_csv_rows_as_tuples_are_taken_by_place(tmp_path):
     values, _, _ = read_all(tmp_path, "csv", "x.csv", b"id,name\n1,a\n2,b\n", tuple[int, str])
 
     assert values == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize(
+    ("header", "record_type", "twice"),
+    [
+        (b"id,name,id", None, ["id"]),
+        (b"id,,name, ", None, [""]),
+        (b"id,price,price", Item, ["price"]),
+        (b"id,id,price", Named, ["id"]),
+    ],
+)
+def test_a_header_that_gives_two_columns_one_name_is_an_error(tmp_path, header, record_type, twice):
+    with pytest.raises(CsvHeaderError) as caught:
+        read_all(tmp_path, "csv", "x.csv", header + b"\n1,2,3,4\n", record_type)
+
+    assert caught.value.facts["names"] == twice
+    assert caught.value.facts["path"] == str(tmp_path / "x.csv")
+
+
+def test_columns_that_nobody_takes_by_name_may_have_one_name(tmp_path):
+    data = b"id,note,price,note\n1,a,2.5,b\n"
+
+    typed, _, _ = read_all(tmp_path, "csv", "x.csv", data, Item)
+    placed, _, _ = read_all(tmp_path, "csv", "y.csv", data, tuple[int, str, float, str])
+
+    assert (typed, placed) == ([Item(1, 2.5)], [(1, "a", 2.5, "b")])
 
 
 def test_a_quote_that_is_never_closed_is_one_bad_record(tmp_path):

@@ -188,6 +188,21 @@ def test_rotation_between_planning_and_reading_reads_the_planned_file(folder, fo
     assert [list(batch.values) for batch in run.reader.read(slices[0])] == [["one"]]
 
 
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_a_file_that_goes_before_it_is_planned_is_left_to_its_reader(folder, follow, is_followed):
+    path = folder / "x.log"
+    path.write_text("one\ntwo\n")
+    run = follow(path, follow=is_followed)
+    run.source.poll()
+    path.rename(folder / "x.log.1")
+    (part,) = run.source.plan(Budget(record_count=1, byte_count=100, parallelism=1))
+
+    assert [list(batch.values) for batch in run.reader.read(part)] == [["one", "two"]]
+    (folder / "x.log.1").unlink()
+    with pytest.raises(InputChangedError):
+        list(run.reader.read(part))
+
+
 def test_reading_a_planned_file_that_is_gone_is_an_error_that_names_it(folder, follow):
     path = folder / "x.log"
     path.write_text("one\n")
@@ -200,6 +215,21 @@ def test_reading_a_planned_file_that_is_gone_is_an_error_that_names_it(folder, f
         list(run.reader.read(slices[0]))
 
     assert caught.value.facts["path"] == str(path)
+
+
+def test_a_place_is_told_by_line_wherever_the_file_is_and_by_byte_when_it_is_gone(folder, follow):
+    path, older = folder / "x.log", folder / "x.log.1"
+    path.write_text("one\ntwo\n")
+    run = follow(path)
+    read(run)
+    assert run.source.describe(str(path), 4) == f"{path} line 2"
+    path.rename(older)
+    path.write_text("new\n")
+    assert run.source.describe(str(path), 4) == f"{older} line 2"
+    path.unlink()
+    older.unlink()
+
+    assert run.source.describe(str(path), 4) == f"{path} byte 4"
 
 
 def test_a_busy_file_does_not_starve_the_others(folder, follow):

@@ -1,18 +1,26 @@
 """Socket source and sink: journal, back-pressure, slow and leaving clients."""
 
 import contextlib
+import errno
 import logging
+import os
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bicycle_runtime.base.errors import StorageFullError
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.connectors.contract import ConnectorSpec
-from bicycle_runtime.connectors.errors import JournalDamagedError, PortUnavailableError
+from bicycle_runtime.connectors.errors import (
+    JournalDamagedError,
+    PortUnavailableError,
+    PublishInterruptedError,
+)
 from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
 from bicycle_runtime.testing.connectors.running import (
     PLENTY,
@@ -193,16 +201,17 @@ def test_an_error_of_the_receiving_thread_is_raised_by_the_next_poll(source, mon
     run = source()
 
     def fail(_):
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "no space left")
 
-    monkeypatch.setattr(run.source._journal, "append", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with connect(run.source) as client:
         client.sendall(b"x\n")
 
     def has_failed():
         try:
             run.source.poll()
-        except OSError:
+        except StorageFullError as error:
+            assert ".lines" in error.facts["path"]
             return True
         return False
 
@@ -304,6 +313,23 @@ def test_publishing_waits_for_a_slow_client_and_loses_nothing(sink):
     assert found == lines
     assert run.sink.dropped_count() == 0
     client.close()
+
+
+def test_a_job_that_must_end_waits_for_no_client(sink):
+    run = sink()
+    lines = [f"{number:08d}" for number in range(600_000)]
+    client = connect(run.sink)
+    eventually(lambda: run.sink.client_count == 1)
+    run.seal([lines])
+    with ThreadPoolExecutor() as pool:
+        publishing = pool.submit(run.publish)
+        eventually(publishing.running)
+        run.sink.interrupt()
+        error = publishing.exception(timeout=10)
+    client.close()
+
+    assert isinstance(error, PublishInterruptedError)
+    assert error.facts["epoch"] == run.epoch
 
 
 def test_a_client_that_never_reads_is_disconnected_and_its_lines_are_counted(sink, caplog):

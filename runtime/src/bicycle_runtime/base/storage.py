@@ -44,6 +44,7 @@ __all__ = [
     "open_storage",
     "publish_file",
     "require_atomic_create",
+    "storage_error",
 ]
 
 _UNFINISHED = ".tmp-"
@@ -260,9 +261,13 @@ class LocalStorage:
             os.close(descriptor)
 
     def _error(self, action: str, path: str, error: OSError) -> StorageError:
-        reason = error.strerror or str(error)
-        kind = StorageFullError if error.errno in _FULL else StorageError
-        return kind(url=self.root, action=action, path=path, reason=reason)
+        return storage_error(error, url=self.root, action=action, path=path)
+
+
+def storage_error(error: OSError, *, url: str, action: str, path: str) -> StorageError:
+    """Return what the operating system said of a local file, as an error of storage."""
+    kind = StorageFullError if error.errno in _FULL else StorageError
+    return kind(url=url, action=action, path=path, reason=error.strerror or str(error))
 
 
 def open_storage(location: str, *, patience_s: float = 30.0) -> Storage:
@@ -367,6 +372,4 @@ def publish_file(storage: Storage, path: str, target: Path) -> None:
         temporary.replace(target)
         storage.delete(path)
     except OSError as error:
-        reason = error.strerror or str(error)
-        kind = StorageFullError if error.errno in _FULL else StorageError
-        raise kind(url=str(target), action="write", path=target.name, reason=reason) from error
+        raise storage_error(error, url=str(target), action="write", path=target.name) from error

@@ -10,6 +10,7 @@ from bicycle_sdk.errors import BicycleError
 __all__ = [
     "ConnectorOptionError",
     "ConnectorPayloadError",
+    "CsvHeaderError",
     "FormatUnavailableError",
     "InputChangedError",
     "InputDamagedError",
@@ -107,6 +108,14 @@ class NoParquetFileError(BicycleError):
     code = "BIC-1715"
     message = "input file {path!r} can not be read as Parquet: {reason}"
     fix = "replace the file by a whole one (write it under a .tmp name and rename it when complete)"
+
+
+class CsvHeaderError(BicycleError):
+    """The header of a CSV file gives two columns one name, and records take fields by name."""
+
+    code = "BIC-1716"
+    message = "input file {path!r}: its header names more than one column {name_text}"
+    fix = "give each column a name of its own, or take the fields by place: type=tuple[str, …]"
 
 
 class OutputUnwritableError(BicycleError):

@@ -15,7 +15,9 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.connectors.errors import CsvHeaderError
 from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
+from bicycle_runtime.connectors.files.csv_writer import declared_names
 from bicycle_runtime.connectors.files.decoding import (
     in_field_order,
     is_named_tuple,
@@ -48,6 +50,7 @@ class CsvRows:
         self._is_named = is_named_tuple(record_type)
         self._type: Any = record_type
         self._list_type: Any = list[record_type]
+        self._fields = frozenset(declared_names(record_type))
         self._is_complete = is_complete
 
     def batches(
@@ -59,6 +62,9 @@ class CsvRows:
             cursor: Stands at the start of the slice.
             header: Stands at the start of the file.
             lines: The slice.
+
+        Raises:
+            CsvHeaderError: a field has two columns, of which one would be lost.
         """
         csv.field_size_limit(max(csv.field_size_limit(), lines.line_bytes_max))
         names, body_offset = self._header(header, lines)
@@ -83,9 +89,18 @@ class CsvRows:
         first = replace(lines, start=0, end=4, is_aligned=True)
         for block in line_blocks(header, first):
             feed = _LineFeed(block, iter(()), header, first)
-            names = next(csv.reader(feed), [])
-            return [name.strip() for name in names], feed.position
+            names = [name.strip() for name in next(csv.reader(feed), [])]
+            self._require_one_column_each(names, header.path)
+            return names, feed.position
         return [], 0
+
+    def _require_one_column_each(self, names: list[str], path: str) -> None:
+        if self._is_by_place or len(set(names)) == len(names):
+            return
+        twice = sorted({name for name in names if names.count(name) > 1})
+        needed = [name for name in twice if not self._fields or name in self._fields]
+        if needed:
+            raise CsvHeaderError(path=path, names=needed, name_text=", ".join(map(repr, needed)))
 
     def _quoted_rows(self, feed: _LineFeed) -> tuple[list[_Row], list[BadRecord]]:
         rows: list[_Row] = []

@@ -15,7 +15,7 @@ from bicycle_runtime.connectors.lines import UnencodableError
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.operators.io import WriterTask
 
-__all__ = ["CsvWriter", "named_cells"]
+__all__ = ["CsvWriter", "declared_names", "named_cells"]
 
 
 class CsvWriter(StagedWriter):
@@ -33,7 +33,7 @@ class CsvWriter(StagedWriter):
 
     def __init__(self, task: WriterTask, file_name: str, record_type: Any) -> None:
         super().__init__(task, file_name, self._rows)
-        self._names = _declared_names(record_type)
+        self._names = declared_names(record_type)
 
     def heading(self) -> bytes:
         """Return the header line."""
@@ -75,7 +75,8 @@ def _row(value: Any, names: list[str]) -> list[Any]:
     return [_text(cell) for cell in cells]
 
 
-def _declared_names(record_type: Any) -> list[str]:
+def declared_names(record_type: Any) -> list[str]:
+    """Return the names of the fields that a type of records has, none where it tells none."""
     if dataclasses.is_dataclass(record_type):
         return [field.name for field in dataclasses.fields(record_type)]
     if hasattr(record_type, "_fields"):

@@ -26,7 +26,7 @@ from typing import Any
 from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import LocalStorage, Storage, StorageError, publish_file
+from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file, storage_error
 from bicycle_runtime.connectors.errors import OpenPartDamagedError
 from bicycle_runtime.connectors.staging import (
     BLOCK_BYTES,
@@ -135,10 +135,8 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
     try:
         _carry_out(plan, storage, folder)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise StorageError(
-            url=str(folder), action="publish", path=plan.name or str(plan.path), reason=reason
-        ) from error
+        path = plan.name or str(plan.path)
+        raise storage_error(error, url=str(folder), action="publish", path=path) from error
 
 
 def _carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:

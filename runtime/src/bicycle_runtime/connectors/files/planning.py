@@ -56,7 +56,7 @@ def plan_slices(
             continue
         start = file.offset
         share = max(bytes_left // sharer_count, 1)
-        end, record_count = _cut(file, min(file.readable_end, start + share), records)
+        end, record_count = _fitting(file, min(file.readable_end, start + share), records)
         count = _slice_count(end - start, budget.parallelism) if is_splittable else 1
         slices += _plain_slices(file, start, end, count, is_complete=not is_followed)
         bytes_left -= end - start
@@ -129,6 +129,17 @@ def _details(
         "records": records,
         "complete": is_complete,
     }
+
+
+def _fitting(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
+    """Return what ``_cut`` does, and all bytes of a file that is not at its place any more.
+
+    Its reader finds it under another name, or says that it is gone.
+    """
+    try:
+        return _cut(file, end, records_left)
+    except OSError:
+        return end, records_left
 
 
 def _cut(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:

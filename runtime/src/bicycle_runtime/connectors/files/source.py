@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,8 +29,9 @@ from bicycle_runtime.connectors.errors import (
     ConnectorOptionError,
     InputMissingError,
 )
+from bicycle_runtime.connectors.files.identity import find_file
 from bicycle_runtime.connectors.files.listing import InputPath
-from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, open_at
+from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ByteCursor, open_at
 from bicycle_runtime.connectors.files.options import FileSourceOptions
 from bicycle_runtime.connectors.files.parquet import ParquetReader, require_pyarrow
 from bicycle_runtime.connectors.files.places import MADE, typed_path
@@ -39,6 +41,7 @@ from bicycle_runtime.connectors.files.tracking import FileTable, TrackedFile
 from bicycle_runtime.connectors.payloads import require_decodable
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.operators.io import Slice, SourceReader
+from bicycle_sdk.errors import BicycleError
 
 __all__ = [
     "CsvFileSource",
@@ -169,18 +172,14 @@ class FileSource(Source):
         """Nothing is held open between calls."""
 
     def describe(self, shard: str, offset: int) -> str:
-        """Return path and line number, counted from 1."""
+        """Return path and line number, counted from 1; the byte where the file is gone by now."""
         file = self._table.files.get(shard)
-        path = file.path if file is not None else shard
-        cursor = open_at(path, 0)
-        newline_count = 0
-        while cursor.position < offset:
-            data = cursor.read(min(BLOCK_BYTES, offset - cursor.position))
-            if not data:
-                break
-            newline_count += data.count(b"\n")
-        cursor.close()
-        return f"{path} line {newline_count + 1}"
+        path = shard if file is None else find_file(file.path, file.identity) or file.path
+        try:
+            with closing(open_at(path, 0)) as cursor:
+                return f"{path} line {_newline_count(cursor, offset) + 1}"
+        except BicycleError:
+            return f"{path} byte {offset}"
 
     def _refresh_when_due(self) -> None:
         now_ms = self._clock.now_ms()
@@ -266,6 +265,13 @@ class ParquetFileSource(FileSource):
         """Return path and number of the row, counted from 1."""
         file = self._table.files.get(shard)
         return f"{shard if file is None else file.path} row {offset + 1}"
+
+
+def _newline_count(cursor: ByteCursor, end: int) -> int:
+    count = 0
+    while data := cursor.read(min(BLOCK_BYTES, end - cursor.position)):
+        count += data.count(b"\n")
+    return count
 
 
 def _record_type(file_format: FileFormat, spec: ConnectorSpec) -> Any:

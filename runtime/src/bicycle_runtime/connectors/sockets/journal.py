@@ -12,9 +12,10 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
-from bicycle_runtime.base.storage import LocalStorage, Storage
+from bicycle_runtime.base.storage import LocalStorage, Storage, storage_error
 from bicycle_runtime.connectors.errors import JournalDamagedError
 from bicycle_runtime.connectors.staging import sync_directory
 
@@ -95,17 +96,29 @@ class Journal:
         self.end = self._find_end(position)
 
     def append(self, data: bytes) -> None:
-        """Write whole lines; on return they survive a crash, and ``end`` lies behind them."""
+        """Write whole lines; on return they survive a crash, and ``end`` lies behind them.
+
+        Raises:
+            StorageError: they can not be written, as when the disk is full.
+        """
         if not data:
             return
         storage = self._segments.storage
-        if not isinstance(storage, LocalStorage):
+        if isinstance(storage, LocalStorage):
+            path = self._segments.path(self.end if self._stream is None else self._starts[-1])
+            try:
+                self._append_local(storage.local_path(path), data)
+            except OSError as error:
+                raise storage_error(error, url=storage.url, action="write", path=path) from error
+        else:
             storage.write(self._segments.path(self.end), data)
             self._starts.append(self.end)
-            self.end += len(data)
-            return
+        self.end += len(data)
+        if self._stream is not None and self.end - self._starts[-1] >= self._segment_bytes:
+            self.close()
+
+    def _append_local(self, path: Path, data: bytes) -> None:
         if self._stream is None:
-            path = storage.local_path(self._segments.path(self.end))
             path.parent.mkdir(parents=True, exist_ok=True)
             self._stream = path.open("ab")
             sync_directory(path.parent)
@@ -113,9 +126,6 @@ class Journal:
         self._stream.write(data)
         self._stream.flush()
         os.fsync(self._stream.fileno())
-        self.end += len(data)
-        if self.end - self._starts[-1] >= self._segment_bytes:
-            self.close()
 
     def covering(self, start: int, end: int) -> list[int]:
         """Return the starts of the segments that hold ``[start, end)``."""

@@ -18,11 +18,15 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.sockets.options import SocketSinkOptions
 
-__all__ = ["Broadcaster"]
+__all__ = ["Broadcaster", "SendingEndedError"]
 
 _logger = logging.getLogger(__name__)
 WAIT_S = 0.05
 SEND_BYTES = 1 << 18
+
+
+class SendingEndedError(Exception):
+    """Somebody wants the job to end while a client has not taken all that was sent."""
 
 
 @dataclass(slots=True)
@@ -60,7 +64,7 @@ class Broadcaster:
         self._wake_in, self._wake_out = socket.socketpair()
         self._wake_in.setblocking(False)
         self._selector.register(self._wake_out, selectors.EVENT_READ)
-        self._is_stopping = False
+        self._is_stopping = self._is_interrupted = False
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=f"socket-sink-{vertex_id}")
         self._thread.daemon = True
@@ -83,10 +87,19 @@ class Broadcaster:
             client.close()
         self._selector.close()
 
+    def interrupt(self) -> None:
+        """Let whoever waits for clients, and whoever will, wait no longer."""
+        with self._changed:
+            self._is_interrupted = True
+            self._changed.notify_all()
+
     def send(self, lines: bytes) -> None:
         """Queue whole lines for every client; waits while a client's buffer is full.
 
         With nobody connected the lines are dropped and counted.
+
+        Raises:
+            SendingEndedError: the job must end before the client has read.
         """
         with self._changed:
             self._wait_for(self._options.client_buffer_bytes)
@@ -101,7 +114,11 @@ class Broadcaster:
         self._wake()
 
     def flush(self) -> None:
-        """Wait until every client has taken everything, or was disconnected."""
+        """Wait until every client has taken everything, or was disconnected.
+
+        Raises:
+            SendingEndedError: the job must end before that.
+        """
         with self._changed:
             self._wait_for(1)
 
@@ -110,8 +127,8 @@ class Broadcaster:
         while any(len(client.pending) >= pending_max for client in self._clients.values()):
             if self._error is not None:
                 raise self._error
-            if self._is_stopping:
-                raise ConnectionAbortedError("the socket sink was stopped while it was sending")
+            if self._is_stopping or self._is_interrupted:
+                raise SendingEndedError
             self._changed.wait(WAIT_S)
 
     def _wake(self) -> None:

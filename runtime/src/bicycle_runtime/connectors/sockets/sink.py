@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
+from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.lines import text_lines
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.sockets.listening import open_listener
 from bicycle_runtime.connectors.sockets.options import SocketSinkOptions
-from bicycle_runtime.connectors.sockets.sending import Broadcaster
+from bicycle_runtime.connectors.sockets.sending import Broadcaster, SendingEndedError
 from bicycle_runtime.connectors.staging import (
     StagedWriter,
     in_subtask_order,
@@ -82,17 +83,34 @@ class SocketSink(Sink):
         return {"files": [staged_to_json(file) for file in in_subtask_order(staged)]}
 
     def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
-        """Send the epoch's records, once per run; returns when all clients took them."""
+        """Send the epoch's records, once per run; returns when all clients took them.
+
+        Raises:
+            PublishInterruptedError: the job must end while a client does not read.
+        """
         if self._broadcaster is None or epoch <= self._sent_epoch:
             return
-        for entry in memo.get("files", []):
-            held = b""
-            for data in staged_blocks(self._storage, staged_from_json(entry)):
-                whole, newline, rest = (held + data).rpartition(b"\n")
-                held = rest
-                self._broadcaster.send(whole + newline)
-        self._broadcaster.flush()
+        try:
+            for entry in memo.get("files", []):
+                self._send(self._broadcaster, staged_from_json(entry))
+            self._broadcaster.flush()
+        except SendingEndedError as error:
+            raise PublishInterruptedError(
+                vertex=self.spec.vertex_id, epoch=epoch, reason="a client does not read",
+                target=f"the clients of port {self._broadcaster.port}",
+            ) from error  # fmt: skip
         self._sent_epoch = epoch
+
+    def interrupt(self) -> None:
+        """Let publishing give up on clients that do not read."""
+        if self._broadcaster is not None:
+            self._broadcaster.interrupt()
+
+    def _send(self, broadcaster: Broadcaster, file: StagedFile) -> None:
+        held = b""
+        for data in staged_blocks(self._storage, file):
+            whole, newline, held = (held + data).rpartition(b"\n")
+            broadcaster.send(whole + newline)
 
     def stop(self) -> None:
         """Close the port and the clients."""
