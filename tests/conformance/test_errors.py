@@ -342,6 +342,26 @@ def test_max_error_rate_allows_as_many_as_it_says(runner):
     assert job.published == [12, 6]
 
 
+@pytest.mark.parametrize(
+    ("script", "is_fine"),
+    [
+        ([1, EPOCH, 0, EPOCH, 3, EPOCH, 4, END], True),
+        ([0, 0, END], False),
+    ],
+)
+def test_one_error_among_few_records_says_nothing_of_a_rate(runner, script, is_fine):
+    def job(stream):
+        return stream.map(inverse).on_error(skip(), max_error_rate=0.1)
+
+    if is_fine:
+        assert runner(job, script).published == [
+            12 // number for number in script if isinstance(number, int) and number
+        ]
+    else:
+        with pytest.raises(ErrorRateError):
+            runner(job, script)
+
+
 def test_more_errors_than_max_error_rate_fail_the_epoch(runner):
     with pytest.raises(ErrorRateError) as caught:
         runner(

@@ -2,6 +2,7 @@
 
 import base64
 import pickle
+import threading
 
 import pytest
 
@@ -63,6 +64,21 @@ def test_the_others_are_written_and_the_one_is_a_dead_letter(tmp_path, kind, tex
     assert part.read_text() == text
     assert [letter["offset"] for letter in letters] == [1, 3]
     assert isinstance(pickle.loads(base64.b64decode(letters[0]["value"])), Opaque)
+
+
+def test_a_record_that_nothing_can_pickle_is_a_dead_letter_as_python_shows_it(tmp_path):
+    def job(env):
+        numbers = env.add_source(script_source(int)).uid("numbers")
+        locks = numbers.map(lambda n: threading.Lock() if n == 13 else n)
+        locks.sink_to(file_sink(tmp_path / "out")).uid("out").on_error(dead_letter())
+
+    with Harness(job, real_sinks=["out"]) as harness:
+        harness.push([1, 13])
+        harness.run()
+        (letter,) = harness.dead_letters
+
+    assert letter["encoding"] == "repr"
+    assert "lock" in base64.b64decode(letter["value"]).decode()
 
 
 def test_too_many_of_them_end_the_job(tmp_path):

@@ -54,7 +54,7 @@ class ErrorRateError(BicycleError):
 
     code = "BIC-1403"
     message = (
-        "operator {operator!r}: {failed} of {total} records failed in this epoch, "
+        "operator {operator!r}: {failed} of the last {total} records failed, "
         "max_error_rate is {rate}; "
         "last error: {last_error}"
     )

@@ -1,6 +1,7 @@
 """What happens to input that can not be decoded, and whose frames a failure shows."""
 
 import base64
+import contextlib
 import json
 
 import pytest
@@ -80,6 +81,21 @@ def test_undecodable_input_counts_for_the_error_rate(rows):
         harness.run()
 
     assert (caught.value.facts["failed"], caught.value.facts["total"]) == (1, 3)
+
+
+@pytest.mark.parametrize(("between", "is_fine"), [(9, True), (5, False)])
+def test_epochs_of_few_records_count_together_for_the_error_rate(between, is_fine):
+    def job(env):
+        inverse = env.add_source(script_source(int)).map(lambda n: 12 // n)
+        inverse.on_error("skip", max_error_rate=0.1).collect("out")
+
+    with Harness(job) as harness:
+        for number in [0, *[1] * between]:
+            harness.push([number])
+            harness.run_epoch()
+        harness.push([0])
+        with contextlib.nullcontext() if is_fine else pytest.raises(ErrorRateError):
+            harness.run_epoch()
 
 
 def test_the_blame_falls_on_the_users_line_and_not_on_a_library_below_it():

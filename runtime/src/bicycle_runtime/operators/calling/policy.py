@@ -35,6 +35,7 @@ from bicycle_sdk.state import Timer
 __all__ = ["DROPPED", "RecordPolicy", "user_frames", "user_hook"]
 
 _TRACEBACK_LINES_MAX = 60
+_REPR_LENGTH_MAX = 10_000
 
 
 class _Dropped(list[Any]):
@@ -73,6 +74,7 @@ class RecordPolicy:
         self.failed = 0
         self.retried = 0
         self.last_error = ""
+        self._few = (0, 0)  # failed and all records of epochs before, while they are few
         self._looked_at: Batch | None = None
         self._times: Sequence[int] | None = None
         self._messages: tuple[SourceTrail, Sequence[int]] | None = None
@@ -138,8 +140,8 @@ class RecordPolicy:
             raise FunctionFailedError(**facts) from None
         self._count(f"{facts['exception']}: {facts['exception_message']}")
         if self._policy.action is ErrorAction.DEAD_LETTER:
-            data = pickle_any(self.batch.values[index])
-            letter = self._letter(facts, self.batch.trail.origin(index), data, "pickle")
+            data, encoding = _as_bytes(self.batch.values[index])
+            letter = self._letter(facts, self.batch.trail.origin(index), data, encoding)
             self._dead_letters({**letter, **self._beside(self.batch, index)})
 
     def reject_input(self, bad: BadRecord, origin: Origin) -> None:
@@ -166,15 +168,23 @@ class RecordPolicy:
     def check_rate(self) -> None:
         """Fail the epoch when a larger share of its records failed than allowed.
 
+        A single failure says nothing among fewer records than would allow for one: while epochs are
+        that small, they count together.
+
         Raises:
             ErrorRateError: the share is larger than ``max_error_rate``.
         """
         rate = self._policy.max_error_rate
-        if rate is not None and self.failed > rate * self.total:
+        if rate is None:
+            return
+        failed, total = self._few[0] + self.failed, self._few[1] + self.total
+        is_few = total < (int(1 / rate) if rate else 0)
+        self._few = (failed, total) if is_few else (0, 0)
+        if failed > rate * total and not (is_few and failed == 1):
             raise ErrorRateError(
                 operator=self._spec.uid,
-                failed=self.failed,
-                total=self.total,
+                failed=failed,
+                total=total,
                 rate=rate,
                 last_error=self.last_error,
             )
@@ -249,6 +259,14 @@ class RecordPolicy:
             "encoding": encoding,
             "value": base64.b64encode(data).decode("ascii"),
         }
+
+
+def _as_bytes(value: Any) -> tuple[bytes, str]:
+    """Return a record pickled; what can not be (a lock, a connection) as Python shows it."""
+    try:
+        return pickle_any(value), "pickle"
+    except Exception:  # noqa: BLE001  # pickling calls methods of the record, which may raise anything
+        return repr(value)[:_REPR_LENGTH_MAX].encode(errors="backslashreplace"), "repr"
 
 
 def _source_message(key: Any, headers: Headers, timestamp_ms: int | None) -> dict[str, Any]:
