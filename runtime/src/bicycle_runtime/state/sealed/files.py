@@ -1,8 +1,8 @@
 """The sealed files of one operator: reading them by reference, and writing those of an epoch.
 
 A path is unique to an attempt, so that nothing is ever overwritten; what no manifest names is
-garbage. Which files are merged or folded is decided by ``refs``; what a database
-holds, ``stores`` know.
+garbage. Which files are merged or folded is decided by ``refs``; what a database holds, ``stores``
+know.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ from zlib import crc32
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.sealed.changes import Section, decode_sections, encode_sections
+from bicycle_runtime.state.sealed.changes import (
+    Section,
+    decode_sections,
+    encode_sections,
+    merge_sections,
+)
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_runtime.state.sealed.refs import RangeState, StateRef
+from bicycle_runtime.state.sealed.refs import RangeState, StateRef, merge_start
 
 __all__ = ["SealedFiles", "folder_of_range"]
 
@@ -80,23 +85,30 @@ class SealedFiles:
         return StateFileError(path=path, operator=self.operator, reason=reason)
 
     def write_delta(
-        self, state: RangeState, changes: Sequence[Section], name: str, *, epoch: int, start: int
-    ) -> StateRef:
-        """Write changes, in which the files from ``start`` on are merged already.
+        self, state: RangeState, changes: Sequence[Section], *, epoch: int, attempt: str
+    ) -> RangeState:
+        """Write the changes of an epoch and return the state that includes them.
+
+        Now and then older files are merged with them, a few of one tier into one of the next.
 
         Args:
             state: The sealed state they follow.
             changes: The sections.
-            name: Name of the file without its ending, unique to the attempt.
             epoch: The epoch being run.
-            start: Index of the first file that the changes include.
+            attempt: Unique name of this attempt; makes the path unique.
         """
-        folded = state.files[start:]
-        return self._write(
-            f"{self.folder(state)}/{name}.delta", changes,
-            tier=max((old.tier for old in folded), default=-1) + 1 if folded else 0,
-            first_epoch=min((old.first_epoch for old in folded), default=epoch), epoch=epoch,
+        since = 0 if state.making is None else state.making.epoch
+        start = merge_start(state.files, since=since)
+        kept, merged = state.files[:start], state.files[start:]
+        if merged:
+            groups = range(state.first_group, state.end_group)
+            changes = merge_sections([*(self.read(ref, groups) for ref in merged), changes])
+        ref = self._write(
+            f"{self.folder(state)}/{epoch:012}-{attempt}.delta", changes,
+            tier=1 + max((ref.tier for ref in merged), default=-1),
+            first_epoch=min((ref.first_epoch for ref in merged), default=epoch), epoch=epoch,
         )  # fmt: skip
+        return state.committed(ref, kept)
 
     def write_base(self, path: str, sections: Sequence[Section], *, epoch: int) -> StateRef:
         """Write the state as of an epoch, or a part of it that lies in a file of its own."""

@@ -17,10 +17,9 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.memory.tables import StateTable
 from bicycle_runtime.state.sealed.bases import Bases
-from bicycle_runtime.state.sealed.changes import merge_sections
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_runtime.state.sealed.refs import RangeState, merge_start
+from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.stores.folding import fold_files
 from bicycle_runtime.state.values.reading import StateBook
@@ -112,17 +111,9 @@ class StateStore(Generic[Table]):
         state = self.bases.settled(
             state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
         )
-        groups = range(state.first_group, state.end_group)
-        since = 0 if state.making is None else state.making.epoch
-        start = merge_start(state.files, since=since)
-        if start < len(state.files):
-            older = [self._files.read(ref, groups) for ref in state.files[start:]]
-            changes = merge_sections([*older, changes])
-        ref = self._files.write_delta(
-            state, changes, f"{epoch:012}-{attempt}", epoch=epoch, start=start
-        )
-        self._label = ref.path
-        return state.committed(ref, state.files[:start])
+        committed = self._files.write_delta(state, changes, epoch=epoch, attempt=attempt)
+        self._label = committed.label
+        return committed
 
     def rewrite(self, table: Table) -> None:
         """Put another table in place of what ``at`` returned; its changes are committed next."""

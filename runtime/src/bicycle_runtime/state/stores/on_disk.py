@@ -31,10 +31,10 @@ from bicycle_runtime.state.rocksdb.restoring import restore
 from bicycle_runtime.state.rocksdb.slots import Slot, claim_slot, folder_of
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError
 from bicycle_runtime.state.sealed.bases import BaseFolder, Bases, Make
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section, merge_sections
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef, merge_start
+from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
 from bicycle_runtime.state.values.reading import StateBook
 
 __all__ = ["PagedStore"]
@@ -127,18 +127,11 @@ class PagedStore(Generic[Table]):
         state = self.bases.settled(
             state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
         )
-        since = 0 if state.making is None else state.making.epoch
-        start = merge_start(state.files, since=since)
-        groups = self._groups_of(state)
-        older = [self._files.read(old, groups) for old in state.files[start:]]
-        written = merge_sections([*older, changes]) if older else changes
-        name = f"{epoch:012}-{attempt}"
-        ref = self._files.write_delta(state, written, name, epoch=epoch, start=start)
+        committed = self._files.write_delta(state, changes, epoch=epoch, attempt=attempt)
         if state.making is not None and state.making.epoch == epoch:
             self._write_soon()
-        committed = state.committed(ref, state.files[:start])
-        self._label = ref.path
-        self._pending = (changes, ref.path)
+        self._label = committed.label
+        self._pending = (changes, committed.label)
         return committed
 
     def close(self) -> None:
