@@ -1,3 +1,4 @@
+import json
 import os
 import random
 
@@ -9,7 +10,7 @@ from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import FsspecStorage
 from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
 from bicycle_runtime.jobs.home import Home, place_job
-from bicycle_runtime.jobs.options import JobOptions
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from tests.unit.jobs.job_samples import put_job, request_of
 
 
@@ -34,6 +35,17 @@ def test_without_one_each_run_is_a_new_job_below_the_home(home):
     assert first.job.startswith("wordcount-19700101-")
     assert second.job != first.job
     assert first.storage.url == str(home.path / "checkpoints" / first.job)
+
+
+def test_a_request_is_replaced_as_one_step(home):
+    folder = place(home).folder
+    folder.write_request(request_of())
+    with folder.request_path.open() as before:
+        folder.write_request(request_of(name="other"))
+
+        assert JobRequest.from_json(json.load(before)) == request_of()
+    assert folder.read_request() == request_of(name="other")
+    assert list(folder.path.iterdir()) == [folder.request_path]
 
 
 def test_a_name_without_a_checkpoint_directory_finds_the_job_below_the_home_again(home):

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-__all__ = ["chosen_variables", "environment_for_child", "environment_set"]
+__all__ = [
+    "chosen_variables",
+    "environment_for_child",
+    "environment_for_python",
+    "environment_set",
+]
 
 
 def environment_for_child(extra: Mapping[str, str]) -> dict[str, str]:
     """Return this process's variables with some added or replaced."""
     return {**os.environ, **extra}
+
+
+def environment_for_python(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return variables for a Python that is to find modules where this process does."""
+    path = os.pathsep.join(filter(None, sys.path))
+    return environment_for_child({"PYTHONPATH": path, **(extra or {})})
 
 
 def chosen_variables(names: Iterable[str]) -> dict[str, str]:

@@ -17,6 +17,7 @@ from pathlib import Path
 __all__ = [
     "descendants",
     "hang_up",
+    "how_it_ended",
     "is_alive",
     "is_frozen",
     "kill_all",
@@ -52,6 +53,16 @@ def is_frozen(pid: int) -> bool:
     """Tell whether a process was stopped by a signal or a debugger; False where it is not known."""
     fields = _stat(pid)
     return bool(fields) and fields[_FIELD_STATE] in "Tt"
+
+
+def how_it_ended(code: int) -> str:
+    """Return in words how a process ended, by its exit code, which is negative for a signal.
+
+    Example:
+        >>> how_it_ended(-9), how_it_ended(3)
+        ('signal 9', 'exit code 3')
+    """
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def descendants(pid: int) -> list[int]:

@@ -6,10 +6,11 @@ The child may load the code of a plugin, which this process never does.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from typing import Any
+
+from bicycle_runtime.base.environment import environment_for_python
 
 __all__ = ["NoAnswerError", "ask_child"]
 
@@ -29,7 +30,7 @@ def ask_child(module: str, *words: str, given: bytes, timeout_s: float) -> Any:
             [sys.executable, "-P", "-m", module, *words],
             input=given,
             capture_output=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=environment_for_python(),
             timeout=timeout_s,
             check=False,
         )

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.ids import job_id, slug
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
@@ -67,9 +68,9 @@ class JobFolder:
         return read_status(self.status_path)
 
     def write_request(self, request: JobRequest) -> None:
-        """Keep what was asked for."""
+        """Keep what was asked for, as one step: a driver that is started again reads it."""
         self.path.mkdir(parents=True, exist_ok=True)
-        self.request_path.write_text(json.dumps(request.to_json(), indent=2), encoding="utf-8")
+        replace_file(self.request_path, json.dumps(request.to_json(), indent=2).encode())
 
     def read_request(self) -> JobRequest:
         """Return what was asked for."""

@@ -10,7 +10,7 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.looking import job_status, list_jobs
-from bicycle_runtime.jobs.errors import JobNotFoundError, StopTimeoutError
+from bicycle_runtime.jobs.errors import JobNotFoundError, StatusFormatError, StopTimeoutError
 from bicycle_runtime.jobs.status import JobState
 from tests.unit.jobs.job_samples import put_job
 
@@ -39,6 +39,18 @@ def test_jobs_are_listed_with_the_newest_first(home):
     put_job(home, "new", started_ms=2, state=JobState.FAILED)
 
     assert [status.id for status in list_jobs(home)] == ["new", "old"]
+
+
+def test_a_status_that_can_not_be_read_is_told_and_hides_no_other_job(home):
+    put_job(home, "good", started_ms=1, state=JobState.FINISHED)
+    put_job(home, "odd").status_path.write_text('{"id": 7}')
+
+    good, odd = list_jobs(home)
+
+    assert (good.id, odd.id, odd.state) == ("good", "odd", JobState.FAILED)
+    assert odd.error["code"] == StatusFormatError.code
+    with pytest.raises(StatusFormatError):
+        job_status(home, "odd")
 
 
 def test_a_job_whose_process_is_gone_without_a_last_word_has_failed(home):

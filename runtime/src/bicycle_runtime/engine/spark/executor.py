@@ -44,8 +44,9 @@ from bicycle_runtime.engine.spark.worker import (
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report
 from bicycle_runtime.operators.tasks.task import EpochOrder, reports_in
+from bicycle_runtime.recovery.savepoints import JOB_FILE
 
-__all__ = ["CLUSTER_TIMEOUT_MS", "SparkExecutor", "default_master"]
+__all__ = ["SparkExecutor", "default_master"]
 
 _LOG = logging.getLogger(__name__)
 _REASON_LINES = 6
@@ -58,8 +59,7 @@ _STOP_SECONDS_MAX = 20
 _PASSED_TO_WORKERS = ("BICYCLE_FAULTS", "BICYCLE_FAULTS_ONCE")
 _PYTHON_SETTING, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 _ENVIRONMENT_VARIABLE = "BICYCLE_ENVIRONMENT"
-CLUSTER_TIMEOUT_MS = 60_000
-_TOKEN = "job.json"
+_CLUSTER_TIMEOUT_MS = 60_000
 _REST_S_MAX = 30.0  # Half of the time after which Spark ends Python workers without work.
 
 
@@ -87,7 +87,7 @@ class SparkExecutor:
 
     def __init__(
         self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str,
-        cluster_timeout_ms: int = CLUSTER_TIMEOUT_MS, clock: Clock | None = None,
+        cluster_timeout_ms: int = _CLUSTER_TIMEOUT_MS, clock: Clock | None = None,
     ) -> None:  # fmt: skip
         self._master = master
         self._cache_dir = cache_dir
@@ -359,7 +359,7 @@ def _token(image: JobImage) -> str:
     """Return a file that every host sees which shares the checkpoint folder; empty for URLs."""
     if not isinstance(image.storage, LocalStorage):
         return ""
-    path = image.storage.local_path(_TOKEN)
+    path = image.storage.local_path(JOB_FILE)
     return str(path) if path.is_file() else ""
 
 

@@ -16,12 +16,12 @@ from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.errors import CheckpointVersionError
 from bicycle_runtime.operators.spec import StateScope
+from bicycle_runtime.recovery.savepoints import JOB_FILE
 
 __all__ = ["CHECKPOINT_FORMAT_VERSION", "note_run"]
 
 CHECKPOINT_FORMAT_VERSION = 1
 _LOG = logging.getLogger(__name__)
-_PATH = "job.json"
 
 
 def note_run(setup: JobSetup, *, now_ms: int) -> None:
@@ -57,12 +57,12 @@ def note_run(setup: JobSetup, *, now_ms: int) -> None:
         "created_ms": former.get("created_ms", now_ms),
         "started_ms": now_ms,
     }
-    setup.storage.write(_PATH, json.dumps(data, indent=2).encode() + b"\n")
+    setup.storage.write(JOB_FILE, json.dumps(data, indent=2).encode() + b"\n")
 
 
 def _read(storage: Storage) -> dict[str, Any]:
     try:
-        data = json.loads(storage.read(_PATH))
+        data = json.loads(storage.read(JOB_FILE))
     except ObjectMissingError:
         return {}
     except ValueError as error:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from bicycle_runtime.base.storage import Storage, open_storage
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.recovery.errors import CheckpointMissingError
+from bicycle_runtime.recovery.savepoints import JOB_FILE
 
 __all__ = ["find_checkpoint"]
-
-_JOB_FILE = "job.json"
 
 
 def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) -> Storage:
@@ -34,7 +33,7 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
         return open_storage(status.checkpoint)
     root = open_storage(checkpoint_dir)
     below = "" if job is None else f"{job}/"
-    if root.exists(f"{below}{_JOB_FILE}") or root.list(f"{below}epochs"):
+    if root.exists(f"{below}{JOB_FILE}") or root.list(f"{below}epochs"):
         return _folder(root, below)
     known = _jobs_below(root)
     if job is None and len(known) == 1:
@@ -64,6 +63,6 @@ def _jobs_below(root: Storage) -> list[str]:
     found = set()
     for path in root.list(""):
         folder, _, rest = path.partition("/")
-        if rest == _JOB_FILE or rest.startswith("epochs/"):
+        if rest == JOB_FILE or rest.startswith("epochs/"):
             found.add(folder)
     return sorted(found)

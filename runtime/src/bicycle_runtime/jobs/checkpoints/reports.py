@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.engine.epoch.stats import lowest_watermark, state_bytes
+from bicycle_runtime.jobs.checkpoints.sealed_states import file_sizes
 from bicycle_runtime.recovery.errors import EpochUnknownError
 from bicycle_runtime.recovery.history import EpochHistory, RetainedEpoch
-from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_sdk.contexts import WATERMARK_MIN
 
 __all__ = ["EpochReport", "report_checkpoints"]
 
@@ -19,7 +19,7 @@ class EpochReport:
     """One epoch of a checkpoint directory.
 
     ``record_count`` are the records read since the job began, ``watermark_ms`` the least watermark
-    of any operator (None while there is none). Sizes are those of the state files that the epoch
+    of any operator (None while one has none). Sizes are those of the state files that the epoch
     names; epochs share files. ``damage`` is None for an epoch that is whole. A manifest that can
     not be read leaves everything behind ``damage`` empty.
     """
@@ -82,7 +82,7 @@ def _report(found: RetainedEpoch, now_ms: int) -> EpochReport:
             damage=found.damage,
             is_put_aside=found.is_put_aside,
         )
-    refs = _files(manifest)
+    sizes = file_sizes(manifest.states.values())
     return EpochReport(
         epoch=found.epoch,
         is_published=found.is_published,
@@ -92,32 +92,13 @@ def _report(found: RetainedEpoch, now_ms: int) -> EpochReport:
         age_ms=max(0, now_ms - manifest.plan.now_ms),
         is_finished=manifest.plan.is_finished,
         record_count=manifest.event_count,
-        watermark_ms=_watermark(manifest),
-        base_bytes=sum(size for size, is_base in refs.values() if is_base),
-        delta_bytes=sum(size for size, is_base in refs.values() if not is_base),
-        file_count=len(refs),
+        watermark_ms=lowest_watermark(manifest.time),
+        base_bytes=sum(size for size, is_base in sizes if is_base),
+        delta_bytes=sum(size for size, is_base in sizes if not is_base),
+        file_count=len(sizes),
         parallelism=dict(manifest.plan.parallelism),
         offsets={uid: dict(shards) for uid, shards in sorted(manifest.offsets.items())},
         state_bytes={
-            uid: sum(
-                {item.path: item.byte_count for p in state.ranges for item in p.objects()}.values()
-            )
-            for uid, state in sorted(manifest.states.items())
+            uid: state_bytes({uid: state}) for uid, state in sorted(manifest.states.items())
         },
     )
-
-
-def _files(manifest: Manifest) -> dict[str, tuple[int, bool]]:
-    """Return size and kind of each state file, once."""
-    return {
-        item.path: (item.byte_count, ref.is_base)
-        for state in manifest.states.values()
-        for part in state.ranges
-        for ref in part.files
-        for item in ref.objects
-    }
-
-
-def _watermark(manifest: Manifest) -> int | None:
-    known = [time for time in manifest.time.watermarks.values() if time != WATERMARK_MIN]
-    return min(known, default=None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry, SealedEpoch
+from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry, SealedEpoch, file_sizes
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import encode_key, key_group
@@ -138,12 +138,7 @@ def select(sealed: SealedEpoch, selection: Selection) -> Iterator[PlacedEntry]:
 def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
     """Return what an operator keeps. All its entries are read."""
     state = sealed.manifest.states[operator]
-    files = {
-        item.path: (item.byte_count, ref.is_base)
-        for part in state.ranges
-        for ref in part.files
-        for item in ref.objects
-    }.values()
+    sizes = file_sizes([state])
     tallies: dict[tuple[str, str], _Tally] = {}
     for placed in sealed.entries(operator):
         entry = placed.entry
@@ -154,9 +149,9 @@ def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
         scope=state.scope,
         group_count=state.group_count if state.scope == StateScope.KEY_GROUPS.value else 0,
         task_count=len(state.ranges),
-        file_count=len(files),
-        base_bytes=sum(size for size, is_base in files if is_base),
-        delta_bytes=sum(size for size, is_base in files if not is_base),
+        file_count=len(sizes),
+        base_bytes=sum(size for size, is_base in sizes if is_base),
+        delta_bytes=sum(size for size, is_base in sizes if not is_base),
         states=tuple(tally.summary(*place) for place, tally in sorted(tallies.items())),
     )
 

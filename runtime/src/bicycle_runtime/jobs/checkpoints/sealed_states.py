@@ -7,16 +7,15 @@ the epoch meanwhile; that is told as such (``EpochGoneError``).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
-from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.jobs.errors import OperatorUnknownError
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import RangeState
@@ -24,9 +23,8 @@ from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.stores.entries import SealedEntry, infer_kind, sealed_entries
 from bicycle_runtime.state.values.forms import OperatorForms
 
-__all__ = ["PlacedEntry", "SealedEpoch", "open_epoch"]
+__all__ = ["PlacedEntry", "SealedEpoch", "file_sizes", "open_epoch"]
 
-_JOB_FILE = "job.json"
 _WINDOW = "Window"
 Wants = Callable[[Section], bool]
 
@@ -152,8 +150,7 @@ class SealedEpoch:
         with EpochHistory(self.storage).reading(self.manifest):
             return infer_kind(
                 section.name
-                for ref in part.files
-                for sections in parts_of(files, ref, groups)
+                for sections in parts_of(files, part.files, groups)
                 for section in sections
             )
 
@@ -205,6 +202,17 @@ def open_epoch(storage: Storage, epoch: int | None = None) -> SealedEpoch:
     return SealedEpoch(storage, EpochHistory(storage).manifest(epoch), _noted_kinds(storage))
 
 
+def file_sizes(states: Iterable[OperatorState]) -> Collection[tuple[int, bool]]:
+    """Return of each state file its size, and whether it belongs to a base; shared ones once."""
+    return {
+        item.path: (item.byte_count, ref.is_base)
+        for state in states
+        for part in state.ranges
+        for ref in part.files
+        for item in ref.objects
+    }.values()
+
+
 def _renamed(entry: SealedEntry, names: dict[tuple[str, str], str]) -> SealedEntry:
     space = "attribute" if entry.kind == "attribute" else "state"
     name = names.get((space, entry.state))
@@ -217,11 +225,8 @@ def _without_copies(wants: Wants) -> Wants:
 
 
 def _noted_kinds(storage: Storage) -> dict[str, str]:
-    try:
-        data: Any = json.loads(storage.read(_JOB_FILE))
-    except (ObjectMissingError, ValueError):
-        return {}  # Kinds are then inferred; whether the job can run is not the question here.
-    kinds = data.get("operators") if isinstance(data, dict) else None
+    """Return the kinds of operators that the job noted; those that it did not are inferred."""
+    kinds = job_facts(storage).get("operators")
     return kinds if isinstance(kinds, dict) else {}
 
 

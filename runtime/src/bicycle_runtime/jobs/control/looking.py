@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from bicycle_runtime.base.processes import is_alive, is_frozen
-from bicycle_runtime.jobs.errors import JobLostError, JobNotFoundError
+from bicycle_runtime.jobs.errors import JobLostError, JobNotFoundError, StatusFormatError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.status import JobState, JobStatus
 
@@ -13,8 +13,11 @@ __all__ = ["is_supervised", "job_status", "list_jobs"]
 
 
 def list_jobs(home: Home) -> list[JobStatus]:
-    """Return the status of every known job, the newest first."""
-    found = [_current(folder) for folder in home.folders()]
+    """Return the status of every known job, the newest first.
+
+    One that can not be read hides no other: it is FAILED, with the reason.
+    """
+    found = [_listed(folder) for folder in home.folders()]
     return sorted(
         (status for status in found if status is not None),
         key=lambda status: (-status.started_ms, status.id),
@@ -40,6 +43,16 @@ def job_status(home: Home, name: str) -> JobStatus:
 def is_supervised(status: JobStatus) -> bool:
     """Tell whether somebody starts the driver of a job again when it dies."""
     return is_alive(status.supervisor_pid, status.supervisor_started)
+
+
+def _listed(folder: JobFolder) -> JobStatus | None:
+    try:
+        return _current(folder)
+    except StatusFormatError as error:
+        name = folder.id
+        return JobStatus(
+            id=name, job=name, plugin="", state=JobState.FAILED, error=error.to_json()
+        )  # fmt: skip
 
 
 def _current(folder: JobFolder) -> JobStatus | None:

@@ -8,7 +8,6 @@ done to the child. The checkpoint is only read, no lock is taken, nothing is pub
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,8 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
@@ -27,12 +27,12 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.plugins.environments import entered
 from bicycle_runtime.jobs.plugins.graph_changes import with_data_loss_policy, with_follow
+from bicycle_runtime.recovery.savepoints import job_facts
 
-__all__ = ["NEXT", "ReplayRequest", "replay"]
+__all__ = ["ANSWER_FILE", "BUNDLE_FILE", "NEXT", "REQUEST_FILE", "ReplayRequest", "replay"]
 
 NEXT: Literal["next"] = "next"
 _MODULE = "bicycle_runtime.jobs.replay.child"
-_JOB_FILE = "job.json"
 # Not the folder for state: it belongs to the running job.
 _STATE_SETTINGS = {"state_backend", "state_cache_entries"}
 REQUEST_FILE, BUNDLE_FILE, ANSWER_FILE = "request.json", "bundle", "answer.json"
@@ -79,7 +79,7 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
         BicycleError: the epoch can not be replayed, see ``child``.
     """
     storage = find_checkpoint(home, job=request.job, checkpoint_dir=request.checkpoint_dir)
-    noted = _noted(storage)
+    noted = job_facts(storage)
     asked = _asked(home, request)
     plugin = request.plugin or (asked.options.plugin if asked else noted.get("plugin"))
     if plugin is None:
@@ -109,19 +109,14 @@ def _ask(folder: Path, *, epoch: str, is_quiet: bool) -> dict[str, Any]:
     process = subprocess.run(
         [sys.executable, "-P", "-m", _MODULE, str(folder)],
         stdout=sys.__stderr__.fileno() if is_quiet and sys.__stderr__ is not None else None,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-            "PYTHONHASHSEED": "0",  # As workers have it: sets of texts are walked in one order.
-        },
+        # The hash seed that workers have: sets of texts are walked in one order.
+        env=environment_for_python({"PYTHONHASHSEED": "0"}),
         check=False,
     )
     try:
         answer: dict[str, Any] = json.loads((folder / ANSWER_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
-        code = process.returncode
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        raise ReplayEndedError(epoch=epoch, how=how) from None
+        raise ReplayEndedError(epoch=epoch, how=how_it_ended(process.returncode)) from None
     if "refused" in answer:
         raise error_from_json(answer["refused"])
     return answer
@@ -142,11 +137,3 @@ def _as_asked(bundle: JobBundle, options: JobOptions) -> JobBundle:
     if options.on_data_loss is not None:
         bundle = with_data_loss_policy(bundle, options.on_data_loss)
     return bundle
-
-
-def _noted(storage: Storage) -> dict[str, Any]:
-    try:
-        data = json.loads(storage.read(_JOB_FILE))
-    except (ObjectMissingError, ValueError):
-        return {}  # Who is asked then says what is missing.
-    return data if isinstance(data, dict) else {}
