@@ -24,6 +24,7 @@ __all__ = [
     "PhaseStatus",
     "RestartNote",
     "RestartPlan",
+    "ShardLag",
     "ShardStatus",
     "read_status",
     "write_status",

@@ -16,7 +16,7 @@ from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.operators.tasks.task import EpochOrder
 
-__all__ = ["raise_first_failure", "raise_if_mixed", "run_unmixed"]
+__all__ = ["raise_first_failure", "run_unmixed"]
 
 _LOG = logging.getLogger(__name__)
 _MIXED_RUNS_MAX = 3

@@ -13,7 +13,7 @@ from bicycle_runtime.engine.epoch.merging import (
     merge_staged,
     merge_states,
 )
-from bicycle_runtime.engine.epoch.stats import lowest_watermark
+from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.pinning import pins_of
 from bicycle_runtime.operators.io import Slice
@@ -64,13 +64,12 @@ def next_manifest(
     """
     reports = work.reports
     ends = {uid: merge_ends(reports, uid) for uid in setup.sources}
-    read_count = sum(sum(report.source_counts.values()) for report in reports)
     return Manifest(
         epoch=work.epoch,
         time=time,
         watermark_ms=lowest_watermark(time) or 0,
         plan=plan,
-        event_count=last.event_count + read_count,
+        event_count=last.event_count + sum(read_counts(reports).values()),
         offsets={uid: merge_offsets(last.offsets.get(uid, {}), ends[uid]) for uid in setup.sources},
         states=merge_states(last.states, reports),
         forms=merge_forms(last.forms, reports),

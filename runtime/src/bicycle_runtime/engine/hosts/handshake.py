@@ -36,7 +36,6 @@ __all__ = [
 
 MISSING = "missing"
 _LIBRARIES = ("bicycle-sdk", "bicycle-runtime", "msgspec", "cloudpickle")
-_OF_PLUGIN = ("python", "bicycle-sdk", "platform")
 _ABSENT = "-"
 _MARK = " !"
 # Runs on hosts, under whatever Python they have: no name of ours, no syntax that is young.
@@ -173,9 +172,9 @@ def require_match(
     Raises:
         HandshakeError: with one table of all that was compared.
     """
-    columns: list[tuple[str, Mapping[str, str], str | None]] = [("driver", driver, None)]
+    columns: list[tuple[str, Mapping[str, str]]] = [("driver", driver)]
     if plugin is not None:
-        columns.append(("plugin", plugin.facts(), None))
+        columns.append(("plugin", plugin.facts()))
     columns += _grouped(hosts)
     has_code = compares_platform or (plugin is not None and plugin.platform is not None)
     ignored = set() if has_code else {"platform"}
@@ -183,14 +182,14 @@ def require_match(
     rows: list[list[str]] = []
     differing: list[str] = []
     for name in names:
-        cells = [_cell(name, facts, driver, name in ignored) for _, facts, _ in columns]
+        cells = [_cell(name, facts, driver, name in ignored) for _, facts in columns]
         rows.append([name, *cells])
         if any(cell.endswith(_MARK) for cell in cells):
             differing.append(name)
     problems = [f"{host.host}: {host.problem}" for host in hosts if host.problem is not None]
     if not differing and not problems:
         return
-    header = ["", *(title for title, _, _ in columns)]
+    header = ["", *(title for title, _ in columns)]
     raise HandshakeError(
         differing=differing,
         differing_text=", ".join(differing) or "the plugin on its hosts",
@@ -201,17 +200,13 @@ def require_match(
     )
 
 
-def _grouped(hosts: Sequence[HostAnswer]) -> list[tuple[str, Mapping[str, str], str | None]]:
+def _grouped(hosts: Sequence[HostAnswer]) -> list[tuple[str, Mapping[str, str]]]:
     """Return a column for each set of equal hosts: a cluster has many of them."""
     groups: dict[str, list[HostAnswer]] = {}
     for host in sorted(hosts, key=lambda host: host.host):
         groups.setdefault(json.dumps(dict(host.facts), sort_keys=True), []).append(host)
     return [
-        (
-            first.host if not others else f"{first.host} (+{len(others)})",
-            first.facts,
-            first.problem,
-        )
+        (first.host if not others else f"{first.host} (+{len(others)})", first.facts)
         for first, *others in groups.values()
     ]
 

@@ -24,7 +24,7 @@ from bicycle_runtime.engine.epoch.merging import (
 )
 from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import ReplayRecord
-from bicycle_runtime.engine.epoch.stats import total_counts
+from bicycle_runtime.engine.epoch.stats import read_counts, total_counts
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.errors import ReplayGraphError, ReplayInputGoneError
 from bicycle_runtime.engine.local import LocalExecutor
@@ -201,11 +201,10 @@ def _manifest(
 ) -> Manifest:
     timeline = Timeline(setup.plan, ManualClock())
     timeline.take(before.time)
-    read_count = sum(sum(report.source_counts.values()) for report in reports)
     return Manifest(
         epoch=record.epoch,
         plan=before.plan,
-        event_count=before.event_count + read_count,
+        event_count=before.event_count + sum(read_counts(reports).values()),
         offsets={
             uid: merge_offsets(before.offsets.get(uid, {}), merge_ends(reports, uid))
             for uid in setup.sources

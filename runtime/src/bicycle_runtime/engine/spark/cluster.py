@@ -17,7 +17,7 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.engine.errors import MasterUnreachableError, NoExecutorError
 
-__all__ = ["ClusterView", "ExecutorWatch", "located", "require_master"]
+__all__ = ["ClusterView", "ExecutorWatch", "host_counts", "located", "require_master"]
 
 _CONNECT_S = 5.0
 _POLL_S = 0.1

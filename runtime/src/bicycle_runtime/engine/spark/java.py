@@ -169,9 +169,7 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
             "pyspark-shell",
         ],
         capture_output=True,
-        env=environment_for_child(
-            {"SPARK_HOME": _spark_home(), "SPARK_SCALA_VERSION": _scala_version(jars)}
-        ),
+        env=environment_for_child(spark_environment()),
         check=False,
     )
     words = [word for word in result.stdout.decode().split("\0") if word.strip()]

@@ -24,9 +24,9 @@ _ALWAYS = {
     # Values of executorEnv reach workers by the environment; who lists settings sees stars.
     "spark.redaction.regex": "(?i)secret|passw(or)?d|token|credential|access[.]?key|executorEnv",
 }
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _EMBEDDED = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
+    **_LOOPBACK,
     "spark.shuffle.compress": "false",
     "spark.shuffle.spill.compress": "false",
 }
@@ -44,7 +44,6 @@ _CLUSTER = {
     "spark.stage.maxConsecutiveAttempts": "8",
     "spark.executor.memory": "512m",
 }
-_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def is_embedded(master: str) -> bool:

@@ -194,7 +194,7 @@ class Progress:
         """Take note of the parallelism of each operator; written at once when it has changed."""
         for uid, width in widths.items():
             self.status.operators.setdefault(uid, OperatorStatus()).parallelism = width
-        self._write()
+        self.write()
 
     def enter_stopping(self) -> None:
         """Take note of a stop request, unless the job has ended meanwhile."""
@@ -295,18 +295,15 @@ class Progress:
 
     def _refresh(self) -> None:
         if self._clock.monotonic() - self._written >= _WRITE_INTERVAL_S:
-            self._write()
+            self.write()
         self._listener(self.status)
 
     def _show_at_once(self) -> None:
-        self._write()
+        self.write()
         self._listener(self.status)
 
     def write(self) -> None:
         """Write the file as it is now."""
-        self._write()
-
-    def _write(self) -> None:
         with self._lock:
             self._written = self._clock.monotonic()
             self.status.updated_ms = self._clock.now_ms()

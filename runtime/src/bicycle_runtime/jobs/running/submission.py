@@ -7,16 +7,17 @@ logs into the job's folder; all that the starter learns, it learns from the stat
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
+from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.jobs.control.looking import is_supervised
 from bicycle_runtime.jobs.errors import DriverEndedError, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
@@ -127,11 +128,8 @@ def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-                "PYTHONIOENCODING": "utf-8:backslashreplace",  # A log is no terminal.
-            },
+            # A log is no terminal.
+            env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
             start_new_session=True,
         )
 
@@ -164,9 +162,7 @@ def _own_status(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatu
 
 def _how(return_code: int) -> str:
     """Say how a driver ended, by the exit code of its supervisor."""
-    if return_code > SIGNAL_BASE:
-        return f"signal {return_code - SIGNAL_BASE}"
-    return f"signal {-return_code}" if return_code < 0 else f"exit code {return_code}"
+    return how_it_ended(SIGNAL_BASE - return_code if return_code > SIGNAL_BASE else return_code)
 
 
 def _log_tail(folder: JobFolder) -> str:

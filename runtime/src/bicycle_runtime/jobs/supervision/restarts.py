@@ -16,9 +16,9 @@ from bicycle_runtime.jobs.status import RestartNote, RestartPlan
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
-__all__ = ["DELAY_MAX_MS", "HISTORY_MAX", "Restarts", "noted", "plan_of"]
+__all__ = ["HISTORY_MAX", "Restarts", "noted"]
 
-DELAY_MAX_MS = 60_000
+_DELAY_MAX_MS = 60_000
 HISTORY_MAX = 100  # The status file, which is written twice a second, holds them.
 _JITTER = 0.1
 
@@ -39,7 +39,7 @@ class Restarts:
         strategy: RestartStrategy,
         attempt_count: int | None = None,
         *,
-        delay_max_ms: int = DELAY_MAX_MS,
+        delay_max_ms: int = _DELAY_MAX_MS,
         source: random.Random | None = None,
     ) -> None:
         if attempt_count is not None:
@@ -83,7 +83,12 @@ class Restarts:
 
     def plan(self) -> RestartPlan:
         """Return the strategy as plain data."""
-        return plan_of(self._strategy, delay_max_ms=self._delay_max_ms)
+        return RestartPlan(
+            kind=self._strategy.kind.value,
+            max_attempts=self._strategy.max_attempts,
+            delay_ms=self._strategy.delay_ms,
+            delay_max_ms=self._delay_max_ms,
+        )
 
     def _grown_ms(self) -> int:
         # No number is made that is larger than needed: attempts may go into the millions.
@@ -91,16 +96,6 @@ class Restarts:
         delay_ms = min(self._strategy.delay_ms << doublings, self._delay_max_ms)
         share = 0.0 if self._source is None else self._source.uniform(0, _JITTER)
         return round(delay_ms * (1 - share))
-
-
-def plan_of(strategy: RestartStrategy, *, delay_max_ms: int) -> RestartPlan:
-    """Return a strategy as plain data."""
-    return RestartPlan(
-        kind=strategy.kind.value,
-        max_attempts=strategy.max_attempts,
-        delay_ms=strategy.delay_ms,
-        delay_max_ms=delay_max_ms,
-    )
 
 
 def noted(

@@ -11,7 +11,6 @@ Run as ``python -m bicycle_runtime.jobs.supervision.supervisor HOME JOB``.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import random
@@ -26,15 +25,16 @@ from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure, log_event
-from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.base.processes import how_it_ended, start_ticks
 from bicycle_runtime.jobs.errors import DriverDiedError, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
+from bicycle_runtime.jobs.supervision.last_words import plain_error
 from bicycle_runtime.jobs.supervision.restarts import Restarts, noted
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["DriverProcess", "Supervisor", "main"]
+__all__ = ["SIGNAL_BASE", "DriverProcess", "Supervisor", "main"]
 
 _LOG = logging.getLogger(__name__)
 _DRIVER_MODULE = "bicycle_runtime.jobs.running.submission"
@@ -141,7 +141,7 @@ class Supervisor:
         status.updated_ms = now_ms
         if delay_ms is None:
             status.state, status.ended_ms = JobState.FAILED, now_ms
-            status.error = json.loads(json.dumps(error.to_json(), default=str))
+            status.error = plain_error(error)
         else:
             status.state, status.error = JobState.RESTARTING, None
             status.restart_count += 1
@@ -174,7 +174,7 @@ def _death(status: JobStatus, code: int) -> BicycleError:
     """Return why a driver is gone: its own word when it left one, else how it ended."""
     if status.error is not None:
         return error_from_json(status.error)
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    how = how_it_ended(code)
     return DriverDiedError(job=status.id, pid=status.pid, how=how, epoch=status.epoch)
 
 

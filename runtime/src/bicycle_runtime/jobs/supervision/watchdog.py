@@ -110,17 +110,14 @@ class Watchdog:
         finally:
             self._enter(*outer)
 
-    def beat(self, target: str | None = None, *, timeout_ms: int | None = None) -> None:
+    def beat(self, *, timeout_ms: int | None = None) -> None:
         """Take note of progress. From any thread.
 
         Args:
-            target: What is done now, where the phase has several objects.
             timeout_ms: How long what is done now may be without progress; None as before.
         """
         with self._changed:
             self._since = self._clock.monotonic()
-            if target is not None and self._phase is not None:
-                self._phase = (self._phase[0], target)
             if timeout_ms is not None:
                 self._timeout_s = timeout_ms / 1_000
                 self._wake()
