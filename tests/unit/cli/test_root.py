@@ -126,6 +126,19 @@ def test_an_error_in_the_users_code_is_shown_with_its_place_once():
     assert "job.py" not in error_text(parameter)
 
 
+def test_an_error_of_a_plugin_shows_its_traceback_and_what_it_printed_last():
+    ended = BicycleError.by_code["BIC-1605"]
+    raised = BicycleError.by_code["BIC-1604"]
+    left = {"traceback": ['  File "job.py", line 7'], "stderr_tail": ["no licence"]}
+    ended_text = error_text(ended(**{**sample_facts(ended), **left}))
+    raised_text = error_text(raised(**{**sample_facts(raised), **left}))
+
+    assert [line.strip() for line in ended_text.splitlines()[1:-1]] == [
+        'File "job.py", line 7', "what it printed last:", "no licence"
+    ]  # fmt: skip
+    assert [line.strip() for line in raised_text.splitlines()[1:-1]] == ['File "job.py", line 7']
+
+
 def test_with_json_an_error_is_one_document(shell):
     exit_code, error = shell.error("status", "nobody")
 

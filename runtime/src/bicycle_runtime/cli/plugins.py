@@ -119,11 +119,7 @@ def _loadable(ref: PluginRef, plugin_env: str | None) -> PluginRef:
 def _verdict(result: CheckResult) -> str:
     if result.error is None:
         return f"ok       {result.ref.name} ({result.ref.dist})"
-    lines = [f"failed   {result.ref.name} ({result.ref.dist})", error_text(result.error)]
-    trace = result.error.facts.get("traceback")
-    if isinstance(trace, list):
-        lines += trace
-    return "\n".join(lines)
+    return f"failed   {result.ref.name} ({result.ref.dist})\n{error_text(result.error)}"
 
 
 def _parameter_text(parameter: Mapping[str, Any]) -> str:

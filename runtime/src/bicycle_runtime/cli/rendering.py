@@ -47,10 +47,19 @@ def error_text(error: BicycleError) -> str:
     An error that came up in several tasks is shown once, with their number.
     """
     text = f"error: {error.code} {error.summary.rstrip()}{place_text(error.to_json())}"
+    text += _trace_text(error.facts)
     task_count = error.facts.get("task_count", 1)
     if isinstance(task_count, int) and task_count > 1:
         text += f"\n  the same in {task_count} tasks"
     return f"{text}\n  fix: {error.remedy}"
+
+
+def _trace_text(facts: Mapping[str, Any]) -> str:
+    """Return what a plugin left that gave no graph: a traceback, or what it printed last."""
+    lines = [f"    {line}" for line in facts.get("traceback") or []]
+    if facts.get("stderr_tail") and "exception_type" not in facts:  # That says it all.
+        lines += ["  what it printed last:", *(f"    {line}" for line in facts["stderr_tail"])]
+    return "".join(f"\n{line}" for line in lines)
 
 
 def place_text(error: Mapping[str, Any]) -> str:
