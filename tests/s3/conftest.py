@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from bicycle_runtime.base.remote_storage import file_system
 from bicycle_runtime.base.storage import open_storage
 from bicycle_runtime.cli.parameters import home
 from tests.s3.s3_server import KEY, SECRET, S3Server
@@ -45,3 +46,17 @@ def bucket(server):
 def storage(bucket):
     """A storage that is patient for a short time only."""
     return open_storage(f"s3://{bucket}/jobs/wordcount", patience_s=1)
+
+
+@pytest.fixture
+def asked(storage):
+    """The operations that the server is asked for, by name, from now on."""
+    names = []
+    events = file_system(storage.url).s3.meta.events
+
+    def note(model, **_):
+        names.append(model.name)
+
+    events.register("before-call.s3", note)
+    yield names
+    events.unregister("before-call.s3", note)

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from bicycle_runtime.base.remote_storage import file_system
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_storage
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.recovery.copying import folder_of
@@ -27,20 +26,6 @@ def job(storage, tmp_path):
         job.ledger.mark_published(epoch)
     storage.write("connectors/in/journal/0", b"lines\n")
     return job
-
-
-@pytest.fixture
-def asked(storage):
-    """The operations that the server is asked for, by name, from now on."""
-    names = []
-    events = file_system(storage.url).s3.meta.events
-
-    def note(model, **_):
-        names.append(model.name)
-
-    events.register("before-call.s3", note)
-    yield names
-    events.unregister("before-call.s3", note)
 
 
 def take(job, target):

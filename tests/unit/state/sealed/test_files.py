@@ -1,5 +1,6 @@
 """State files: merging, tiers, catching up, damage."""
 
+import threading
 from zlib import crc32
 
 import pytest
@@ -209,6 +210,28 @@ def test_an_epoch_that_changed_nothing_writes_no_file(tmp_path):
 
     assert worker.commit(state, epoch=1, attempt="a", is_interval_over=True) == state
     assert storage.list("") == []
+
+
+class Together(LocalStorage):
+    """Gives nothing before three objects are asked for at a time."""
+
+    barrier = threading.Barrier(3, timeout=20)
+
+    def read(self, path):
+        self.barrier.wait()
+        return super().read(path)
+
+
+def test_a_store_asks_for_several_files_at_a_time_and_applies_them_in_their_order(tmp_path):
+    worker = StateStore("op", LocalStorage(str(tmp_path), is_synced=False), AccumulatorTable)
+    state = RangeState(first_group=0, end_group=GROUPS)
+    for epoch in range(1, 7):
+        put(worker.at(state), {0: epoch, epoch: epoch})
+        state = worker.commit(state, epoch=epoch, attempt="a", is_interval_over=False)
+    fresh = StateStore("op", Together(str(tmp_path), is_synced=False), AccumulatorTable)
+
+    assert len(state.files) == 6
+    assert entries_of(fresh.at(state)) == {0: 6} | {epoch: epoch for epoch in range(1, 7)}
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "remove"])

@@ -55,13 +55,13 @@ def events(caplog):
 
 def reads_of(worker):
     """Return the paths of sealed files that a worker reads from now on."""
-    read, paths = worker.store._files.read, []
+    ahead, paths = worker.store._files._ahead, []
 
-    def noted(ref, groups):
-        paths.append(ref.path)
-        return read(ref, groups)
+    def noted(objects):
+        paths.extend(path for path, _ in objects)
+        return ahead(objects)
 
-    worker.store._files.read = noted
+    worker.store._files._ahead = noted
     return paths
 
 
@@ -226,7 +226,7 @@ def test_a_folder_that_lags_behind_a_base_reads_the_deltas_in_it(start, sealed):
 
     assert newer.files[0].is_base
     assert late.read(newer) == ({**EXPECTED[0], "joe": 6}, [7, 3, 15, 0])
-    assert paths == []
+    assert paths == [path for epoch, path in newer.recent if epoch > sealed.epoch]
 
 
 def test_a_folder_that_lags_behind_a_base_is_built_anew_when_deltas_are_gone(start, sealed):

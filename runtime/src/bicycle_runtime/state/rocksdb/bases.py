@@ -27,6 +27,8 @@ from threading import Lock
 from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.reading_ahead import parts_ahead
+from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
 from bicycle_runtime.state.rocksdb.space import LAYOUT, READ_LAYOUTS, RocksSpace, SpaceError
 from bicycle_runtime.state.sealed.bases import BaseFolder, BaseIndex, Make, decode_index
@@ -147,12 +149,32 @@ def bring(
         StateFileError: a file is missing or damaged.
     """
     target.mkdir(parents=True, exist_ok=True)
-    one = partial(_link if is_linked else _copy, files, target, progress)
-    with ThreadPoolExecutor(_THREADS, thread_name_prefix="bicycle-bring") as threads:
-        for _ in threads.map(one, index.ssts):
-            pass
+    if isinstance(files.storage, S3Storage):
+        _download(files, target, progress, index.ssts)
+    else:
+        one = partial(_link if is_linked else _copy, files, target, progress)
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="bicycle-bring") as threads:
+            for _ in threads.map(one, index.ssts):
+                pass
     for name in sorted(index.files, key=lambda name: (name == _CURRENT, name)):
         (target / name).write_bytes(index.files[name])
+
+
+def _download(files: SealedFiles, target: Path, come: Progress, ssts: Sequence[SstRef]) -> None:
+    """Write files in their order, while parts of the same and of the next are on their way."""
+    checksum, size = 0, 0
+    try:
+        coming = parts_ahead(files.storage, [(sst.path, sst.byte_count) for sst in ssts])
+        for index, data, is_last in coming:
+            with (target / ssts[index].name).open("ab") as copy:
+                copy.write(data)
+            checksum, size = crc32(data, checksum), size + len(data)
+            come(len(data))
+            if is_last:
+                _require_whole(files, ssts[index], size, checksum)
+                checksum, size = 0, 0
+    except ObjectMissingError as error:
+        raise files.damaged(str(error.facts["path"]), "it is missing") from None
 
 
 def _copy(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None:
@@ -166,6 +188,10 @@ def _copy(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None
                 come(len(piece))
     except ObjectMissingError:
         raise files.damaged(sst.path, "it is missing") from None
+    _require_whole(files, sst, size, checksum)
+
+
+def _require_whole(files: SealedFiles, sst: SstRef, size: int, checksum: int) -> None:
     if (size, checksum) != (sst.byte_count, sst.crc32):
         reason = f"{size} bytes, {sst.byte_count} are recorded, or another checksum"
         raise files.damaged(sst.path, reason)

@@ -7,9 +7,10 @@ know.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
+from bicycle_runtime.base.reading_ahead import objects_ahead
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.changes import (
@@ -54,19 +55,35 @@ class SealedFiles:
         Raises:
             StateFileError: the file is missing or damaged, or a database.
         """
-        counted = ref.groups_in(groups)
-        data = self.data_of(ref)
-        return decode_sections(data, path=ref.path, operator=self.operator, groups=counted)
+        [sections] = self.read_all([ref], groups)
+        return sections
 
-    def read_delta(self, path: str, groups: range) -> Sequence[Section]:
-        """Return the sections of a delta that only its path is known of.
+    def read_all(self, refs: Sequence[StateRef], groups: range) -> Iterator[Sequence[Section]]:
+        """Yield what ``read`` returns of each file, while the next ones are on their way.
 
         Raises:
-            StateFileError: it is missing or damaged, or no delta.
+            StateFileError: a file is missing or damaged, or a database.
         """
-        if not path.endswith(".delta"):
-            raise StateFileError(path=path, operator=self.operator, reason="it is no delta")
-        return decode_sections(self._read(path), path=path, operator=self.operator, groups=groups)
+        objects = [(ref.path, ref.byte_count) for ref in refs]
+        for ref, data in zip(refs, self._ahead(objects), strict=True):
+            self._require_whole(ref, data)
+            counted = ref.groups_in(groups)
+            yield decode_sections(data, path=ref.path, operator=self.operator, groups=counted)
+
+    def read_deltas(self, paths: Sequence[str], groups: range) -> list[Sequence[Section]]:
+        """Return the sections of deltas that only their paths are known of.
+
+        Raises:
+            StateFileError: one is missing or damaged, or no delta.
+        """
+        for path in paths:
+            if not path.endswith(".delta"):
+                raise self.damaged(path, "it is no delta")
+        files = zip(paths, self._ahead([(path, 0) for path in paths]), strict=True)
+        return [
+            decode_sections(data, path=path, operator=self.operator, groups=groups)
+            for path, data in files
+        ]
 
     def data_of(self, ref: StateRef) -> bytes:
         """Return the object of a reference as it was written.
@@ -74,10 +91,8 @@ class SealedFiles:
         Raises:
             StateFileError: it is missing or damaged.
         """
-        data = self._read(ref.path)
-        if len(data) != ref.byte_count or crc32(data) != ref.crc32:
-            reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
-            raise self.damaged(ref.path, reason)
+        [data] = self._ahead([(ref.path, ref.byte_count)])
+        self._require_whole(ref, data)
         return data
 
     def damaged(self, path: str, reason: str) -> StateFileError:
@@ -118,14 +133,21 @@ class SealedFiles:
         """Return where the files of a range lie."""
         return folder_of_range(self.operator, range(state.first_group, state.end_group))
 
-    def _read(self, path: str) -> bytes:
+    def _ahead(self, objects: Sequence[tuple[str, int]]) -> Iterator[bytes]:
+        """Yield objects, of which path and expected size are known, several on their way."""
         try:
-            data = self.storage.read(path)
-        except ObjectMissingError:
-            raise self.damaged(path, "it is missing") from None
+            yield from objects_ahead(self.storage, objects, come=self._tell)
+        except ObjectMissingError as error:
+            raise self.damaged(str(error.facts["path"]), "it is missing") from None
+
+    def _tell(self, byte_count: int) -> None:
         if self._is_told:
-            LOADING.add(len(data))
-        return data
+            LOADING.add(byte_count)
+
+    def _require_whole(self, ref: StateRef, data: bytes) -> None:
+        if len(data) != ref.byte_count or crc32(data) != ref.crc32:
+            reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
+            raise self.damaged(ref.path, reason)
 
     def _write(
         self, path: str, sections: Sequence[Section], *, tier: int, first_epoch: int, epoch: int

@@ -139,10 +139,9 @@ def sealed_entries(
     owned = range(first, max(first, end))
     by_group: dict[int, list[Section]] = {}
     files = SealedFiles(operator, storage)
-    for ref in state.files:
-        for section in chain.from_iterable(parts_of(files, ref, owned)):
-            if wants(section):
-                by_group.setdefault(section.group, []).append(section)
+    for section in chain.from_iterable(parts_of(files, state.files, owned)):
+        if wants(section):
+            by_group.setdefault(section.group, []).append(section)
     # Sections are encoded and small; the entries of one key group at a time are made of them.
     for group, sections in sorted(by_group.items()):
         yield from _entries_of(group, _folded(sections), is_window=is_window)

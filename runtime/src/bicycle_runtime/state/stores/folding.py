@@ -29,7 +29,7 @@ def fold_files(state: RangeState) -> Make:
 def _fold(refs: Sequence[StateRef], folder: BaseFolder) -> None:
     by_group: dict[int, list[Section]] = {}
     for ref in refs:
-        for part in parts_of(folder.files, ref, folder.groups):
+        for part in parts_of(folder.files, [ref], folder.groups):
             for section in part:
                 by_group.setdefault(section.group, []).append(section)
             folder.pause()

@@ -71,10 +71,9 @@ class StateStore(Generic[Table]):
             if state.files:
                 LOADING.begin_range(self._files.operator, state.byte_count)
         groups = range(state.first_group, state.end_group)
-        for ref in state.files:
-            if ref.last_epoch > since:
-                for part in parts_of(self._files, ref, groups):
-                    self._table.apply(part)
+        newer = [ref for ref in state.files if ref.last_epoch > since]
+        for part in parts_of(self._files, newer, groups):
+            self._table.apply(part)
         return self._table
 
     def _replay(self, state: RangeState, since: int) -> bool:
@@ -82,7 +81,7 @@ class StateStore(Generic[Table]):
         groups = range(state.first_group, state.end_group)
         paths = [path for epoch, path in state.recent if epoch > since]
         try:
-            files = [self._files.read_delta(path, groups) for path in paths]
+            files = self._files.read_deltas(paths, groups)
         except StateFileError:
             return False
         for sections in files:

@@ -261,7 +261,7 @@ class PagedStore(Generic[Table]):
         groups = self._groups_of(state)
         paths = [path for epoch, path in state.recent if epoch > since]
         try:
-            files = [self._files.read_delta(path, groups) for path in paths]
+            files = self._files.read_deltas(paths, groups)
         except StateFileError:
             return False
         for sections in files if is_table_current else ():
@@ -298,8 +298,7 @@ class PagedStore(Generic[Table]):
         groups = self._groups_of(state)
 
         def files() -> Iterator[Sequence[Section]]:
-            for ref in refs:
-                sections = self._files.read(ref, groups)
+            for sections in self._files.read_all(refs, groups):
                 if table is not None:
                     table.apply(sections)
                 yield sections

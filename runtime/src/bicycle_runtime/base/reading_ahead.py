@@ -1,0 +1,97 @@
+"""Reading many objects in their order, with several requests under way at a time.
+
+The idea a reader needs: an object storage answers late, and gives each connection a part of what it
+has. So what comes next is asked for while something else is worked on, and a large object is asked
+for in parts. How much may wait in memory has a bound. Nothing is checked here: callers know the
+checksums.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+
+from bicycle_runtime.base.s3_storage import S3Storage
+from bicycle_runtime.base.storage import Storage
+
+__all__ = ["objects_ahead", "parts_ahead"]
+
+_REQUESTS = 8
+_PART_BYTES = 8 << 20
+_AHEAD_BYTES = 64 << 20  # At most so much is asked for, or waits, and one part more.
+
+# Index of the object, expected size, whether it is the object's last, what asks for it.
+_Part = tuple[int, int, bool, Callable[[], bytes]]
+
+
+def objects_ahead(
+    storage: Storage, objects: Sequence[tuple[str, int]], *, come: Callable[[int], object]
+) -> Iterator[bytes]:
+    """Yield the content of objects, in their order.
+
+    Args:
+        storage: Where they lie.
+        objects: Path and expected size of each. An object of another size comes as it is, or too
+            long by a byte: its caller finds out.
+        come: Told the size of each part when it is there, in the thread of the caller.
+
+    Raises:
+        ObjectMissingError: there is no such object.
+        StorageError: the storage can not be read.
+    """
+    parts: list[bytes] = []
+    for _, data, is_last in parts_ahead(storage, objects):
+        come(len(data))
+        parts.append(data)
+        if is_last:
+            yield parts[0] if len(parts) == 1 else b"".join(parts)
+            parts = []
+
+
+def parts_ahead(
+    storage: Storage, objects: Sequence[tuple[str, int]]
+) -> Iterator[tuple[int, bytes, bool]]:
+    """Yield the parts of objects: which object, its next bytes, whether they are its last.
+
+    Args:
+        storage: Where they lie.
+        objects: Path and expected size of each.
+
+    Raises:
+        ObjectMissingError: there is no such object.
+        StorageError: the storage can not be read.
+    """
+    parts = [part for index, item in enumerate(objects) for part in _parts(storage, index, *item)]
+    if len(parts) == 1:
+        [(index, _, is_last, request)] = parts
+        yield index, request(), is_last
+        return
+    coming: deque[tuple[_Part, Future[bytes]]] = deque()
+    waiting = deque(parts)
+    ahead_bytes = 0
+    pool = ThreadPoolExecutor(_REQUESTS, thread_name_prefix="bicycle-read-ahead")
+    try:
+        while waiting or coming:
+            while waiting and (ahead_bytes < _AHEAD_BYTES or not coming):
+                part = waiting.popleft()
+                ahead_bytes += part[1]
+                coming.append((part, pool.submit(part[3])))
+            (index, size, is_last, _), answer = coming.popleft()
+            yield index, answer.result(), is_last
+            ahead_bytes -= size
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _parts(storage: Storage, index: int, path: str, size: int) -> Iterator[_Part]:
+    if size <= _PART_BYTES or not isinstance(storage, S3Storage):
+        yield index, size, True, partial(storage.read, path)
+        return
+    for start in range(0, size, _PART_BYTES):
+        end = start + _PART_BYTES
+        is_last = end >= size
+        # One byte more than there must be: so an object that is too long does not pass for whole.
+        end = size + 1 if is_last else end
+        yield index, end - start, is_last, partial(storage.read_span, path, start, end)
