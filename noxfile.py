@@ -6,7 +6,9 @@ and ``nox`` can not differ. They use ``.venv``; only ``wheels`` makes environmen
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import zipfile
 from pathlib import Path
 
 import nox
@@ -129,17 +131,38 @@ def wheels(session: nox.Session) -> None:
     """Build each distribution, install it alone in a clean environment, and import it there."""
     _make(session, "setup")
     store = Path(".build/wheels").absolute()
-    for folder in DISTRIBUTIONS:
-        session.run(
-            *(str(BIN / "python"), "-m", "pip", "wheel", "--quiet", "--no-deps"),
-            *("--no-build-isolation", "--wheel-dir", str(store), f"./{folder}"),
-            external=True,
-        )
+    shutil.rmtree(store, ignore_errors=True)  # Wheels of earlier states are none of ours.
+    with tempfile.TemporaryDirectory() as name:
+        for folder in DISTRIBUTIONS:
+            _build(session, store=store, folder=folder, copies=Path(name))
+            _require_own_files(session, wheel=_wheel_of(store, folder), source=Path(folder, "src"))
     for folder, (module, allowed) in DISTRIBUTIONS.items():
         with tempfile.TemporaryDirectory() as name:
             place = Path(name)
             _install_alone(session, store=store, folder=folder, place=place)
             _import_alone(session, python=place / "bin/python", module=module, allowed=allowed)
+
+
+def _build(session: nox.Session, *, store: Path, folder: str, copies: Path) -> None:
+    """Build a wheel from a copy: beside the sources, an earlier build would go into it as well."""
+    left = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
+    copy = shutil.copytree(folder, copies / folder, ignore=left)
+    session.run(
+        *(str(BIN / "python"), "-m", "pip", "wheel", "--quiet", "--no-deps"),
+        *("--no-build-isolation", "--wheel-dir", str(store), str(copy)),
+        external=True,
+    )
+
+
+def _require_own_files(session: nox.Session, *, wheel: Path, source: Path) -> None:
+    """See that a wheel has the files of its sources: all of them, and no other."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if ".dist-info/" not in name}
+    files = {path for path in source.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+    own = {path.relative_to(source).as_posix() for path in files}
+    own = {name for name in own if ".egg-info/" not in name}
+    if packed != own:
+        session.error(f"{wheel.name} and {source} differ in {sorted(packed ^ own)}")
 
 
 def _install_alone(session: nox.Session, *, store: Path, folder: str, place: Path) -> None:
