@@ -22,7 +22,7 @@ from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish, rescale
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.spec import DEAD_LETTERS, OperatorSpec
-from bicycle_runtime.testing.inspection import MISSING, entries_of, value_of
+from bicycle_runtime.testing.inspection import MISSING, entries_of, named_of, value_of
 from bicycle_runtime.testing.keyed_inspection import timers_of
 from bicycle_runtime.testing.local_job import LocalJob
 from bicycle_runtime.testing.options import HarnessOptions
@@ -256,11 +256,8 @@ class Harness:
 
     def value(self, uid: str, *, key: Any, name: str) -> Any:
         """Return what a key has in a sealed state: a value, a list or a dict; None for nothing."""
-        spec = self._operator(uid)
-        found = value_of(
-            self._job.setup, self._job.loop.manifest, spec, key, now_ms=self.clock.now_ms()
-        )
-        return None if found is MISSING else found.get(name)
+        place = (self._job.setup, self._job.loop.manifest, self._operator(uid))
+        return named_of(*place, key, name=name, now_ms=self.clock.now_ms())
 
     def timers(self, uid: str, key: Any) -> list[Timer]:
         """Return the sealed timers of a key that wait: of event time, then of processing time."""

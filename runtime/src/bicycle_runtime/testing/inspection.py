@@ -32,7 +32,7 @@ from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
 
-__all__ = ["MISSING", "entries_of", "value_of"]
+__all__ = ["MISSING", "entries_of", "named_of", "value_of"]
 
 MISSING = object()
 
@@ -48,6 +48,19 @@ def value_of(
     """
     found = entries_of(setup, manifest, spec, now_ms=now_ms)
     return found.get(key, MISSING)
+
+
+def named_of(
+    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, key: Any, *, name: str, now_ms: int
+) -> Any:
+    """Return what a key has under one name; None for nothing.
+
+    Of a window these are the states of its function that all windows of the key share.
+    """
+    if spec.vertex.kind is OperatorKind.WINDOW:
+        return keyed_states_of(setup, manifest, spec, now_ms).get(key, {}).get(name)
+    found = value_of(setup, manifest, spec, key, now_ms=now_ms)
+    return None if found is MISSING else found.get(name)
 
 
 def entries_of(

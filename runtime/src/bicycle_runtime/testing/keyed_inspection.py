@@ -35,6 +35,7 @@ from bicycle_sdk.state import (
     ValueStateDescriptor,
 )
 from bicycle_sdk.state.access import plain_view
+from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["keyed_states_of", "timers_of"]
 
@@ -57,6 +58,8 @@ def keyed_states_of(
         now_ms: What counts as now for states with a TTL of processing time.
     """
     function = cloudpickle.loads(setup.bundle.payloads[spec.vertex.payload_id("function")])
+    if isinstance(function, WindowPlan):
+        function = function.process
     declared = {state.name: state for state in declared_states(function)}
     found: dict[Any, dict[str, Any]] = {}
     for keyed, _ in _tables(setup, manifest, spec, now_ms):
