@@ -125,7 +125,8 @@ class TimerRound:
         self._times += [self._time_of(timer)] * len(outputs)
 
     def _stand_for(self, timer: Timer) -> None:
-        self._policy.batch = Batch([timer], ExchangeTrail(None))
+        times = [timer.time_ms] if timer.domain == "event" else None
+        self._policy.batch = Batch([timer], ExchangeTrail(None, times))
 
     def _next(self) -> Timer | None:
         timers, advance = self._context.timers, self._advance

@@ -156,7 +156,9 @@ class Firing:
         """Return the records that windows give, and their event times."""
         if not fired:
             return [], []
-        self._policy.batch = Batch(list(fired), ExchangeTrail(None))
+        ends = [item.window.end - 1 for item in fired]
+        known = ends if self._sorts else None
+        self._policy.batch = Batch(list(fired), ExchangeTrail(None, known))
         if self._process is None:
             found = each(self._aggregate, fired, policy=self._policy, awaits=False)
             pairs = [(r, f) for r, f in zip(found, fired, strict=True) if r is not DROPPED]
@@ -168,9 +170,7 @@ class Firing:
             self._context.end()
         listed = as_sequences(found, function=full_name(self.function), policy=self._policy)
         records = [record for records in listed for record in records]
-        times = [
-            item.window.end - 1 for item, some in zip(fired, listed, strict=True) for _ in some
-        ]
+        times = [end for end, some in zip(ends, listed, strict=True) for _ in some]
         return records, times
 
     def close(self) -> None:
