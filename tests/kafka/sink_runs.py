@@ -61,8 +61,9 @@ class SinkRun:
             record_type=self.record_type,
         )
 
-    def start(self) -> SinkRun:
-        services = DriverServices(
+    @property
+    def services(self) -> DriverServices:
+        return DriverServices(
             storage=self.storage,
             prefix="connectors/out",
             clock=SystemClock(),
@@ -71,7 +72,9 @@ class SinkRun:
             job=self.job,
             epoch_interval_ms=self.epoch_interval_ms,
         )
-        self.sink.start(services, self.memo)
+
+    def start(self) -> SinkRun:
+        self.sink.start(self.services, self.memo)
         self.factory = cloudpickle.loads(cloudpickle.dumps(self.sink.writer()))
         return self
 

@@ -65,6 +65,25 @@ def test_a_job_that_begins_behind_what_the_old_one_published_is_refused(run, tmp
     assert caught.value.facts["found_epoch"] == 3
 
 
+def test_a_job_is_told_so_before_anything_of_the_savepoint_is_copied(run, topic, tmp_path):
+    epoch, memo = run.epoch, run.memo
+    run.run(["3"])
+    other = begun_with(run, epoch, memo, tmp_path)
+
+    with pytest.raises(KafkaHistoryError) as caught:
+        other.sink.refuse_beginning(other.services, memo)
+
+    assert caught.value.facts["found_epoch"] == 3
+    again = {**run.properties, "on_rewind": "publish_again"}
+    for changes, last in (
+        ({}, run.memo),
+        ({"topic": topic()}, memo),
+        ({"properties": again}, memo),
+    ):
+        may_begin = begun_with(run, epoch, memo, tmp_path, **changes)
+        may_begin.sink.refuse_beginning(may_begin.services, last)
+
+
 def test_of_two_jobs_that_go_on_from_one_savepoint_the_other_is_shut_out(
     run, kafka_broker, tmp_path
 ):

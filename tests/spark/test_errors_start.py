@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import signal
 import time
+import venv
 
 import pytest
 
+from bicycle_runtime.testing import Harness
+from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
+from tests.plugin_zoo.zoo import install, whole
 from tests.spark.jobsite import JobSite, expected_counts, visible_counts
 
 pytestmark = pytest.mark.spark
@@ -79,3 +83,53 @@ def test_a_second_driver_is_refused_within_seconds_and_the_first_goes_on(site: J
     first.process.send_signal(signal.SIGTERM)
     assert first.wait() == 0
     assert visible_counts(site.output) == expected_counts(TEXT.split())
+
+
+class First(KeyedProcessFunction[str, str, str]):
+    """Keeps a word, under a name that the plugin of the test below does not have."""
+
+    kept = ValueStateDescriptor("first", str)
+
+    def process_element(self, value, ctx):
+        ctx.get_value_state(self.kept).update(value)
+        return []
+
+
+def firsts(env):
+    words = env.read_text("in").uid("words").key_by(str)
+    words.process_fn(First()).uid("kept").collect("out")
+
+
+LASTS = """
+from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor, bicycle_plugin
+
+
+class Last(KeyedProcessFunction[str, str, str]):
+    kept = ValueStateDescriptor("last", str)
+
+    def process_element(self, value, ctx):
+        return []
+
+
+@bicycle_plugin(name="lasts", version="1.0")
+def job(env):
+    words = env.read_text("in").uid("words").key_by(str)
+    words.process_fn(Last()).uid("kept").print()
+"""
+
+
+def test_a_savepoint_is_compared_with_a_plugin_that_only_its_own_environment_has(site: JobSite):
+    folder = site.root / "venv"
+    venv.create(folder, with_pip=False)
+    [packages] = folder.glob("lib/python*/site-packages")
+    install(packages, whole("lasts", LASTS, requires=()))
+    site.plugin, site.params = "lasts", {}
+    with Harness(firsts, scripted=["words"]) as harness:
+        harness.push(["ada"])
+        harness.run_epoch()
+
+        life = site.run("--plugin-env", str(folder), "--from", harness.storage.url)
+
+    assert (life.process.returncode, life.answer["code"]) == (STATE, "BIC-1505"), life.stdout
+    assert "'first'" in life.answer["facts"]["lost"]
+    assert site.newest_epoch() == 0

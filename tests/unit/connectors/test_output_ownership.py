@@ -10,6 +10,7 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import OutputHeldError, OutputTakenOverError
 from bicycle_runtime.connectors.files.ownership import OutputClaim, OutputOwner
+from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 
 HERE = this_process()
@@ -92,7 +93,7 @@ def test_whoever_comes_after_a_dead_process_goes_on(run, out, tmp_path):
 
 @pytest.mark.parametrize("process", [ELSEWHERE, UNKNOWN], ids=["elsewhere", "unknown"])
 def test_a_job_of_the_same_name_goes_on_on_another_machine_and_another_name_does_not(
-    run, out, tmp_path, process
+    run, out, tmp_path, process, caplog
 ):
     leave_mark(run, out, process=process)
 
@@ -100,6 +101,8 @@ def test_a_job_of_the_same_name_goes_on_on_another_machine_and_another_name_does
         copied(run, tmp_path, name="shop-2", place="one").start()
     moved = copied(run, tmp_path, name="shop", place="two").start()
 
+    [told] = [record for record in caplog.records if record.message == "output_taken_over"]
+    assert (told.levelname, told.bicycle_fields["host"]) == ("WARNING", process.host)
     moved.run_epoch([["after"]])
     moved.stop()
     with pytest.raises(OutputTakenOverError):  # Should the other machine wake up.
@@ -145,6 +148,19 @@ def test_a_mark_reads_back_as_it_was_written():
 
     assert OutputOwner.from_bytes(owner.to_bytes()) == owner
     assert OutputOwner.from_bytes(b"{}") is None
+
+
+def test_a_look_before_the_beginning_changes_nothing(run, out, tmp_path):
+    services = copied(run, tmp_path).services
+    sink = create_sink(run.spec)
+
+    with pytest.raises(OutputHeldError):
+        sink.refuse_beginning(services, run.memo)
+
+    sink.refuse_beginning(services, {})
+    shutil.rmtree(out)
+    sink.refuse_beginning(services, run.memo)
+    assert not out.exists()
 
 
 def leave_mark(run, out, *, process):

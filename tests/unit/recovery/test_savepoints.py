@@ -209,14 +209,19 @@ def test_every_damaged_file_of_a_savepoint_is_found(job, target, damage):
     verify_savepoint(target)
 
 
-def test_a_job_does_not_begin_with_a_damaged_savepoint_and_stays_empty(job, target, tmp_path):
+@pytest.mark.parametrize("folder", ["connectors", "state"], ids=["copied", "linked"])
+def test_a_job_does_not_begin_with_a_damaged_savepoint_and_stays_empty(
+    job, target, tmp_path, folder
+):
     take(job, target)
-    hurt(target, "connectors/in/journal/0", "flip")
+    path = min(path for path in target.list(folder))
+    hurt(target, path, "flip")
     place = LocalStorage(str(tmp_path / "other"), is_synced=False)
 
-    with pytest.raises(CopyRefusedError):
+    with pytest.raises(CopyRefusedError) as caught:
         adopt(find_origin(target), place, job="other")
 
+    assert (caught.value.facts["path"], caught.value.facts["url"]) == (path, target.url)
     assert place.list("epochs") == []
     with pytest.raises(RestoreUnfinishedError):
         refuse_unfinished_restore(place)

@@ -236,6 +236,19 @@ class Sink(ABC):
         output that can not be written is an error here, not later.
         """
 
+    def refuse_beginning(  # noqa: B027 - most share nothing with another job.
+        self, services: DriverServices, memo: Mapping[str, Any]
+    ) -> None:
+        """Raise what ``start`` would, where what the memo names is another job's by now.
+
+        Called when a job is about to begin with the epoch of another one, before anything of that
+        is copied; ``start`` looks again. It may ask other systems, and changes nothing.
+
+        Args:
+            services: Of the job that begins; its storage may be empty.
+            memo: The sink's memo of that epoch, or empty.
+        """
+
     def makes(self) -> Collection[str]:
         """Return names of what ``start`` makes where it is missing, for ``Source.is_fed_by``.
 

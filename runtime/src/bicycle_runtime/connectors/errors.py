@@ -177,7 +177,7 @@ class OutputHeldError(BicycleError):
         "nothing was changed there"
     )
     fix = (
-        "end job {owner!r}, or give this one another output, and start it again without --from; "
+        "end job {owner!r}, or give this one another output, and repeat the command; "
         "if that job is gone for good, remove {mark!r}"
     )
 

@@ -32,7 +32,14 @@ from bicycle_runtime.recovery.savepoints import (
     read_savepoint,
 )
 
-__all__ = ["Origin", "adopt", "find_origin", "refuse_unfinished_restore"]
+__all__ = [
+    "Origin",
+    "adopt",
+    "find_origin",
+    "is_adopted",
+    "refuse_occupied",
+    "refuse_unfinished_restore",
+]
 
 _CLAIM = "restore.unfinished"
 _OWN_FOLDERS = ("state", "staged", "connectors")
@@ -78,14 +85,15 @@ def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
         job: Its name.
 
     Raises:
-        CheckpointOccupiedError: the job has epochs, or files of connectors; nothing was changed.
+        CheckpointOccupiedError: see ``refuse_occupied``; nothing was changed.
         CopyRefusedError: a file is missing or damaged; the job still has no epoch.
     """
+    refuse_occupied(target)
     _claim(target)
     content, rest = _content(origin)
     left = link_files(origin.storage, target, content.fixed)
     linked = [file for file in content.fixed if file not in left]
-    settle_links(target, linked)
+    settle_links(origin.storage, target, linked)
     copy_files(origin.storage, target, [*left, *content.changing])
     facts = {**job_facts(origin.storage), "job": job}
     target.write(JOB_FILE, json.dumps(facts, indent=2).encode() + b"\n")
@@ -93,6 +101,17 @@ def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
         copy_files(origin.storage, target, [wanted])
     target.delete(_CLAIM)
     return content.manifest
+
+
+def is_adopted(origin: Origin, target: Storage) -> bool:
+    """Tell whether an epoch was put into a place, and no other was sealed there since."""
+    history = EpochHistory(target)
+    if history.epochs() != [origin.manifest.epoch] or target.url == origin.storage.url:
+        return False
+    try:
+        return history.manifest() == origin.manifest
+    except ManifestError:
+        return False
 
 
 def refuse_unfinished_restore(storage: Storage) -> None:
@@ -108,15 +127,23 @@ def refuse_unfinished_restore(storage: Storage) -> None:
     storage.delete(_CLAIM)  # Only this was left to do.
 
 
-def _claim(target: Storage) -> None:
-    """Take an empty place; what an interrupted predecessor left there is removed."""
+def refuse_occupied(target: Storage) -> None:
+    """See that a place is empty, but for what an interrupted ``adopt`` left there.
+
+    Raises:
+        CheckpointOccupiedError: there are epochs of a job, or files of its connectors.
+    """
     if EpochHistory(target).epochs():
         raise CheckpointOccupiedError(url=target.url, found="epochs of a job")
+    if not target.exists(_CLAIM) and target.list(_OWN_FOLDERS[-1]):
+        raise CheckpointOccupiedError(url=target.url, found="files of a job's connectors")
+
+
+def _claim(target: Storage) -> None:
+    """Take an empty place; what an interrupted predecessor left there is removed."""
     if target.exists(_CLAIM):
         for folder in _OWN_FOLDERS:
             target.delete_tree(folder)
-    elif target.list(_OWN_FOLDERS[-1]):
-        raise CheckpointOccupiedError(url=target.url, found="files of a job's connectors")
     target.write(_CLAIM, b"")
 
 

@@ -85,19 +85,19 @@ def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
     Raises:
         CopyRefusedError: a file is missing, or not what is recorded of it.
     """
-    return _in_threads(partial(_read, storage), files)
+    return _in_threads(partial(_read, storage, storage), files)
 
 
-def settle_links(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
+def settle_links(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
     """Prove files that were linked, and let their names survive a power cut.
 
     Raises:
         CopyRefusedError: a file is missing, or not what is recorded of it.
     """
     linked = list(files)
-    found = read_back(storage, linked)
-    if isinstance(storage, LocalStorage) and storage.is_synced:
-        folders = {storage.local_path(file.path).parent for file in linked}
+    found = _in_threads(partial(_read, target, source), linked)
+    if isinstance(target, LocalStorage) and target.is_synced:
+        folders = {target.local_path(file.path).parent for file in linked}
         _in_threads(_sync_folder, sorted(folders))
     return found
 
@@ -145,7 +145,7 @@ def _in_threads(act: Callable[[S], T], things: Iterable[S]) -> list[T]:
 
 def _copy(source: Storage, target: Storage, wanted: Wanted) -> CopiedFile:
     if _is_copied_there(source, target, wanted):
-        return _read(target, wanted)
+        return _read(target, source, wanted)
     with _opened(source, wanted) as stream, target.open_write(wanted.path) as copy:
         return _streamed(source, wanted, stream, copy.write)
 
@@ -160,9 +160,10 @@ def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
         raise _refused(source, wanted, "it is missing") from None
 
 
-def _read(storage: Storage, wanted: Wanted) -> CopiedFile:
+def _read(storage: Storage, source: Storage, wanted: Wanted) -> CopiedFile:
+    """Read a file whole; what is wrong with it is told of where it came from."""
     with _opened(storage, wanted) as stream:
-        return _streamed(storage, wanted, stream, len)
+        return _streamed(source, wanted, stream, len)
 
 
 @contextlib.contextmanager

@@ -194,7 +194,10 @@ class RestoreUnfinishedError(BicycleError):
 
     code = "BIC-1529"
     message = "a savepoint was being put into {url} when that was interrupted; nothing was started"
-    fix = "repeat the command that did: the start with --from, or `bicycle savepoint restore`"
+    fix = (
+        "repeat the command that did: the start with --from, or `bicycle savepoint restore`; to "
+        "start empty instead, remove {url}"
+    )
 
 
 class SavepointMissingError(BicycleError):

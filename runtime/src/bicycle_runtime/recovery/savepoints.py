@@ -151,7 +151,7 @@ class SavepointWriter:
             copied = copy_files(self._source, self._target, self._unlinked)
             paths = {file.path for file in copied}
             linked = [file for file in self._content.fixed if file.path not in paths]
-            proved = settle_links(self._target, linked)
+            proved = settle_links(self._source, self._target, linked)
             sealing = copy_files(self._source, self._target, map(_whole, epoch_paths(self._epoch)))
             savepoint = self._described((*copied, *proved, *self._copied, *sealing))
             data = msgspec.json.format(msgspec.json.encode(savepoint))

@@ -1,9 +1,13 @@
 """A job begins with its own epochs, or with one that it is given, once."""
 
+from dataclasses import replace
+
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.connectors.errors import OutputHeldError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.running.beginnings import begun
 from bicycle_runtime.recovery.adoption import find_origin
@@ -13,22 +17,24 @@ from bicycle_runtime.recovery.errors import (
     SavepointUnfinishedError,
     StateLostError,
 )
-from bicycle_runtime.testing import Harness, script_source
+from bicycle_runtime.recovery.manifest import encode_manifest
+from bicycle_runtime.testing import Harness
 from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
+from bicycle_sdk.connectors import file_sink
 from tests.unit.jobs.job_samples import bundle_of, request_of
 
 
 def counts(env):
-    env.add_source(script_source(str)).uid("words").key_by(str).count().uid("counts").collect("out")
+    env.read_text("in").uid("words").key_by(str).count().uid("counts").collect("out")
 
 
 def other(env):
-    env.add_source(script_source(str)).uid("words").key_by(str).count().uid("sums").collect("out")
+    env.read_text("in").uid("words").key_by(str).count().uid("sums").collect("out")
 
 
 @pytest.fixture
 def origin():
-    with Harness(counts) as harness:
+    with Harness(counts, scripted=["words"]) as harness:
         harness.push(["ada", "bob"])
         harness.run_epoch()
         yield harness.storage
@@ -43,7 +49,7 @@ def place(tmp_path):
 
 
 def named(env):
-    words = env.add_source(script_source(str)).uid("words").key_by(str)
+    words = env.read_text("in").uid("words").key_by(str)
     words.process_fn(Named()).uid("counts").collect("out")
 
 
@@ -65,8 +71,58 @@ def test_a_job_that_begins_with_an_epoch_does_so_once_however_often_it_is_starte
     assert (request.options.from_, request.options.parallelism) == (None, 3)
     assert place.folder.read_request() == request
     assert begun(request, place, bundle_of(counts), clock=SystemClock()) == request
+
+
+def test_a_start_that_came_no_further_is_repeated_until_an_epoch_is_sealed(place, origin):
+    begin(place, from_=origin.url)
+    place.storage.write("connectors/words/journal", b"received meanwhile")
+    place.storage.write("restore.unfinished", b"")  # As after a crash in the last step.
+
+    begin(place, from_=origin.url)
+
+    assert place.storage.read("connectors/words/journal") == b"received meanwhile"
+    begin(place)
+    next_one = replace(find_origin(origin).manifest, epoch=2)
+    place.storage.create("epochs/000000000002.manifest", encode_manifest(next_one))
     with pytest.raises(CheckpointOccupiedError):
         begin(place, from_=origin.url)
+
+
+def test_a_place_that_began_elsewhere_is_not_taken_for_one_that_began_here(place, origin):
+    begin(place, from_=origin.url)
+    with Harness(counts, scripted=["words"]) as another:
+        another.push(["cy"])
+        another.run_epoch()
+        with pytest.raises(CheckpointOccupiedError):
+            begin(place, from_=another.storage.url)
+
+
+def test_a_wrong_option_is_told_before_anything_is_copied(place, origin):
+    with pytest.raises(OptionError):
+        begin(place, from_=origin.url, parallelism=30_000)
+
+    assert place.storage.list("") == []
+
+
+def test_a_job_whose_files_another_one_goes_on_with_is_refused_before_anything_is_copied(
+    place, tmp_path
+):
+    def files(env):
+        lines = env.read_text("in").uid("lines")
+        lines.sink_to(file_sink(str(tmp_path / "out"), format="jsonl")).uid("files")
+
+    with Harness(files, scripted=["lines"], real_sinks=["files"]) as first:
+        first.push(["ada"])
+        first.run()
+        first.loop.close_outputs()
+        origin = first.storage.url
+        with pytest.raises(OutputHeldError) as caught:
+            begin(place, files, from_=origin)
+
+        assert caught.value.facts["owner"] == "harness"
+        assert place.storage.list("") == []
+        first.loop.__exit__(None, None, None)
+        begin(place, files, from_=origin)
 
 
 def test_state_that_the_job_does_not_declare_is_given_up_only_where_that_is_allowed(place, origin):

@@ -94,6 +94,17 @@ class OutputClaim:
             token=attempt_id(source=system_random()),
         )
 
+    def refuse_holder(self) -> OutputOwner | None:
+        """Return whose place we may take, None when nobody has it. Nothing is changed.
+
+        Raises:
+            OutputHeldError: a job that may live goes on with the parts.
+        """
+        former = self._found()
+        if former is not None and not former.gives_way_to(self._owner):
+            raise self._held(former)
+        return former
+
     def take(self) -> None:
         """Become the owner.
 
@@ -101,11 +112,14 @@ class OutputClaim:
             OutputHeldError: a job that may live goes on with the parts; nothing was changed.
             StorageError: the mark can not be written.
         """
-        former = self._found()
-        if former is not None and not former.gives_way_to(self._owner):
-            raise self._held(former)
+        former = self.refuse_holder()
         if former is not None:
-            log_event(_LOG, "output_taken_over", path=str(self._folder), job=former.job)
+            is_moved = former.place != self._owner.place
+            log_event(
+                _LOG, "output_taken_over", level=logging.WARNING if is_moved else logging.INFO,
+                path=str(self._folder), job=former.job, host=former.process.host,
+                pid=former.process.pid, place=former.place,
+            )  # fmt: skip
         self._storage.write(self._name, self._owner.to_bytes())
 
     def require(self, epoch: int) -> None:

@@ -85,6 +85,15 @@ class FileSink(Sink):
         self._after = SinkState()
         self._claim: OutputClaim | None = None
 
+    def refuse_beginning(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        """Refuse parts that another job goes on with.
+
+        Raises:
+            OutputHeldError: there is one that may live.
+        """
+        if "run" in memo:
+            self._claim_of(str(memo["run"]), services).refuse_holder()
+
     def makes(self) -> list[str]:
         """Return the output directory."""
         return [f"{MADE}{self._folder}"]
@@ -115,9 +124,7 @@ class FileSink(Sink):
                 reason=error.strerror or str(error),
             ) from error
         self._run = str(memo.get("run") or self._new_run())
-        claim = OutputClaim(
-            self._folder, run=self._run, vertex=self.spec.vertex_id, services=services
-        )
+        claim = self._claim_of(self._run, services)
         claim.take()
         self._claim = claim
         self._withdraw_unsealed(memo)
@@ -180,6 +187,9 @@ class FileSink(Sink):
 
     def _due_ms(self, part: OpenPart) -> int:
         return part.since_ms + self._options.roll_ms
+
+    def _claim_of(self, run: str, services: DriverServices) -> OutputClaim:
+        return OutputClaim(self._folder, run=run, vertex=self.spec.vertex_id, services=services)
 
     def _withdraw_unsealed(self, memo: Mapping[str, Any]) -> None:
         """Take back parts of epochs that are not sealed (any more); see ``withdraw``."""

@@ -110,6 +110,21 @@ class KafkaSink(Sink):
         self._pool: ThreadPoolExecutor | None = None
         self._marker_partition_count = 0
 
+    def refuse_beginning(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        """Refuse to begin behind what is published; brokers are asked, and nothing is made.
+
+        Raises:
+            KafkaHistoryError: it would be published again, and that was not asked for.
+            BicycleError: brokers do not answer, or refuse to.
+        """
+        options = self._options
+        is_same = self._is_staged and memo.get("topic") == options.topic
+        if is_same and options.on_rewind == "fail":
+            self._connect(services, memo)
+            count = self._admin.partition_count(memo["marker_topic"])
+            markers = self._last_markers(memo["marker_topic"], count)
+            check_history(memo, markers, options=options, vertex=self.spec.vertex_id)
+
     def makes(self) -> list[str]:
         """Return the topic when it is made where it is missing."""
         return [] if self._topic_plan is None else [made_topic(self._options.topic)]
@@ -126,12 +141,9 @@ class KafkaSink(Sink):
             KafkaAccessError: credentials or rights are refused.
         """
         options = self._options
-        self._services = services
-        self._client = self._client.bound()
         self._prefix, self._marker_topic = self._names(services.job, memo)
         self._place = hashlib.sha256(services.storage.url.encode()).hexdigest()[:12]
-        patience_ms = options.publish_timeout_ms if memo else options.connect_timeout_ms
-        self._admin = TopicAdmin(self._client, self._waiting(patience_ms))
+        self._connect(services, memo)
         if self._is_staged:  # Before anything is made.
             self._check_timeout(services)
         facts = self._admin.ensure(options.topic, self._topic_plan)
@@ -216,6 +228,13 @@ class KafkaSink(Sink):
     def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
         """Return the epoch's own staged files."""
         return {entry["path"] for entry in memo.get("files", [])}
+
+    def _connect(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        options = self._options
+        self._services = services
+        self._client = self._client.bound()
+        patience_ms = options.publish_timeout_ms if memo else options.connect_timeout_ms
+        self._admin = TopicAdmin(self._client, self._waiting(patience_ms))
 
     def _check_timeout(self, services: DriverServices) -> None:
         check_transaction_timeout(

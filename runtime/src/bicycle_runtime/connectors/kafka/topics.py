@@ -142,6 +142,10 @@ class TopicAdmin:
             config=self._config(ConfigResource.Type.TOPIC, topic),
         )
 
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; 0 when it is missing."""
+        return len(self._partitions(topic) or ())
+
     def grow(self, topic: str, partition_count: int) -> None:
         """Give a topic at least so many partitions; one that is missing stays so."""
         while True:

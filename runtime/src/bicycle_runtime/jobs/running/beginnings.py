@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from functools import partial
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.engine.planning.stages import plan_stages
+from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.pinning import pinned
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.running.preparing import planned
 from bicycle_runtime.jobs.savepoints.commands import begin_with, open_origin
-from bicycle_runtime.recovery.adoption import refuse_unfinished_restore
+from bicycle_runtime.recovery.adoption import Origin, is_adopted, refuse_unfinished_restore
+from bicycle_runtime.recovery.manifest import Manifest
 
 __all__ = ["begun"]
 
@@ -28,7 +31,7 @@ def begun(request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clo
     Args:
         request: What was asked for.
         place: The job, whose locks and lease are held.
-        bundle: What is about to run.
+        bundle: What is about to run; this process can load its functions.
         clock: Measures whether the job of the epoch still runs.
 
     Returns:
@@ -40,22 +43,45 @@ def begun(request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clo
         StateLostError: the job lacks operators or states that the epoch has, and that is not
             allowed; nothing was changed.
         SchemaRefusedError: it can not read a state of the epoch; nothing was changed.
-        BicycleError: see ``open_origin`` and ``begin_with``.
+        BicycleError: see ``planned``, ``open_origin``, ``begin_with`` and what sinks refuse;
+            nothing was changed.
     """
     if request.options.from_ is None:
         refuse_unfinished_restore(place.storage)
         return request
     origin = open_origin(request.options.from_)
-    bundle = pinned(bundle, origin.manifest.pins)
-    allows_dropped = request.options.allow_dropped_state
-    refuse_lost_state(origin.manifest, bundle.graph, job=place.job, allows_dropped=allows_dropped)
-    begun_forms(
-        origin.manifest, plan_stages(bundle.graph), bundle.payloads,
-        job=place.job, allows_dropped=allows_dropped,
-    )  # fmt: skip
-    epoch = begin_with(origin, place.storage, job=place.job, clock=clock)
+    if is_adopted(origin, place.storage):  # By a start that came no further.
+        refuse_unfinished_restore(place.storage)
+    else:
+        _begin(origin, place, planned(pinned(bundle, origin.manifest.pins), request, place), clock)
     options = dataclasses.replace(request.options, from_=None)
     kept = dataclasses.replace(request, options=options)
     place.folder.write_request(kept)
-    log_event(_LOG, "job_begun_with", job=place.job, epoch=epoch, origin=origin.storage.url)
+    log_event(
+        _LOG, "job_begun_with", job=place.job, epoch=origin.manifest.epoch,
+        origin=origin.storage.url,
+    )  # fmt: skip
     return kept
+
+
+def _begin(origin: Origin, place: JobPlace, setup: JobSetup, clock: Clock) -> None:
+    job, allows_dropped = place.job, setup.allows_dropped_state
+    refuse_lost_state(origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped)
+    begun_forms(
+        origin.manifest, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
+    )
+    look = partial(_refuse_outputs, origin.manifest, setup, clock)
+    begin_with(origin, place.storage, job=job, clock=clock, look=look)
+
+
+def _refuse_outputs(manifest: Manifest, setup: JobSetup, clock: Clock) -> None:
+    """See that no other job goes on with the outputs of an epoch."""
+    for uid, sink in setup.sinks.items():
+        services = setup.services(
+            uid, clock=clock, collected={}, console=_unheard, epoch_interval_ms=0
+        )
+        sink.refuse_beginning(services, manifest.sinks.get(uid, {}))
+
+
+def _unheard(_line: str) -> None:
+    """Take a line for people; nothing runs yet that had one to say."""

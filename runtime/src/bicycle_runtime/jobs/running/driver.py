@@ -197,6 +197,7 @@ class _Driver:
                 booting = pool.submit(self._executor.boot)
                 bundle = extract(ref, self._request.params)
             booting.result()
+            self._plugin.enter()  # Its types say whether the state fits.
             with self._phases.copying():
                 self._request = begun(
                     self._request, self._place, bundle, clock=self._services.clock
@@ -256,7 +257,6 @@ class _Driver:
         return restarts
 
     def _prepare(self, bundle: JobBundle) -> JobSetup:
-        self._plugin.enter()
         self._executor.ship(self._plugin.shipment(bundle))
         setup = prepared(bundle, self._request, self._place, now_ms=self._services.clock.now_ms())
         status = self._progress.status

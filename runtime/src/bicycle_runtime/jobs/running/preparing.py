@@ -15,17 +15,27 @@ from bicycle_runtime.jobs.plugins.graph_changes import (
     with_follow,
 )
 
-__all__ = ["prepared"]
+__all__ = ["planned", "prepared"]
 
 
 def prepared(bundle: JobBundle, request: JobRequest, place: JobPlace, *, now_ms: int) -> JobSetup:
-    """Plan the job, create its connectors, and note in its checkpoint what runs.
+    """Plan the job as ``planned`` does, and note in its checkpoint what runs.
+
+    Raises:
+        BicycleError: see ``planned``, or the checkpoint can not be written.
+    """
+    setup = planned(bundle, request, place)
+    note_run(setup, now_ms=now_ms)
+    return setup
+
+
+def planned(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup:
+    """Plan the job and create its connectors; nothing is opened or written.
 
     Args:
         bundle: What the plugin gave.
         request: What is to be changed about it.
         place: Where the job is kept.
-        now_ms: When it runs.
 
     Raises:
         BicycleError: the graph can not run so, or a connector's settings are wrong.
@@ -44,6 +54,4 @@ def prepared(bundle: JobBundle, request: JobRequest, place: JobPlace, *, now_ms:
         widths=request.widths,
         dead_letters_dir=place.dead_letters_dir,
     )
-    setup = dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)
-    note_run(setup, now_ms=now_ms)
-    return setup
+    return dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)

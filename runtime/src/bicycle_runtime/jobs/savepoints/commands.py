@@ -6,7 +6,7 @@ while the job's locks keep it from starting. Either way it is of an epoch whose 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -29,7 +29,7 @@ from bicycle_runtime.jobs.savepoints.places import (
 )
 from bicycle_runtime.jobs.savepoints.running import answer_of
 from bicycle_runtime.jobs.status import JobStatus
-from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin
+from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin, refuse_occupied
 from bicycle_runtime.recovery.errors import (
     CheckpointMissingError,
     EpochUnpublishedError,
@@ -59,6 +59,10 @@ __all__ = [
 ]
 
 _BEAT_MS = 1_000
+
+
+def _nothing() -> None:
+    """Do nothing; when a lease is lost: a file that is gone then is an error of the copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,17 +199,33 @@ def restore_savepoint(origin: Origin, target: Storage, *, job: str, clock: Clock
         return begin_with(origin, target, job=job, clock=clock)
 
 
-def begin_with(origin: Origin, target: Storage, *, job: str, clock: Clock) -> int:
+def begin_with(
+    origin: Origin,
+    target: Storage,
+    *,
+    job: str,
+    clock: Clock,
+    look: Callable[[], object] = _nothing,
+) -> int:
     """Make an epoch the last one of a job that has none; whoever calls holds the job's locks.
 
+    Args:
+        origin: The epoch.
+        target: Checkpoint storage of the job.
+        job: Its name.
+        clock: Measures whether the job of the epoch still runs.
+        look: Called before anything is copied; raises when it must not be.
+
     Raises:
-        OriginRunningError: the epoch is of a job that runs, and is no savepoint.
         CheckpointOccupiedError: the job has epochs already; nothing was changed.
+        OriginRunningError: the epoch is of a job that runs, and is no savepoint.
         CopyRefusedError: a file is missing or damaged; the job still has no epoch.
     """
+    refuse_occupied(target)
     with ExitStack() as locks:
-        if not origin.is_savepoint and origin.storage.url != target.url:
+        if not origin.is_savepoint:
             _hold_still(origin.storage, locks, job=job, clock=clock)
+        look()
         return adopt(origin, target, job=job).epoch
 
 
@@ -256,10 +276,6 @@ def _locked(storage: Storage, *, job: str, clock: Clock) -> Iterator[None]:
         # Whoever takes it over removes nothing that the copy needs before it has sealed epochs.
         locks.enter_context(LeaseKeeper(lease, beat_ms=_BEAT_MS, on_lost=_nothing))
         yield
-
-
-def _nothing() -> None:
-    """Do nothing: a file that is gone then is an error of the copy."""
 
 
 def _last_epoch(storage: Storage, *, job: str) -> int:
