@@ -15,6 +15,7 @@ from bicycle_sdk import (
     RichAsyncFunction,
     StateTtl,
     ValueStateDescriptor,
+    WatermarkStrategy,
 )
 
 LONG = timedelta(seconds=30)
@@ -168,6 +169,67 @@ def test_what_expired_is_not_seen_again_and_leaves_the_state(runner):
         ]  # fmt: skip
         harness.advance_time(20_000)
         assert harness.state("sessions") == {}
+
+
+class Until(KeyedProcessFunction[str, tuple[str, int], tuple[str, int | None]]):
+    """Keeps a time for 100 ms of event time, and tells it when the clock has gone on."""
+
+    kept = ValueStateDescriptor("kept", int, ttl=StateTtl(100, time="event"))
+
+    def process_element(self, value, ctx):
+        kept = ctx.get_value_state(self.kept)
+        before = kept.value()
+        kept.update(value[1])
+        ctx.timer_service.register_processing_time_timer(ctx.now() + 1_000)
+        return [("record", before)]
+
+    def on_timer(self, timestamp_ms, ctx):
+        return [("timer", ctx.get_value_state(self.kept).value())]
+
+
+class AtTimes(Until):
+    """Tells the time that was kept 99 and 100 ms behind it."""
+
+    def process_element(self, value, ctx):
+        ctx.get_value_state(self.kept).update(value[1])
+        for distance in (99, 100):
+            ctx.timer_service.register_event_time_timer(value[1] + distance)
+        return []
+
+
+def kept_by(function):
+    def job(env):
+        records = env.add_source(script_source()).uid("records")
+        timed = records.assign_timestamps(
+            WatermarkStrategy.ascending().with_timestamps(lambda record: record[1])
+        )
+        timed.key_by(lambda record: record[0]).process_fn(function).uid("kept").collect("out")
+
+    return job
+
+
+@pytest.mark.parametrize("watermarks", [[109, 110], [5_000]])
+def test_a_timer_of_event_time_finds_what_had_not_expired_by_its_own_time(runner, watermarks):
+    with runner.harness(kept_by(AtTimes())) as harness:
+        harness.push([("ada", 10)])
+        for watermark in watermarks:
+            harness.advance_watermark(watermark)
+
+        assert harness.published == [("timer", 10), ("timer", None)]
+
+
+def test_what_expires_by_event_time_does_not_when_a_timer_of_the_clock_fires(runner):
+    job = kept_by(Until())
+    with runner.harness(job) as harness:
+        harness.push([("ada", 10)])
+        harness.run_epoch()
+        harness.advance_time(1_000)
+        harness.push([("ada", 109), ("ada", 209)])
+        harness.run_epoch()
+
+        assert harness.published == [
+            ("record", None), ("timer", 10), ("record", 10), ("record", None)
+        ]  # fmt: skip
 
 
 class Unkeyed(ProcessFunction[str, str]):

@@ -332,12 +332,39 @@ class OnTimerContext(KeyedProcessContext[K]):
     def __init__(self, **options: Unpack[ContextOptions]) -> None:
         super().__init__(**options)
         self.time_domain: TimeDomain = "event"
+        self._fired: Timer | None = None
+        self._previous = WATERMARK_MIN
 
-    def set_fired(self, timer: Timer) -> None:
-        """Switch to a timer that fires. Called by what runs the function."""
+    def set_fired(self, timer: Timer, previous: int) -> None:
+        """Switch to a timer that fires. Called by what runs the function.
+
+        Args:
+            timer: The timer.
+            previous: The watermark in ms before timers began to fire.
+        """
         self.set_current_key(timer.key)
+        self._fired, self._previous = timer, previous
         self.timestamp = timer.time_ms
         self.time_domain = timer.domain
+
+    def end_fired(self) -> None:
+        """Have no timer in hand. Called by what runs the function."""
+        self._fired = None
+        self.timestamp = None
+
+    def state_time(self, domain: TimeDomain) -> int:
+        """Return the time in ms by which states expire."""
+        fired = self._fired
+        if fired is None or domain == "processing":
+            return super().state_time(domain)
+        return self.fired_time(fired)
+
+    def fired_time(self, fired: Timer) -> int:
+        """Return the event time in ms while a timer fires."""
+        if fired.domain == "processing":
+            return self.watermark  # The time of the timer is that of the clock.
+        # Not the watermark, which is as far as epochs are long: states would expire by chance.
+        return max(fired.time_ms, self._previous)
 
 
 def _seeded(task_info: TaskInfo) -> random_module.Random:

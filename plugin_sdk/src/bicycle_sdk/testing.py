@@ -150,12 +150,13 @@ class FunctionHarness(Generic[In, Out]):
     def advance_time(self, ms: int) -> list[Out]:
         """Let the clock go on and return what the timers of processing time gave."""
         self.context.processing_time += ms
-        return self._fire()
+        return self._fire(self.context.watermark)
 
     def advance_watermark(self, watermark_ms: int) -> list[Out]:
         """Let event time go on to a watermark and return what the timers of event time gave."""
-        self.context.watermark = max(self.context.watermark, watermark_ms)
-        return self._fire()
+        previous = self.context.watermark
+        self.context.watermark = max(previous, watermark_ms)
+        return self._fire(previous)
 
     def timers(self, key: Hashable = None) -> list[Timer]:
         """Return the timers of a key that wait, in the order of time; event time first."""
@@ -229,17 +230,17 @@ class FunctionHarness(Generic[In, Out]):
             )
         return [output for result in results for output in self._records(result)]
 
-    def _fire(self) -> list[Any]:
+    def _fire(self, previous: int) -> list[Any]:
         context = self.context
         event, processing = context.timer_queues()
         outputs: list[Any] = []
         while timer := (
             event.pop_due(context.watermark) or processing.pop_due(context.processing_time)
         ):
-            context.set_fired(timer)
+            context.set_fired(timer, previous)
             outputs += self._records(self._result("on_timer", timer.time_ms, context))
             self._side_outputs.extend(context.take_side_outputs())
-        context.timestamp = None
+        context.end_fired()
         return outputs
 
     def _reduce(self, value: In) -> Any:

@@ -16,6 +16,7 @@ from bicycle_sdk import (
     ProcessFunction,
     ReduceFunction,
     RichAsyncFunction,
+    StateTtl,
     ValueStateDescriptor,
 )
 from bicycle_sdk.contexts import (
@@ -278,6 +279,47 @@ def test_states_values_and_timers_of_keys_go_from_one_harness_to_the_next():
         after.advance_time(60)
         assert after.value("seen", "b") is None  # It has lived since before the snapshot.
         assert after.process("abi") == ["4 abi"]
+
+
+class Until(KeyedProcessFunction[str, str, int | None]):
+    """Keeps a number for 100 ms of event time, and tells it by the clock."""
+
+    kept = ValueStateDescriptor("kept", int, ttl=StateTtl(100, time="event"))
+
+    def process_element(self, value, ctx):
+        ctx.get_value_state(self.kept).update(ctx.timestamp)
+        ctx.timer_service.register_processing_time_timer(ctx.now() + 1_000)
+        return []
+
+    def on_timer(self, timestamp_ms, ctx):
+        return [ctx.get_value_state(self.kept).value()]
+
+
+def test_what_expires_by_event_time_does_not_when_a_timer_of_the_clock_fires():
+    with FunctionHarness(Until(), key=lambda word: word) as harness:
+        harness.process("ada", timestamp=50)
+        assert harness.advance_time(1_000) == [50]
+        harness.process("ada", timestamp=60)
+        harness.advance_watermark(160)
+
+        assert harness.advance_time(1_000) == [None]
+
+
+class AtTimes(Until):
+    """Tells the number 99 and 100 ms behind its time."""
+
+    def process_element(self, value, ctx):
+        ctx.get_value_state(self.kept).update(ctx.timestamp)
+        for distance in (99, 100):
+            ctx.timer_service.register_event_time_timer(ctx.timestamp + distance)
+        return []
+
+
+def test_while_a_timer_of_event_time_fires_states_expire_by_its_time():
+    with FunctionHarness(AtTimes(), key=lambda word: word) as harness:
+        harness.process("ada", timestamp=50)
+
+        assert harness.advance_watermark(5_000) == [50, None]
 
 
 def test_a_snapshot_shares_nothing_with_the_function():

@@ -231,6 +231,17 @@ def test_reading_renews_a_value_where_access_counts(context):
     assert state.value() is None
 
 
+def test_a_question_whether_a_map_key_is_there_counts_as_access(context):
+    context.processing_time = 0
+    seen = context.get_map_state("seen", str, int, ttl=StateTtl(1_000, update="on_access"))
+    seen.put("a", 1)
+    for now in (900, 1_800):
+        context.processing_time = now
+        assert seen.contains("a")
+    context.processing_time = 2_800
+    assert not seen.contains("a")
+
+
 def test_elements_and_entries_expire_one_by_one(context):
     context.processing_time = 0
     words = context.get_list_state("words", str, ttl=StateTtl(1_000))

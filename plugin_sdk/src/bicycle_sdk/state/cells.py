@@ -175,7 +175,7 @@ class MapCells:
     def has(self, key: Hashable, part: Hashable) -> bool:
         """Tell whether a key's map has an entry."""
         row = self.rows.get(key)
-        return row is not None and part in row and self._is_live((key, part))
+        return row is not None and part in row and self._is_found((key, part))
 
     def put(self, key: Hashable, part: Hashable, value: Any) -> None:
         """Set an entry of a key's map."""
@@ -317,12 +317,18 @@ class MapCells:
         elif type(part) not in _SIMPLE:
             self._order(part)
 
-    def _use(self, cell: tuple[Any, Any]) -> bool:
+    def _is_found(self, cell: tuple[Any, Any]) -> bool:
         """Tell whether a cell is live; then it counts as read."""
         if not self._is_live(cell):
             return False
         if self.expiry is not None and self.expiry.is_on_access:
             self.expiry.renew(cell)
+        return True
+
+    def _use(self, cell: tuple[Any, Any]) -> bool:
+        """Tell whether a cell is live; then its value is handed out."""
+        if not self._is_found(cell):
+            return False
         if not self._is_frozen:
             self.touched[cell] = None
         return True

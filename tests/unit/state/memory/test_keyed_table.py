@@ -214,6 +214,31 @@ def test_the_times_of_entries_survive_a_restart(process, clock, update):
     assert after.keyed.cells_of(brief).get("ada") == (5 if update == "on_access" else None)
 
 
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda cells: cells.get("ada", "pear"),
+        lambda cells: cells.has("ada", "pear"),
+        lambda cells: list(cells.scan("ada")),
+    ],
+    ids=["get", "has", "scan"],
+)
+def test_whoever_looks_at_an_entry_of_a_map_renews_it_where_access_counts(process, clock, look):
+    ttl = StateTtl(1_000, update="on_access")
+    brief = MapStateDescriptor("stock", str, int, ttl=ttl)
+    worker = process()
+    sealed = worker.epoch(ALL, 1, lambda keyed: keyed.cells_of(brief).put("ada", "pear", 5))
+    clock.now_ms += 900
+    sealed = worker.epoch(sealed, 2, lambda keyed: look(keyed.cells_of(brief)))
+    clock.now_ms += 900
+    after = process()
+    after.store.at(sealed)
+
+    assert after.keyed.cells_of(brief).has("ada", "pear")
+    clock.now_ms += 1_000
+    assert not after.keyed.cells_of(brief).has("ada", "pear")
+
+
 def test_space_does_not_grow_where_entries_expire(process, clock):
     brief = ValueStateDescriptor("seen", int, ttl=StateTtl(1_000))
     worker, sealed, sizes = process(), ALL, []

@@ -37,7 +37,6 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self._original = self
         self._has_twins = False
         self._keys: Sequence[Any] | None = None
-        self._fired: Timer | None = None
         self._side_time_ms: int | None = None
         self.use_tables(MemoryTables())
         self.broadcast: BroadcastTable | None = None
@@ -173,6 +172,8 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Return the time in ms by which states expire."""
         if domain == "processing":
             return self.processing_time
+        if self._fired is not None:
+            return self.fired_time(self._fired)
         timestamp = (self._in_hand() if self._has_twins else self).timestamp
         return self.watermark if timestamp is None else max(timestamp, self.watermark)
 
@@ -203,16 +204,16 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
 
     # --- timers that fire --------------------------------------------------------------------
 
-    def set_fired(self, timer: Timer) -> None:
-        """Take a timer for what is in hand, until ``end_fired``."""
-        self._fired = timer
+    def set_fired(self, timer: Timer, previous: int) -> None:
+        """Take a timer for what is in hand, until ``end_fired``.
+
+        Args:
+            timer: The timer.
+            previous: The watermark that the epoch began with.
+        """
+        self._fired, self._previous = timer, previous
         self.timestamp = timer.time_ms
         self.time_domain = timer.domain
-
-    def end_fired(self) -> None:
-        """Have nothing in hand."""
-        self._fired = None
-        self.timestamp = None
 
     def side_output(self, tag: str, value: Any) -> None:
         """Send a value to the side output ``tag``."""

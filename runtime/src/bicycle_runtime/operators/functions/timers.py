@@ -66,7 +66,7 @@ class TimerRound:
         self._context.follow(())
         timer = self._next()
         while timer is not None:
-            self._context.set_fired(timer)
+            self._context.set_fired(timer, self._advance.previous)
             self._context.set_side_time(self._time_of(timer))
             try:
                 timer = self._fire_from(timer)
@@ -106,7 +106,7 @@ class TimerRound:
             result, waiting = None, self._next()
             if waiting is not None:
                 self._policy.total += 1
-                self._context.set_fired(waiting)
+                self._context.set_fired(waiting, self._advance.previous)
                 self._context.set_side_time(self._time_of(waiting))
 
     def _call(self, timer: Timer) -> Any:

@@ -121,7 +121,7 @@ class PagedMapCells(MapCells):
     def has(self, key: Hashable, part: Hashable) -> bool:
         """Tell whether a key's map has an entry."""
         cell = (key, part)
-        return cell in self.paged and self._is_live(cell)
+        return cell in self.paged and self._is_found(cell)
 
     def put(self, key: Hashable, part: Hashable, value: Any) -> None:
         """Set an entry of a key's map."""
