@@ -201,7 +201,8 @@ class EventTimeTrigger(Trigger):
         if times:
             ctx.save_state("next", min(times))
             ctx.register_processing_time_timer(min(times))
-        ctx.register_event_time_timer(window.end)
+        if self._late is None or window.end > ctx.current_watermark():
+            ctx.register_event_time_timer(window.end)
 
     def on_expiry(self, window: Window, ctx: TriggerContext) -> TriggerResult:
         return self._fire(ctx) if ctx.get_state("pending", 0) else TriggerResult.CONTINUE
@@ -322,7 +323,10 @@ class ProcessingTimeTrigger(Trigger):
 
 
 class ContinuousEventTimeTrigger(Trigger):
-    """Fires at each multiple of ``interval`` that the watermark reaches, and at the end."""
+    """Fires at the first multiple of ``interval`` behind each record, and at the end.
+
+    A window that got no record in an interval does not fire for it.
+    """
 
     def __init__(self, interval: Duration) -> None:
         self.interval_ms = duration_ms("interval", interval)

@@ -7,8 +7,9 @@ window is dropped when the watermark has passed its end by the allowed lateness.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
@@ -29,7 +30,7 @@ from bicycle_runtime.operators.windows.panes import (
 )
 from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import Cells
+from bicycle_runtime.state.memory.windows import Cells, Row
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import (
@@ -281,17 +282,20 @@ class TriggeredOperator(WindowOperator):
             self._fire(pane)
         if result.purges:
             self._purge(pane)
-            if not (pane.state or pane.events or pane.moments or pane.values):
+            # Windows of event time go when their time is over: a session has its bounds until then.
+            is_bare = not (pane.state or pane.events or pane.moments or pane.values)
+            if is_bare and not self.plan.has_event_time:
                 self._remove(self._spot, pane)
 
     def _fire(self, pane: Pane) -> None:
         content = pane.content
+        whole: list[TimedValue] = []
         elements: list[TimedValue] = []
         if self.keeps_records:
             times, values = self._row(pane)
-            elements = list(map(TimedValue, times, values))
+            elements = whole = list(map(TimedValue, times, values))
             if self._evictor is not None:
-                elements = list(self._evictor.before(elements, pane.window))
+                elements = list(self._evictor.before(list(whole), pane.window))
             content = [e.timestamp for e in elements], [e.value for e in elements]
         window = self._bounds(pane, content)
         if window is not None and self._is_long_enough(pane):
@@ -301,7 +305,7 @@ class TriggeredOperator(WindowOperator):
             self._values += given
             self._times += given_times
         if self._evictor is not None:
-            self._keep_only(pane, list(self._evictor.after(elements, pane.window)))
+            self._keep_only(pane, list(self._evictor.after(elements, pane.window)), whole)
 
     def _is_long_enough(self, pane: Pane) -> bool:
         assigner = self._assigner
@@ -319,21 +323,27 @@ class TriggeredOperator(WindowOperator):
         assert pane.last is not None
         return Window(pane.first, pane.last + 1)
 
-    def _row(self, pane: Pane) -> tuple[list[int], list[Any]]:
+    def _row(self, pane: Pane) -> Row:
         times, values = self.table.records.row(*self._spot)
         if not isinstance(self._assigner, SessionWindows):
             return times, values
-        inside = [i for i, time in enumerate(times) if pane.start <= time < pane.end]
+        inside, _ = _divided(times, pane)
         return [times[i] for i in inside], [values[i] for i in inside]
 
-    def _keep_only(self, pane: Pane, elements: list[TimedValue]) -> None:
-        """Keep these records of a pane and no others."""
+    def _keep_only(
+        self, pane: Pane, elements: list[TimedValue], whole: Sequence[TimedValue] = ()
+    ) -> None:
+        """Keep these records of a pane and no others; ``whole`` are those that it had."""
         times, values = self.table.records.row(*self._spot)
         kept = [e.timestamp for e in elements], [e.value for e in elements]
         if isinstance(self._assigner, SessionWindows):
-            others = [i for i, time in enumerate(times) if not pane.start <= time < pane.end]
-            kept[0].extend(times[i] for i in others)
-            kept[1].extend(values[i] for i in others)
+            # All sessions of a key lie in one row, in the order of arrival.
+            inside, others = _divided(times, pane)
+            places = dict(zip(map(id, whole), inside, strict=False))
+            ordered = [(places.get(id(e), len(times)), e.timestamp, e.value) for e in elements]
+            ordered += [(i, times[i], values[i]) for i in others]
+            ordered.sort(key=itemgetter(0))
+            kept = [time for _, time, _ in ordered], [value for _, _, value in ordered]
         if kept != (times, values):
             self.table.records.replace(*self._spot, kept)
         pane.empty()
@@ -357,6 +367,13 @@ class TriggeredOperator(WindowOperator):
     def _emitted(self) -> Batch:
         values, times, self._values, self._times = self._values, self._times, [], []
         return Batch(values, ExchangeTrail(None, times if self._has_times else None))
+
+
+def _divided(times: list[int], pane: Pane) -> tuple[list[int], list[int]]:
+    """Return the positions of the times in a session, and of the others."""
+    inside = [i for i, time in enumerate(times) if pane.start <= time < pane.end]
+    others = [i for i, time in enumerate(times) if not pane.start <= time < pane.end]
+    return inside, others
 
 
 def _rules(
