@@ -167,6 +167,33 @@ def test_a_row_meets_the_rate_that_held_at_its_time_however_late_it_came(runner)
         assert list(harness.state("join", "a")["right"].values()) == [("a", 30)]
 
 
+def test_a_late_rate_is_told_and_holds_for_the_rows_to_come(runner):
+    def job(env):
+        left, right = sides(env)
+        rows = left.as_of_join(right, pair, how="left", tolerance=100, late_to="late").uid("join")
+        rows.collect("out")
+        rows.side_output("late").collect("late")
+
+    with runner.harness(job, parallelism=2) as harness:
+        push(harness, [("a", 15)], [("a", 10), ("b", 10)])
+        harness.advance_watermark(50)
+        push(harness, [("a", 40)], [("a", 30), ("a", 20), ("b", 5)])
+        harness.run_epoch()
+        harness.crash()
+        push(harness, [("a", 60), ("b", 60), ("a", 131)], [])
+        harness.advance_watermark(150)
+
+        assert sorted(harness.results("out")) == [
+            (("a", 15), ("a", 10)),
+            (("a", 60), ("a", 30)),
+            (("a", 131), None),
+            (("b", 60), ("b", 10)),
+        ]
+        late = sorted(record.value for record in harness.results("late"))
+        assert late == [("a", 20), ("a", 30), ("a", 40), ("b", 5)]
+        assert harness.state("join") == {}
+
+
 @pytest.mark.parametrize("function", [pair, Slow()], ids=["plain", "async"])
 def test_a_table_gives_what_it_has_when_a_row_arrives(runner, function):
     def job(env):

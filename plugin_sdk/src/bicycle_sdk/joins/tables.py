@@ -18,7 +18,8 @@ class AsOfJoin(RowJoin):
 
     A left row waits until the watermark has passed it, so that no right row can come between. Of
     the right rows one is kept that all later left rows may need, and those that are newer. Of right
-    rows with the same time the last that arrived counts.
+    rows with the same time the last that arrived counts. A right row that came too late for left
+    rows which are gone still holds for those to come.
 
     Args:
         options: What every join is told.
@@ -61,9 +62,11 @@ class AsOfJoin(RowJoin):
         return [(certain, row, match) for _, row in waiting]
 
     def _wait(self, value: Any, ctx: Any, *, is_left: bool) -> Any:
-        time = ctx.timestamp
-        if time < ctx.current_watermark():
-            return self.refuse_late(value, Window(time, time + 1), ctx)
+        time, watermark = ctx.timestamp, ctx.current_watermark()
+        if time < watermark:
+            found = self.refuse_late(value, Window(time, time + 1), ctx)
+            if is_left or self.right.between(time + 1, watermark - 1):
+                return found
         service = ctx.timer_service
 
         def store() -> None:
