@@ -14,6 +14,7 @@ from bicycle_sdk import (
     ReduceFunction,
     RichAsyncFunction,
 )
+from bicycle_sdk.windows import Average
 
 LONG = timedelta(seconds=30)
 
@@ -61,8 +62,12 @@ def number_of(pair: tuple[str, int]) -> int:
             lambda s: s.reduce(lambda x, y: (x[0], x[1] * 10 + y[1])),
             [("a", 3), ("a", 31), ("a", 312), ("b", 5), ("b", 55), ("b", 557)],
         ),
+        (
+            lambda s: s.aggregate(Average(number_of)),
+            [("a", 3.0), ("a", 2.0), ("a", 2.0), ("b", 5.0), ("b", 5.0), ("b", 17 / 3)],
+        ),
     ],
-    ids=["sum", "min", "max", "min_by", "max_by", "count", "reduce"],
+    ids=["sum", "min", "max", "min_by", "max_by", "count", "reduce", "aggregate"],
 )
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_running_totals_follow_each_record(runner, aggregate, expected, parallelism):

@@ -30,6 +30,7 @@ from bicycle_sdk import (
     file_sink,
     retry,
 )
+from bicycle_sdk.windows import Count
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,7 @@ assert_type(clicks.key_by(ByUser()).max_by(lambda click: click.cents), DataStrea
 assert_type(clicks.key_by(lambda click: click.user).process_fn(PerKey()), DataStream[int])
 assert_type(words.map(len).key_by(lambda n: n % 2).reduce(Sum()), DataStream[int])
 assert_type(words.map(len).key_by(lambda n: n % 2).reduce(lambda a, b: a + b), DataStream[int])
+assert_type(words.key_by(len).aggregate(Count[str]()), DataStream[tuple[int, int]])
 assert_type(words.union(lines, words.rebalance()), DataStream[str])
 assert_type(words.split(lambda word: "a" if word else ["b", "c"]).select("a"), DataStream[str])
 

@@ -2,11 +2,13 @@ from datetime import timedelta
 
 import pytest
 
-from bicycle_sdk import (
-    StreamEnvironment,
-)
-from bicycle_sdk.functions import as_callable
+from bicycle_sdk import StateTtl, StreamEnvironment
+from bicycle_sdk.errors import StateDefinitionError, StreamDefinitionError
+from bicycle_sdk.functions import as_callable, full_name
 from bicycle_sdk.graph import JobGraph, OperatorKind, Partitioning
+from bicycle_sdk.testing import FunctionHarness
+from bicycle_sdk.windows import AggregateFunction, ApproximateDistinct
+from bicycle_sdk.windows import Count as CountAll
 from tests.unit.sdk.jobs import Count, PerKey, Route, Split, edge_into, finished, only
 
 SECOND = timedelta(seconds=1)
@@ -117,6 +119,65 @@ def test_running_aggregations(env, call, expected):
     graph = finished(env, call(env.from_collection(values).key_by(first)))
 
     assert run_reduce(env, graph, values, first) == expected
+
+
+class Spread(AggregateFunction[tuple[str, int], list[int], int]):
+    """From the least to the greatest number."""
+
+    def create_accumulator(self):
+        return []
+
+    def add(self, accumulator, value):
+        return [min([value[1], *accumulator]), max([value[1], *accumulator])]
+
+    def get_result(self, accumulator) -> int:
+        return accumulator[1] - accumulator[0]
+
+
+def test_an_aggregate_function_gives_key_and_result_for_each_record(env):
+    graph = finished(env, env.from_collection([("a", 3)]).key_by(first).aggregate(Spread()))
+    vertex = only(graph, OperatorKind.PROCESS)
+    function = env.payloads[f"{vertex.id}/function"]
+
+    with FunctionHarness(function, key=first) as harness:
+        given = harness.process(("a", 3), ("a", 7), ("b", 1), ("a", 4))
+
+    assert given == [("a", 0), ("a", 4), ("b", 0), ("a", 4)]
+    assert (vertex.name, vertex.plugin_function) == ("Spread", full_name(Spread()))
+    assert function.state.type == list[int]
+
+
+def test_what_an_aggregate_function_kept_expires(env):
+    graph = finished(
+        env,
+        env.from_collection([1]).key_by(lambda n: 0).aggregate(CountAll(), ttl=StateTtl(1_000)),
+    )
+    function = env.payloads[f"{only(graph, OperatorKind.PROCESS).id}/function"]
+
+    with FunctionHarness(function, key=lambda n: 0) as harness:
+        assert harness.process(1, 1) == [(0, 1), (0, 2)]
+        harness.advance_time(1_000)
+        assert harness.process(1) == [(0, 1)]
+
+
+class Waits(Spread):
+    async def add(self, accumulator, value):
+        return accumulator
+
+
+@pytest.mark.parametrize(
+    ("function", "error"),
+    [
+        (Spread, StreamDefinitionError),
+        (first, StreamDefinitionError),
+        (ApproximateDistinct(first), StreamDefinitionError),
+        (Waits(), StateDefinitionError),
+    ],
+    ids=["class", "function", "sketch", "async"],
+)
+def test_what_can_not_be_a_running_aggregate_is_refused(env, function, error):
+    with pytest.raises(error):
+        env.from_collection([("a", 3)]).key_by(first).aggregate(function)
 
 
 def test_min_by_and_max_by_keep_the_earliest_of_equals(env):

@@ -7,14 +7,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from bicycle_sdk import aggregations, windows
 from bicycle_sdk.function_vertices import process_vertex, reduce_vertex
-from bicycle_sdk.functions import KeyedProcessFunction, ProcessFunction, ReduceFunction
+from bicycle_sdk.functions import (
+    KeyedProcessFunction,
+    ProcessFunction,
+    ReduceFunction,
+    full_name,
+)
 from bicycle_sdk.record_types import function_types, pair_type
 from bicycle_sdk.streams.data_stream import DataStream
 from bicycle_sdk.streams.keyed_joins import KeyedJoins
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from bicycle_sdk.state import StateTtl
     from bicycle_sdk.streams.windowed import WindowedStream
     from bicycle_sdk.windows.assigners import Duration, WindowAssigner
+    from bicycle_sdk.windows.functions import AggregateFunction
 
 __all__ = ["KeyedStream"]
 
@@ -79,6 +88,25 @@ class KeyedStream(KeyedJoins[K, T]):
                 output_type=pair_type(self._key_type(), int),
             )
         )
+
+    def aggregate(
+        self, function: AggregateFunction[T, Any, R], *, ttl: StateTtl | timedelta | None = None
+    ) -> DataStream[tuple[K, R]]:
+        """Return key and running result of an aggregate function, for each record.
+
+        Args:
+            function: An object of an ``AggregateFunction`` without ``async`` methods: your own, or
+                one of ``bicycle_sdk.windows``.
+            ttl: How long an accumulator lives; None is for ever.
+        """
+        # Slow on the start path: only jobs with aggregate functions need it.
+        from bicycle_sdk.windows.running import RunningAggregate
+
+        vertex = process_vertex(RunningAggregate(function, ttl), is_keyed=True)
+        vertex.plugin_function = full_name(function)
+        gives = function_types(function, "get_result").gives
+        vertex.output_type = pair_type(self._key_type(), gives)
+        return self._then(vertex)
 
     # --- windows -----------------------------------------------------------------------------
 
