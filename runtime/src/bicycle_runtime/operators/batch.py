@@ -182,7 +182,8 @@ class PickTrail:
 class Batch:
     """Records and their trail; behind ``key_by`` also key groups (a list beyond 256 of them).
 
-    ``ordinal`` says on which of several inputs the operator gets the batch.
+    ``ordinal`` says on which of several inputs the operator gets the batch. ``keys`` are those of
+    the records, from ``key_by`` to the step behind it that asks for them again, and no further.
     """
 
     values: list[Any]
@@ -190,6 +191,7 @@ class Batch:
     groups: bytes | list[int] | None = None
     ordinal: int = 0
 
+    keys: list[Any] | None = None
     def times(self) -> list[int] | None:
         """Return the event time of each record in ms; None when the stream has no event time.
 

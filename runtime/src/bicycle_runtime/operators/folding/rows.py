@@ -56,6 +56,9 @@ def rows_of(
     if times is None:
         raise NoEventTimeError(operator=operator)
     assert batch.groups is not None
+    if batch.keys is not None:
+        return Rows(batch, batch.keys, times, batch.groups)
+    failed = policy.failed
     keys = each(key_of, batch.values, policy=policy, awaits=False)
     rows = Rows(batch, keys, times, batch.groups)
-    return rows.without_drops(keys) if any(key is DROPPED for key in keys) else rows
+    return rows if policy.failed == failed else rows.without_drops(keys)

@@ -132,6 +132,7 @@ class KeyByOperator(_FunctionOperator):
         super().__init__(spec, policy, context, function)
         self._groups = GroupCache(spec.group_count)
         self._is_own_key = returns_its_argument(function)
+        self.hands_on_keys = False  # whether the operator behind this one takes them from the batch
         self._column: Callable[[Iterable[int]], bytes | list[int]] = (
             bytes if spec.group_count <= BYTE_GROUPS_MAX else list
         )
@@ -156,9 +157,10 @@ class KeyByOperator(_FunctionOperator):
             if not self.awaits:
                 values = batch.values
                 keys = values if self._is_own_key else map(self.call, values)
-                column = self._column(map(group_of, keys))
-                refuse_stop(column, batch.values)
-                return Batch(batch.values, batch.trail, column)
+                handed = list(keys) if self.hands_on_keys else None
+                column = self._column(map(group_of, keys if handed is None else handed))
+                refuse_stop(column, values)
+                return Batch(values, batch.trail, column, keys=handed)
         failed = self.policy.failed
         groups = each(self._group, batch.values, policy=self.policy, awaits=self.awaits)
         values = [

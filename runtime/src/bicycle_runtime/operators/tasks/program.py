@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import cloudpickle
@@ -115,9 +116,7 @@ def build_program(image: JobImage, level: int, subtask: int) -> Program:
     builder = _Builder(image, program)
     specs = [chain for chain in image.plan.chains_at(level) if subtask < chain.parallelism]
     for spec in specs:
-        program.chains[spec.index] = Chain(
-            spec, [builder.operator(operator) for operator in spec.operators]
-        )
+        program.chains[spec.index] = builder.chain(spec)
     for spec in specs:
         builder.connect(spec)
     for chain in image.plan.chains:
@@ -134,10 +133,13 @@ class _Builder:
         self._image = image
         self._program = program
 
-    def operator(self, spec: OperatorSpec) -> Operator:
-        """Build and open one operator."""
-        with user_hook(spec.uid, "loading or open()"):
-            return self._operator(spec)
+    def chain(self, spec: ChainSpec) -> Chain:
+        """Build a chain, and open its operators."""
+        operators = [self._opened(operator) for operator in spec.operators]
+        for key_by, combine in pairwise(operators):
+            if isinstance(key_by, KeyByOperator) and isinstance(combine, CombineOperator):
+                key_by.hands_on_keys = True
+        return Chain(spec, operators)
 
     def codec(self, route: RouteSpec) -> RecordCodec:
         """Return the codec of an edge."""
@@ -150,6 +152,10 @@ class _Builder:
             router = self._router(route)
             chain.connect(route.operator, route.tag, router)
             self._program.routers.append((route, router))
+
+    def _opened(self, spec: OperatorSpec) -> Operator:
+        with user_hook(spec.uid, "loading or open()"):
+            return self._operator(spec)
 
     def _router(self, route: RouteSpec) -> Router:
         program = self._program
