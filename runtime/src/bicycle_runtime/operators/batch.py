@@ -190,8 +190,8 @@ class Batch:
     trail: Trail
     groups: bytes | list[int] | None = None
     ordinal: int = 0
-
     keys: list[Any] | None = None
+
     def times(self) -> list[int] | None:
         """Return the event time of each record in ms; None when the stream has no event time.
 
