@@ -2,6 +2,7 @@
 
 import base64
 import pickle
+import threading
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from bicycle_runtime.operators.errors import (
     FunctionHookError,
     UnkeyedStateError,
 )
+from bicycle_runtime.records.errors import RecordEncodingError
 from bicycle_runtime.testing import END, EPOCH, script_source
 from bicycle_sdk import (
     AsyncFunction,
@@ -328,6 +330,17 @@ def test_nothing_of_a_failed_epoch_is_published(runner):
 
 def _inverses(env):
     env.add_source(script_source(int)).map(inverse).collect("out")
+
+
+def test_a_record_that_can_not_be_sent_on_names_its_operator(runner):
+    def job(stream):
+        locks = stream.map(lambda _: threading.Lock()).uid("locks")
+        return locks.rebalance().map(str).set_parallelism(2)
+
+    with pytest.raises(RecordEncodingError) as caught:
+        runner(job, [1, END])
+
+    assert caught.value.facts["sender"] == "operator 'locks'"
 
 
 def test_a_stop_iteration_is_an_error_and_not_the_end_of_the_batch(runner):

@@ -169,6 +169,14 @@ class StagePlan:
         """Return the chains of a level, in topological order."""
         return [chain for chain in self.chains if chain.level == level]
 
+    def sender_of(self, edge: int) -> str:
+        """Return the uid of the operator whose output goes along an edge."""
+        for chain in self.chains:
+            for route in chain.routes:
+                if route.edge == edge:
+                    return chain.operators[route.operator].uid
+        raise KeyError(edge)
+
     def operators(self) -> list[OperatorSpec]:
         """Return all operators, in topological order."""
         return [operator for chain in self.chains for operator in chain.operators]

@@ -54,12 +54,14 @@ class RecordCodec:
     Args:
         declared: The record type, such as ``str``, ``tuple[str, int]`` or a dataclass; None when
             unknown.
+        sender: Who gives the records, for errors.
     """
 
-    __slots__ = ("_decoder", "_exact", "declared")
+    __slots__ = ("_decoder", "_exact", "_sender", "declared")
 
-    def __init__(self, declared: Any = None) -> None:
+    def __init__(self, declared: Any = None, *, sender: str = "a function") -> None:
         self.declared = declared
+        self._sender = sender
         self._decoder = _typed_decoder(declared)
         self._exact = _exact_types(declared) if self._decoder else None
 
@@ -116,6 +118,7 @@ class RecordCodec:
                 type_name=type(culprit).__qualname__,
                 declared=type_name_of(self.declared),
                 reason=str(error),
+                sender=self._sender,
             ) from error
 
 

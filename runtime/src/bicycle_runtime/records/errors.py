@@ -22,8 +22,8 @@ class RecordEncodingError(BicycleError):
     """A record can not be turned into bytes."""
 
     code = "BIC-1202"
-    message = "a record of type {type_name} can not be sent on: {reason}"
-    fix = "emit values of the declared type {declared}, or plain data that pickle can write"
+    message = "a record of type {type_name} from {sender} can not be sent on: {reason}"
+    fix = "emit plain data, or what pickle can write; the declared type of records is {declared}"
 
 
 class RecordDecodingError(BicycleError):

@@ -143,7 +143,8 @@ class _Builder:
 
     def codec(self, route: RouteSpec) -> RecordCodec:
         """Return the codec of an edge."""
-        return RecordCodec(self._payload(route.type_payload) if route.type_payload else None)
+        declared = self._payload(route.type_payload) if route.type_payload else None
+        return RecordCodec(declared, sender=f"operator {self._image.plan.sender_of(route.edge)!r}")
 
     def connect(self, spec: ChainSpec) -> None:
         """Make the routers of a chain."""

@@ -328,7 +328,8 @@ class _Task:
         try:
             values, groups, times = decode_records(body, blob, self._program.codecs[route.edge])
         except RecordDecodingError as error:
-            error.facts["reason"] += f" (records from {self._sender_of(route.edge)})"
+            sender = self._image.plan.sender_of(route.edge)
+            error.facts["reason"] += f" (records from operator {sender!r})"
             raise
         origin = parse_origin(blob.origin)
         chain = self._program.chains[route.target_chain]
@@ -344,13 +345,6 @@ class _Task:
                 )
             )
         fault_point("operator")
-
-    def _sender_of(self, edge: int) -> str:
-        for chain in self._image.plan.chains:
-            for route in chain.routes:
-                if route.edge == edge:
-                    return f"operator {chain.operators[route.operator].uid!r}"
-        raise KeyError(edge)
 
     def _write(self) -> None:
         epoch, report = self._epoch.epoch, self._report
