@@ -18,6 +18,8 @@ from bicycle_sdk.errors import BicycleError
 
 __all__ = ["CheckResult", "check_all"]
 
+_CHILDREN_MAX = 2  # at a time
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
@@ -33,19 +35,13 @@ class CheckResult:
 
 
 def check_all(
-    refs: Iterable[PluginRef],
-    limits: ExtractionLimits | None = None,
-    *,
-    worker_count: int = 2,
-    python: str | None = None,
+    refs: Iterable[PluginRef], limits: ExtractionLimits | None = None
 ) -> list[CheckResult]:
     """Load each plugin in a child process.
 
     Args:
         refs: Plugins, from ``discover``.
         limits: Bounds of each child; the defaults when None.
-        worker_count: Children at a time, 1 or more.
-        python: Interpreter; this one when None.
 
     Returns:
         One result per plugin, in the order given.
@@ -53,10 +49,10 @@ def check_all(
 
     def check(ref: PluginRef) -> CheckResult:
         try:
-            parameters = check_plugin(ref, limits, python=python)
+            parameters = check_plugin(ref, limits)
         except BicycleError as error:
             return CheckResult(ref=ref, ok=False, error=error)
         return CheckResult(ref=ref, ok=True, parameters=parameters)
 
-    with ThreadPoolExecutor(worker_count, thread_name_prefix="plugin-check") as pool:
+    with ThreadPoolExecutor(_CHILDREN_MAX, thread_name_prefix="plugin-check") as pool:
         return list(pool.map(check, refs))

@@ -84,9 +84,7 @@ def extract(
     )
 
 
-def check_plugin(
-    ref: PluginRef, limits: ExtractionLimits | None = None, *, python: str | None = None
-) -> list[dict[str, Any]]:
+def check_plugin(ref: PluginRef, limits: ExtractionLimits | None = None) -> list[dict[str, Any]]:
     """Load a plugin in a fresh child process, without building its graph.
 
     Returns:
@@ -96,7 +94,7 @@ def check_plugin(
         ExtractionError: it can not be loaded; a subclass says why.
         PluginDefinitionError: what is marked can not be a plugin.
     """
-    header, _ = _Run.of(ref, limits, python).ask({"is_check": True})
+    header, _ = _Run.of(ref, limits).ask({"is_check": True})
     return list(header.get("parameters", []))
 
 
@@ -109,7 +107,7 @@ class _Run:
     python: str | None
 
     @classmethod
-    def of(cls, ref: PluginRef, limits: ExtractionLimits | None, python: str | None) -> _Run:
+    def of(cls, ref: PluginRef, limits: ExtractionLimits | None, python: str | None = None) -> _Run:
         return cls(ref=ref, limits=limits or ExtractionLimits(), python=python)
 
     def ask(self, wish: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:

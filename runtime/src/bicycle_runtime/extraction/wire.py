@@ -93,10 +93,6 @@ class FrameReader:
             return
         self._check_prefix()
 
-    def explain_end(self) -> str:
-        """Say in words what is missing when no more bytes will come."""
-        return self.problem or f"it ended after {len(self._data)} bytes, before the frame was whole"
-
     def _greet(self) -> bool:
         start = bytes(self._data[: len(GREETING)])
         if not GREETING.startswith(start):
