@@ -134,16 +134,17 @@ def test_a_dead_letter_says_what_the_message_was_and_where_it_is(kafka_broker, t
     assert base64.b64decode(letter["value"]) == b"\xff"
     assert letter["source_message"] == {
         "key": base64.b64encode(b"k").decode(),
+        "value": base64.b64encode(b"\xff").decode(),
         "headers": [["trace", base64.b64encode(b"7").decode()], ["none", ""]],
         "timestamp_ms": 1_000,
     }
     assert letter["event_time_ms"] == 1_000
 
 
-@pytest.mark.parametrize("key_format", ["bytes", "string"])
+@pytest.mark.parametrize("key_format", ["bytes", "string", "json"])
 def test_a_dead_letter_of_a_function_says_what_the_message_was(kafka_broker, topic, key_format):
-    name = topic()
-    feed(kafka_broker, name, ["7", "0"], key="k", headers=[("trace", b"7")], timestamp=1_000)
+    name, key = topic(), b' {"user": "k"}'
+    feed(kafka_broker, name, ["7", " 0"], key=key, headers=[("trace", b"7")], timestamp=1_000)
 
     def job(env):
         source = KafkaSourceBuilder[int](kafka_broker.bootstrap, name).bounded()
@@ -155,7 +156,8 @@ def test_a_dead_letter_of_a_function_says_what_the_message_was(kafka_broker, top
     assert (letter["operator"], letter["shard"], letter["offset"]) == ("part", f"{name}/0", 1)
     assert letter["event_time_ms"] == 1_000
     assert letter["source_message"] == {
-        "key": base64.b64encode(b"k").decode(),
+        "key": base64.b64encode(key).decode(),
+        "value": base64.b64encode(b" 0").decode(),
         "headers": [["trace", base64.b64encode(b"7").decode()]],
         "timestamp_ms": 1_000,
     }

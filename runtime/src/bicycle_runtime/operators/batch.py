@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
 from typing import Any, Protocol
 
-from bicycle_runtime.operators.io import Headers
+from bicycle_runtime.operators.io import Headers, Raw
 
 __all__ = [
     "Batch",
@@ -69,6 +69,7 @@ class SourceTrail:
     timestamps: Sequence[int] | None = None
     keys: Sequence[Any] | None = None
     headers: Sequence[Headers] | None = None
+    raws: Sequence[Raw] | None = None
 
     def origin(self, index: int) -> Origin | None:
         return Origin(source=self.source, shard=self.shard, offset=self.offsets[index])

@@ -17,6 +17,7 @@ __all__ = [
     "EventTimes",
     "Headers",
     "PreparingWriter",
+    "Raw",
     "SinkWriter",
     "Slice",
     "SourceBatch",
@@ -27,6 +28,7 @@ __all__ = [
 ]
 
 Headers = tuple[tuple[str, bytes], ...]
+Raw = tuple[bytes | None, bytes | None]  # Key and value of a message, as they came.
 # The event time of each record in ms, None for one that has none; None alone: the sink does not
 # ask for times, or the stream has none.
 EventTimes = Sequence[int | None] | None
@@ -68,7 +70,8 @@ class SourceBatch:
     Shape: ``values[i]`` stood at ``offsets[i]``; reading goes on at ``next_offset``. ``failures``
     are undecodable records between them; the runtime applies the source's ``on_error`` to them.
     The other columns are None where the source has no such thing: ``timestamps`` event time in ms
-    since 1970, ``keys`` the decoded keys of messages, ``headers`` their headers.
+    since 1970, ``keys`` the decoded keys of messages, ``headers`` their headers, ``raws`` the
+    bytes that key and value were decoded from, looked at when a record fails only.
     """
 
     values: list[Any]
@@ -78,6 +81,7 @@ class SourceBatch:
     timestamps: Sequence[int] | None = None
     keys: Sequence[Any] | None = None
     headers: Sequence[Headers] | None = None
+    raws: Sequence[Raw] | None = None
 
 
 class SourceReader(Protocol):

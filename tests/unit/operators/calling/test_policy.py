@@ -71,7 +71,7 @@ def test_a_dead_letter_of_a_function_has_the_event_time_of_its_record(timestamps
 
     assert letter["event_time_ms"] == (timestamps and 6)
     assert letter["source_message"] == (
-        timestamps and {"key": None, "headers": [], "timestamp_ms": 6}
+        timestamps and {"key": None, "value": None, "headers": [], "timestamp_ms": 6}
     )
 
 

@@ -20,7 +20,7 @@ from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
 from bicycle_runtime.connectors.kafka.options import FormatName
 from bicycle_runtime.connectors.payloads import require_decodable
-from bicycle_runtime.operators.io import BadRecord, Headers, SourceBatch
+from bicycle_runtime.operators.io import BadRecord, Headers, Raw, SourceBatch
 from bicycle_sdk.record_types import clash, type_name
 
 __all__ = ["Format", "MessageDecoder", "Schema", "key_format", "value_format"]
@@ -216,6 +216,7 @@ def _batch_of(
         timestamps=_Column(messages, _all_timestamps),
         keys=keys,
         headers=_Column(messages, _all_headers),
+        raws=_Column(messages, _all_raws),
     )
 
 
@@ -229,6 +230,10 @@ def _all_timestamps(messages: list[Message]) -> list[Any]:
 
 def _all_keys(messages: list[Message]) -> list[Any]:
     return list(map(Message.key, messages))
+
+
+def _all_raws(messages: list[Message]) -> list[Raw]:
+    return [(message.key(), message.value()) for message in messages]
 
 
 def _all_headers(messages: list[Message]) -> list[Any]:

@@ -25,7 +25,7 @@ from bicycle_runtime.operators.errors import (
     FunctionHookError,
     SourceDecodeError,
 )
-from bicycle_runtime.operators.io import BadRecord, Headers
+from bicycle_runtime.operators.io import BadRecord, Headers, Raw
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.errors import BicycleError
@@ -160,7 +160,7 @@ class RecordPolicy:
                 "location": "", "key": "none", "position": position,
             }  # fmt: skip
             letter = self._letter(facts, origin, bad.raw, "raw")
-            message = _source_message(bad.key, bad.headers, bad.timestamp_ms)
+            message = _source_message((bad.key, bad.raw), bad.headers, bad.timestamp_ms)
             self._dead_letters(
                 {**letter, "event_time_ms": bad.timestamp_ms, "source_message": message}
             )
@@ -269,19 +269,17 @@ def _as_bytes(value: Any) -> tuple[bytes, str]:
         return repr(value)[:_REPR_LENGTH_MAX].encode(errors="backslashreplace"), "repr"
 
 
-def _source_message(key: Any, headers: Headers, timestamp_ms: int | None) -> dict[str, Any]:
-    """Return what came with a value: key, headers and time of its message.
+def _source_message(raw: Raw, headers: Headers, timestamp_ms: int | None) -> dict[str, Any]:
+    """Return the message of a source as it came: key, value, headers and time."""
 
-    A key that was decoded as something else than text is left out: its bytes are not there.
-    """
+    def as_text(data: bytes | None) -> str | None:
+        return None if data is None else base64.b64encode(data).decode("ascii")
 
-    def as_text(data: Any) -> str | None:
-        data = data.encode() if isinstance(data, str) else data
-        return base64.b64encode(data).decode("ascii") if isinstance(data, bytes) else None
-
+    key, value = raw
     return {
         "key": as_text(key),
-        "headers": [[name, as_text(value)] for name, value in headers],
+        "value": as_text(value),
+        "headers": [[name, as_text(data)] for name, data in headers],
         "timestamp_ms": timestamp_ms,
     }
 
@@ -292,10 +290,10 @@ def _message_of(found: tuple[SourceTrail, Sequence[int]] | None, index: int) -> 
         return None
     trail, positions = found
     at = positions[index]
-    if trail.keys is None and trail.headers is None and trail.timestamps is None:
+    if trail.raws is None and trail.headers is None and trail.timestamps is None:
         return None
     return _source_message(
-        None if trail.keys is None else trail.keys[at],
+        (None, None) if trail.raws is None else trail.raws[at],
         () if trail.headers is None else trail.headers[at],
         None if trail.timestamps is None else trail.timestamps[at],
     )

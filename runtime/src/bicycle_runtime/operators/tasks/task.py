@@ -313,6 +313,7 @@ class _Task:
             trail = SourceTrail(
                 uid, part.shard, batch.offsets, start=end, end=batch.next_offset,
                 timestamps=batch.timestamps, keys=batch.keys, headers=batch.headers,
+                raws=batch.raws,
             )  # fmt: skip
             chain.feed(Batch(batch.values, trail))
             end = batch.next_offset
