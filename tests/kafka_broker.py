@@ -34,7 +34,14 @@ for file in [pathlib.Path(folder, "broker.json") for folder in folders]:
     if is_alive(record["pid"], record["started"]):
         os.kill(record["pid"], signal.SIGKILL)
 """
-USERS = {"broker": "broker-secret", "ada": "ada-secret"}
+USERS = {"broker": "broker-secret", "ada": "ada-secret", "eve": "eve-secret"}
+# Who may do everything: the first user, and the controller's listener, which asks for no login.
+# Others may do what they like with everything for which no rights are given to anybody.
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:broker;User:ANONYMOUS",
+}
 
 
 def broker_in(folder: Path, **options) -> KafkaBroker:
@@ -88,10 +95,13 @@ def kafka_broker(
 def secure_kafka_broker(
     tmp_path_factory: pytest.TempPathFactory, guard_broker: Callable[[KafkaBroker], None]
 ) -> Iterator[KafkaBroker]:
-    """One that lets in only who logs in by SCRAM over TLS; see its `client_settings(user)`."""
+    """One that lets in only who logs in by SCRAM over TLS, and knows rights.
+
+    See its `client_settings(user)`.
+    """
     folder = tmp_path_factory.mktemp("secure-kafka")
     security = BrokerSecurity(keystore=make_keystore(folder / "tls"), users=USERS)
-    broker = broker_in(folder, security=security)
+    broker = broker_in(folder, security=security, extra=AUTHORIZER)
     guard_broker(broker)
     try:
         broker.start()

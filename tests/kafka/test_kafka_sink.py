@@ -309,7 +309,11 @@ def test_a_topic_is_made_with_what_was_asked_for(run_of, kafka_broker, kafka_adm
 
     run_of(name, create_topic=plan, record_type=str).start().stage(1, [numbers(1)])
 
-    assert len(kafka_admin.list_topics(name).topics[name].partitions) == 3
+    partitions = kafka_admin.list_topics(name).topics[name].partitions
+    assert [len(part.replicas) for part in partitions.values()] == [1, 1, 1]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+    settings = kafka_admin.describe_configs([resource])[resource].result(30)
+    assert settings["retention.ms"].value == "60000"
     assert len(values_in(kafka_broker.bootstrap, name)) == len(numbers(1))
 
 

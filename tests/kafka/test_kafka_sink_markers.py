@@ -107,3 +107,19 @@ def test_a_wrong_password_is_refused_at_the_start(secure_kafka_broker, tmp_path,
     run.sink.stop()
 
     assert "not-her-password" not in str(caught.value)
+
+
+def test_one_producer_serves_many_epochs(kafka_broker, topic, tmp_path):
+    markers = topic(cleanup_policy="compact")
+    run = SinkRun(
+        folder=tmp_path, brokers=kafka_broker.bootstrap, topic=topic(), record_type=str,
+        properties={"guarantee": "exactly-once", "marker_topic": markers},
+    ).start()  # fmt: skip
+
+    for epoch in range(5):
+        run.run([str(epoch)])
+    run.sink.stop()
+
+    found = messages_in(kafka_broker.bootstrap, markers)
+    # A producer that is opened writes one empty record, to see what lies before it.
+    assert [message.value is None for message in found] == [True, *5 * [False]]

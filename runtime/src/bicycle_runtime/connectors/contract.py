@@ -249,6 +249,15 @@ class Sink(ABC):
             memo: The sink's memo of that epoch, or empty.
         """
 
+    def check(  # noqa: B027 - most make nothing that outlives a refused start.
+        self, services: DriverServices, memo: Mapping[str, Any]
+    ) -> None:
+        """Raise what ``start`` would, as far as it can be known; change nothing.
+
+        Called at each start for every sink before the first one is started, so that what one of
+        them lacks leaves nothing behind that another one made. ``start`` gets the same arguments.
+        """
+
     def makes(self) -> Collection[str]:
         """Return names of what ``start`` makes where it is missing, for ``Source.is_fed_by``.
 

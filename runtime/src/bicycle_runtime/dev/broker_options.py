@@ -63,9 +63,10 @@ class BrokerSecurity:
 
     Args:
         keystore: The key of the listener.
-        users: User name to password. The first one is the broker's own and may do everything, as
-            all may: there is no authorizer. Users are made with the data; they can not be added
-            later. The passwords are for tests: the process list shows them while data is prepared.
+        users: User name to password. The first one is the broker's own. All may do everything,
+            unless the broker's settings (``extra``) name an authorizer. Users are made with the
+            data; they can not be added later. The passwords are for tests: the process list shows
+            them while data is prepared.
     """
 
     keystore: Keystore

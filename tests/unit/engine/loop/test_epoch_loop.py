@@ -181,6 +181,9 @@ class ToldSink(CollectSink):
     def makes(self):
         return ["made"]
 
+    def check(self, services, memo):
+        services.console("sink is checked")
+
     def start(self, services, memo):
         services.console("sink starts")
         self.console = services.console
@@ -211,7 +214,10 @@ def passing_on(uid):
 
 @pytest.mark.parametrize(
     ("uid", "order"),
-    [("apart", ["source starts", "sink starts"]), ("made", ["sink starts", "source starts"])],
+    [
+        ("apart", ["source starts", "sink is checked", "sink starts"]),
+        ("made", ["sink is checked", "sink starts", "source starts"]),
+    ],
 )
 def test_a_source_begins_before_what_it_does_not_need_is_made(tmp_path, uid, order):
     driver = Driver(tmp_path)
@@ -230,4 +236,17 @@ def test_what_waits_to_be_published_comes_before_any_source(tmp_path):
     driver.told.clear()
 
     with driver.loop(passing_on("apart"), change=told()):
-        assert driver.told == ["sink starts", "sink publishes", "source starts"]
+        assert driver.told == [
+            "sink is checked", "sink starts", "sink publishes", "source starts",
+        ]  # fmt: skip
+
+
+def test_all_sinks_are_checked_before_one_of_them_starts(tmp_path):
+    def two_sinks(env):
+        words = env.from_collection(WORDS).uid("made")
+        words.collect("out")
+        words.collect("other")
+
+    driver = Driver(tmp_path)
+    with driver.loop(two_sinks, change=told()):
+        assert driver.told[:4] == 2 * ["sink is checked"] + 2 * ["sink starts"]

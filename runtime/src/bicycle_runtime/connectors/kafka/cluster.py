@@ -23,14 +23,15 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from bicycle_runtime.connectors.kafka.access import Rights, is_of_group, is_refusal
 from bicycle_runtime.connectors.kafka.reader import place_of
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
     is_outage,
-    is_refusal,
     open_client,
 )
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Cluster", "ClusterSilentError", "OffsetQuery"]
 
@@ -51,6 +52,7 @@ _DEFAULTS: Final = {
     "isolation.level": "read_committed",
 }
 _FIXED: Final = {"enable.auto.commit": "false"}
+_NO_RIGHTS: Final = Rights()
 
 
 class ClusterSilentError(Exception):
@@ -98,7 +100,8 @@ class OffsetQuery:
             if place.error is None:
                 offsets[f"{place.topic}/{place.partition}"] = place.offset
             elif place.error.code() not in _ABSENT:
-                self._cluster.refuse_unless_outage(place.error, action)
+                rights = Rights(topic=place.topic)
+                self._cluster.refuse_unless_outage(place.error, action, rights)
                 silent = place.error
         if silent is not None and not offsets:
             raise self._cluster.silence(silent, action)
@@ -113,7 +116,8 @@ class Cluster:
     Args:
         properties: Of the vertex.
         fixed: Brokers and group.
-        on_reported: Called by ``serve`` with the error, or None, of a report to the group.
+        on_reported: Called by ``serve`` with the error, or None, of a report to the group; also
+            when the group may not be used.
     """
 
     def __init__(
@@ -126,6 +130,7 @@ class Cluster:
         self._properties = properties.with_defaults(_DEFAULTS).bound()
         self._fixed = dict(fixed)
         self._last_error: KafkaError | None = None
+        self._on_reported = on_reported
         callbacks = {
             "error_cb": self._note,
             "on_commit": lambda error, _places: on_reported(error),
@@ -147,8 +152,11 @@ class Cluster:
         closing.join(_CLOSE_S)
 
     def serve(self, wait_s: float = 0) -> None:
-        """Let the client tell what it has to tell."""
-        self._client.poll(wait_s)
+        """Let the client tell what it has to tell; without its group no report can be made."""
+        event = self._client.poll(wait_s)
+        error = None if event is None else event.error()
+        if error is not None and is_of_group(error):
+            self._on_reported(error)
 
     def names(self, timeout_s: float) -> list[str]:
         """Return all topics that this user may see, Kafka's own ones left out.
@@ -180,7 +188,7 @@ class Cluster:
             if topic.error is None:
                 counts[name] = len(topic.partitions)
             elif topic.error.code() not in _ABSENT:
-                raise self.silence(topic.error, action)
+                raise self.silence(topic.error, action, Rights(topic=name))
         return counts
 
     def identities(self, names: Sequence[str], timeout_s: float) -> dict[str, str]:
@@ -224,14 +232,22 @@ class Cluster:
         places = [TopicPartition(*place_of(shard), offset) for shard, offset in offsets.items()]
         self._client.commit(offsets=places, asynchronous=True)
 
-    def refuse_unless_outage(self, error: KafkaError, action: str) -> None:
+    def refuse_unless_outage(
+        self, error: KafkaError, action: str, rights: Rights = _NO_RIGHTS
+    ) -> None:
         """Raise our error unless it goes away by itself."""
         if is_refusal(error) or not is_outage(error):
-            raise client_error(error, properties=self._properties, action=action)
+            raise self.error(error, action, rights)
 
-    def silence(self, error: KafkaError, action: str) -> ClusterSilentError:
+    def error(self, error: KafkaError, action: str, rights: Rights = _NO_RIGHTS) -> BicycleError:
+        """Return our error for one that does not go away."""
+        return client_error(error, properties=self._properties, action=action, rights=rights)
+
+    def silence(
+        self, error: KafkaError, action: str, rights: Rights = _NO_RIGHTS
+    ) -> ClusterSilentError:
         """Return the error of an outage, with what the client heard last; raise any other."""
-        self.refuse_unless_outage(error, action)
+        self.refuse_unless_outage(error, action, rights)
         self.serve()
         last = self._last_error
         refusal = last if last is not None and is_refusal(last) else None

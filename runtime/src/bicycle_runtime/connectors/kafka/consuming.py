@@ -23,12 +23,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.kafka.access import Rights, is_of_group
+from bicycle_runtime.connectors.kafka.partitions import is_known
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
     is_outage,
     open_client,
 )
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["CONSUMER_DEFAULTS", "Lane", "PartitionGoneError", "RangeConsumer"]
 
@@ -203,18 +206,14 @@ class RangeConsumer:
                         return None
                 elif not is_outage(reason):
                     action = f"asking for the offsets of {topic}/{partition}"
-                    raise client_error(reason, properties=self._properties, action=action) from None
+                    raise self._error(reason, action, Rights(topic=topic)) from None
 
     def _is_known(self, place: TopicPartition) -> bool:
-        """Tell whether the brokers know a partition; one that nobody leads the client does not.
-
-        It is made to ask, as it would not by itself for minutes. True as well while none answers.
-        """
+        """Tell whether the brokers know a partition; True as well while none answers."""
         try:
-            topic = self._consumer.list_topics(place.topic, timeout=_QUERY_S).topics[place.topic]
+            return is_known(self._consumer, place, timeout_s=_QUERY_S)
         except KafkaException:
             return True
-        return place.partition in topic.partitions
 
     def forget(self, topic: str, partition: int) -> None:
         """Stop fetching a partition."""
@@ -294,7 +293,7 @@ class RangeConsumer:
         if error.code() == KafkaError._PARTITION_EOF:
             if lane is not None:
                 lane.reached = max(lane.reached, _offset(event))
-        elif is_outage(error):
+        elif is_outage(error) or is_of_group(error):
             self._note(error)
         elif lane is not None and not is_wanted:
             self.forget(*place)  # Whoever wants it next sees the error.
@@ -303,7 +302,10 @@ class RangeConsumer:
             raise PartitionGoneError(error.str())
         else:
             action = f"reading partition {place[0]}/{place[1]}"
-            raise client_error(error, properties=self._properties, action=action)
+            raise self._error(error, action, Rights(operation="Read", topic=place[0]))
+
+    def _error(self, error: KafkaError, action: str, rights: Rights) -> BicycleError:
+        return client_error(error, properties=self._properties, action=action, rights=rights)
 
     def _note(self, error: KafkaError) -> None:
         """Keep the client's last words; called by it while it is polled."""

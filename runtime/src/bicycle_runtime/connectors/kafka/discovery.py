@@ -20,7 +20,6 @@ from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError
 from bicycle_runtime.connectors.kafka.errors import (
-    KafkaAccessError,
     KafkaOffsetsLostError,
     KafkaTopicMissingError,
     KafkaUnreachableError,
@@ -103,9 +102,7 @@ class Discovery:
                 return
             except ClusterSilentError as error:
                 if error.refusal is not None:
-                    raise KafkaAccessError(
-                        vertex=self._vertex, action="the connection", reason=error.reason
-                    ) from None
+                    raise self._cluster.error(error.refusal, "the connection") from None
                 if waits.monotonic() > deadline_s:
                     raise KafkaUnreachableError(
                         vertex=self._vertex,

@@ -49,14 +49,25 @@ class KafkaUnreachableError(BicycleError):
 
 
 class KafkaAccessError(BicycleError):
-    """The broker, or TLS before it, refused the client: wrong credentials or missing rights."""
+    """The broker, or TLS before it, refused the client: wrong credentials or missing rights.
+
+    The facts ``resource`` and ``operation`` are those of the missing ACL; None: it was the login.
+    """
 
     code = "BIC-1753"
-    message = "vertex {vertex!r}: Kafka refused {action}: {reason}"
-    fix = (
-        "check user, password and certificates, and that the user may describe and read the topic "
-        "and group (or write the topic and transactional id)"
-    )
+    message = "vertex {vertex!r}: Kafka refused {action}: {reason}{outcome}"
+    fix = "{hint}"
+
+    def keeping(self, epoch: int) -> KafkaAccessError:
+        """Return the error of a publication: the epoch is sealed, and is published later."""
+        then = "then start the job again: it publishes this epoch first"
+        facts = {
+            **self.facts,
+            "kept_epoch": epoch,
+            "outcome": f"; epoch {epoch} is sealed and kept",
+            "hint": f"{self.facts['hint']}, {then}",
+        }
+        return KafkaAccessError(**facts)
 
 
 class KafkaTopicMissingError(BicycleError):
@@ -64,7 +75,10 @@ class KafkaTopicMissingError(BicycleError):
 
     code = "BIC-1754"
     message = "vertex {vertex!r}: Kafka topic {topic!r} does not exist{suggestion}"
-    fix = "create the topic, or mend its name; nothing was read or written"
+    fix = (
+        "create the topic, or mend its name; nothing was read or written, and what was sealed "
+        "before is kept"
+    )
 
 
 class KafkaOffsetsLostError(BicycleError):

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.connectors.kafka.access import is_of_group
+from bicycle_runtime.connectors.kafka.partitions import is_known
 from bicycle_runtime.connectors.kafka.settings import ClientProperties, is_outage, open_client
 
 __all__ = ["Marker", "MarkerReader", "branch_of", "is_branch", "marker_topic_name"]
@@ -168,18 +170,14 @@ class MarkerReader:
     def _explained(
         self, consumer: Consumer, place: TopicPartition, error: KafkaException
     ) -> KafkaException:
-        """Return what is behind an error: a partition that nobody leads is unknown to the client.
-
-        It would believe so for minutes, unless it is made to ask.
-        """
+        """Return what is behind an error: a partition that nobody leads, or silence."""
         if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
             return error
         try:
-            topic = consumer.list_topics(self._topic, timeout=_CALL_S).topics[self._topic]
+            if not is_known(consumer, place, timeout_s=_CALL_S):
+                return error
         except KafkaException as silence:
             return silence
-        if place.partition not in topic.partitions:
-            return error
         reason = f"nobody leads {self._topic}/{place.partition}"
         return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
 
@@ -197,6 +195,6 @@ class MarkerReader:
                 last = message.value() or last
             elif error.code() == KafkaError._PARTITION_EOF:
                 return last
-            elif not is_outage(error):
+            elif not is_outage(error) and not is_of_group(error):
                 raise KafkaException(error)
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"reading markers of {start}"))

@@ -25,17 +25,19 @@ _LOST_EXCEPTION = "returned NULL without setting an exception"
 
 
 class DeliveryFailures:
-    """Takes the delivery reports of messages that failed: how many, and the first error."""
+    """Takes the delivery reports of messages that failed: how many, the first error, its topic."""
 
     def __init__(self) -> None:
         self.count = 0
         self.first: KafkaError | None = None
+        self.topic: str | None = None
 
-    def __call__(self, error: KafkaError | None, _message: Any) -> None:
+    def __call__(self, error: KafkaError | None, message: Any) -> None:
         """Take a report. Called by the client in ``poll`` and ``flush``."""
         if error is not None:
             self.count += 1
-            self.first = self.first or error
+            if self.first is None:
+                self.first, self.topic = error, message.topic()
 
 
 @contextlib.contextmanager

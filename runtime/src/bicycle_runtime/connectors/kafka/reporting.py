@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.cluster import Cluster
 
 __all__ = ["GroupReporter"]
@@ -28,11 +29,13 @@ class GroupReporter:
     Args:
         group: Name of the consumer group.
         vertex: For the log.
+        user: Who reports, for the log; None where a certificate tells.
     """
 
-    def __init__(self, *, group: str, vertex: str) -> None:
+    def __init__(self, *, group: str, vertex: str, user: str | None = None) -> None:
         self._group = group
         self._vertex = vertex
+        self._user = user
         self._clock = SystemClock()
         self._lock = Lock()
         self._waiting: dict[str, int] = {}
@@ -64,6 +67,7 @@ class GroupReporter:
         """Take note of how a report ended; the first of several failures is told."""
         self._is_under_way = False
         if error is not None and not self._has_failed:
+            lack = Rights(group=self._group).lack(error, self._user) if is_refusal(error) else None
             log_event(
                 _logger,
                 "kafka_offsets_not_reported",
@@ -71,6 +75,7 @@ class GroupReporter:
                 vertex=self._vertex,
                 group=self._group,
                 reason=error.str(),
+                fix=lack.hint if lack else None,
             )
         self._has_failed = error is not None
 

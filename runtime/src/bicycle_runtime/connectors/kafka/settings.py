@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.client_log import ClientLog
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
@@ -33,7 +34,6 @@ __all__ = [
     "checked_properties",
     "client_error",
     "is_outage",
-    "is_refusal",
     "open_client",
 ]
 
@@ -42,17 +42,6 @@ RESERVED_FOR_ALL: Final[Mapping[str, str]] = {
     "bootstrap.servers": "use the option brokers",
     "metadata.broker.list": "use the option brokers",
 }
-_REFUSALS = frozenset(
-    {
-        KafkaError._AUTHENTICATION,
-        KafkaError._SSL,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
-)
 _OUTAGES = frozenset(
     {
         KafkaError._TRANSPORT,
@@ -95,6 +84,7 @@ _PROTOCOL = "security.protocol"
 _PROTOCOLS: Final = {"SASL": "SASL_SSL or SASL_PLAINTEXT", "SSL": "SSL or SASL_SSL"}
 _QUOTED = re.compile(r'"([\w.]+)"')
 _HIDDEN = "***"
+_NO_RIGHTS: Final = Rights()
 _SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
 
 
@@ -237,7 +227,11 @@ def open_client(
 
 
 def client_error(
-    error: KafkaException | KafkaError, *, properties: ClientProperties, action: str
+    error: KafkaException | KafkaError,
+    *,
+    properties: ClientProperties,
+    action: str,
+    rights: Rights = _NO_RIGHTS,
 ) -> BicycleError:
     """Return our error for one of the client; only what is no outage should come here.
 
@@ -245,16 +239,23 @@ def client_error(
         error: What the client raised or reported.
         properties: Of the vertex; its secrets are taken out of the text.
         action: What was tried: ``"reading topic/3"``.
+        rights: What it needs.
     """
-    cls = KafkaAccessError if is_refusal(error) else KafkaClientError
     reason = properties.redacted(_reason(error))
-    return cls(vertex=properties.vertex, action=action, reason=reason)
-
-
-def is_refusal(error: KafkaException | KafkaError) -> bool:
-    """Tell whether credentials or rights are the cause, so that waiting does not help."""
-    plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
-    return isinstance(plain, KafkaError) and plain.code() in _REFUSALS
+    if not is_refusal(error):
+        return KafkaClientError(vertex=properties.vertex, action=action, reason=reason)
+    plain: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
+    lack = rights.lack(plain, properties.plain.get("sasl.username"))
+    return KafkaAccessError(
+        vertex=properties.vertex,
+        action=action,
+        reason=reason,
+        resource=lack.resource,
+        operation=lack.operation,
+        kept_epoch=None,
+        outcome="",
+        hint=lack.hint,
+    )
 
 
 def is_outage(error: KafkaError) -> bool:

@@ -21,8 +21,9 @@ from confluent_kafka import KafkaException
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
+from bicycle_runtime.connectors.kafka.access import Rights
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
-from bicycle_runtime.connectors.kafka.errors import KafkaUnreachableError
+from bicycle_runtime.connectors.kafka.errors import KafkaAccessError, KafkaUnreachableError
 from bicycle_runtime.connectors.kafka.marker import (
     Marker,
     MarkerReader,
@@ -37,6 +38,7 @@ from bicycle_runtime.connectors.kafka.settings import (
 )
 from bicycle_runtime.connectors.kafka.sink_checks import (
     check_history,
+    check_marker_topic,
     check_replicas,
     check_transaction_timeout,
     ensure_marker_topic,
@@ -49,7 +51,7 @@ from bicycle_runtime.connectors.kafka.sink_options import (
     topic_plan,
 )
 from bicycle_runtime.connectors.kafka.staged_messages import staged_messages
-from bicycle_runtime.connectors.kafka.topics import TopicAdmin
+from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts
 from bicycle_runtime.connectors.kafka.transactions import (
     Publication,
     TransactionalWriter,
@@ -81,6 +83,7 @@ _DEFAULTS = {
     "partitioner": "murmur2_random",  # As Java's clients do: the same key, the same partition.
     "queue.buffering.max.messages": "100000",
     "queue.buffering.max.kbytes": "65536",
+    "topic.metadata.propagation.max.ms": "10000",  # Then a missing topic is taken for missing.
     "log_level": "2",  # What goes wrong is told by our own errors and events.
 }
 _MESSAGE_BYTES_MAX = 1_000_000  # The client's own default of message.max.bytes.
@@ -109,6 +112,8 @@ class KafkaSink(Sink):
         self._writers: dict[tuple[str, str, int], TransactionalWriter] = {}
         self._pool: ThreadPoolExecutor | None = None
         self._marker_partition_count = 0
+        self._is_checked = False
+        self._facts: TopicFacts | None = None
 
     def refuse_beginning(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
         """Refuse to begin behind what is published; brokers are asked, and nothing is made.
@@ -129,26 +134,43 @@ class KafkaSink(Sink):
         """Return the topic when it is made where it is missing."""
         return [] if self._topic_plan is None else [made_topic(self._options.topic)]
 
-    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
-        """Look at brokers and topics, and make what is missing.
+    def check(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        """Look at brokers, topics and rights, and make nothing.
 
         Raises:
             KafkaUnreachableError: no broker answers.
             KafkaTopicMissingError: the topic is missing, and is not to be made.
             KafkaTopicUnsuitableError: a topic can not be made, or is not as it must be.
             KafkaTransactionTimeoutError: transactions could end before an epoch is published.
-            KafkaHistoryError: the job starts behind what it has published.
             KafkaAccessError: credentials or rights are refused.
         """
         options = self._options
         self._prefix, self._marker_topic = self._names(services.job, memo)
         self._place = hashlib.sha256(services.storage.url.encode()).hexdigest()[:12]
         self._connect(services, memo)
-        if self._is_staged:  # Before anything is made.
+        if self._is_staged:
             self._check_timeout(services)
-        facts = self._admin.ensure(options.topic, self._topic_plan)
-        check_replicas(facts, options.topic, self.spec.vertex_id, self._admin.broker_count())
-        refuse_missing_keys(facts, options.topic, self.spec)
+            check_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
+        facts = self._admin.check(options.topic, self._topic_plan, operations=["Write"])
+        if facts is not None:
+            self._check_facts(facts)
+        self._facts = facts
+        self._is_checked = True
+
+    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+        """Make the topics that are missing, and find out what was published last.
+
+        Raises:
+            KafkaHistoryError: the job starts behind what it has published.
+            BicycleError: see ``check``.
+        """
+        if not self._is_checked:
+            self.check(services, memo)
+        facts = self._facts
+        if facts is None:
+            assert self._topic_plan is not None
+            facts = self._admin.make(self._options.topic, self._topic_plan)
+            self._check_facts(facts)
         given_bytes = self._client.plain.get("message.max.bytes", str(_MESSAGE_BYTES_MAX))
         self._limits = facts.limits(int(given_bytes))
         self._identity = str(memo.get("identity") or attempt_id(source=system_random()))
@@ -193,6 +215,12 @@ class KafkaSink(Sink):
         Raises:
             BicycleError: see ``TransactionalWriter.publish``.
         """
+        try:
+            self._publish(epoch, memo)
+        except KafkaAccessError as error:
+            raise error.keeping(epoch) from error
+
+    def _publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
         files = [staged_from_json(entry) for entry in memo.get("files", [])]
         if not files:
             return
@@ -235,6 +263,11 @@ class KafkaSink(Sink):
         self._client = self._client.bound()
         patience_ms = options.publish_timeout_ms if memo else options.connect_timeout_ms
         self._admin = TopicAdmin(self._client, self._waiting(patience_ms))
+
+    def _check_facts(self, facts: TopicFacts) -> None:
+        topic, vertex = self._options.topic, self.spec.vertex_id
+        check_replicas(facts, topic, vertex, self._admin.broker_count())
+        refuse_missing_keys(facts, topic, self.spec)
 
     def _check_timeout(self, services: DriverServices) -> None:
         check_transaction_timeout(
@@ -287,7 +320,10 @@ class KafkaSink(Sink):
             except KafkaException as error:
                 action = f"reading markers of {topic}"
                 if not is_outage(error.args[0]):
-                    raise client_error(error, properties=self._client, action=action) from error
+                    rights = Rights(operation="Read", topic=topic)
+                    raise client_error(
+                        error, properties=self._client, action=action, rights=rights
+                    ) from error
                 wait(self._client.redacted(error.args[0].str()))
 
     def _ensure_marker_partitions(self, memo: Mapping[str, Any], count: int) -> None:

@@ -22,6 +22,7 @@ from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts, Topi
 
 __all__ = [
     "check_history",
+    "check_marker_topic",
     "check_replicas",
     "check_transaction_timeout",
     "ensure_marker_topic",
@@ -118,14 +119,15 @@ def refuse_missing_keys(facts: TopicFacts, topic: str, spec: ConnectorSpec) -> N
         )
 
 
-def ensure_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFacts:
-    """Return the facts of the marker topic, which is made when it is missing.
+def check_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFacts | None:
+    """Return the facts of the marker topic; None when it is missing and can be made.
 
     Raises:
         KafkaTopicUnsuitableError: it forgets markers, or can not be made.
+        KafkaAccessError: this user may not read, write or make it.
     """
-    facts = admin.ensure(topic, _MARKER_PLAN)
-    if facts.is_expiring:
+    facts = admin.check(topic, _MARKER_PLAN, operations=("Read", "Write"))
+    if facts is not None and facts.is_expiring:
         policy = facts.config["cleanup.policy"]
         raise KafkaTopicUnsuitableError(
             vertex=vertex,
@@ -134,6 +136,16 @@ def ensure_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFact
             hint="set its cleanup.policy to compact",
         )
     return facts
+
+
+def ensure_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFacts:
+    """Return the facts of the marker topic, which is made when it is missing.
+
+    Raises:
+        KafkaTopicUnsuitableError: see ``check_marker_topic``.
+        KafkaAccessError: likewise.
+    """
+    return check_marker_topic(admin, topic, vertex) or admin.make(topic, _MARKER_PLAN)
 
 
 def check_history(

@@ -60,7 +60,7 @@ class KafkaPublishRefusedError(BicycleError):
         "vertex {vertex!r}, writer {writer}: Kafka topic {topic!r} refuses the output of epoch "
         "{epoch}: {reason}; nothing of this writer's epoch is visible, and it is kept"
     )
-    fix = "{hint}, then start the job again: it publishes this epoch first"
+    fix = "{hint}; then start the job again: it publishes this epoch first"
 
 
 class KafkaPublishTimeoutError(BicycleError):

@@ -82,7 +82,11 @@ class KafkaSource(Source):
             "bootstrap.servers": self._options.brokers,
             "group.id": self._options.group_id,
         }
-        self._reporter = GroupReporter(group=self._options.group_id, vertex=spec.vertex_id)
+        self._reporter = GroupReporter(
+            group=self._options.group_id,
+            vertex=spec.vertex_id,
+            user=self._properties.plain.get("sasl.username"),
+        )
         self._cluster: Cluster | None = None
         self._query: OffsetQuery | None = None
         self._asked_s = 0.0

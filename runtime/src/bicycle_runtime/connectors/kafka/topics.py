@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not declared so
+    AclOperation,
     AdminClient,
     ConfigResource,
     NewPartitions,
@@ -23,13 +24,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 )
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
 from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
     is_outage,
-    is_refusal,
     open_client,
 )
 from bicycle_runtime.connectors.kafka.sink_errors import KafkaTopicUnsuitableError
@@ -114,16 +115,26 @@ class TopicAdmin:
         self._error: KafkaError | None = None
         self._admin: AdminClient = open_client(AdminClient, client, {"error_cb": self._take_error})
 
-    def ensure(self, topic: str, plan: TopicPlan | None) -> TopicFacts:
-        """Return the facts of a topic, which is made if it is missing and there is a plan.
+    def check(
+        self, topic: str, plan: TopicPlan | None, *, operations: Sequence[str]
+    ) -> TopicFacts | None:
+        """Return the facts of a topic; None when it is missing and can be made. Makes nothing.
+
+        Args:
+            topic: Its name.
+            plan: How it would be made.
+            operations: What this user must be allowed, in the words of Kafka's ACLs.
 
         Raises:
             KafkaTopicMissingError: it is missing and there is no plan.
             KafkaTopicUnsuitableError: it can not be made.
-            KafkaAccessError: this user may not see or make it.
+            KafkaAccessError: this user may not see or make it, or lacks one of the operations.
         """
         found = self._partitions(topic)
-        if found is None and plan is None:
+        if found is not None:
+            self._require(topic, operations)
+            return self._facts(topic, found)
+        if plan is None:
             known = self._metadata(None).topics
             near = difflib.get_close_matches(topic, known, n=1)
             raise KafkaTopicMissingError(
@@ -131,16 +142,20 @@ class TopicAdmin:
                 topic=topic,
                 suggestion=f"; did you mean {near[0]!r}?" if near else "",
             )
-        if found is None and plan is not None:
-            self._create(topic, plan)
-            while (found := self._partitions(topic)) is None:
-                self._wait(f"topic {topic} was made and is not visible yet")
-        assert found is not None
-        return TopicFacts(
-            partition_count=len(found),
-            replica_count=min((len(part.replicas) for part in found.values()), default=0),
-            config=self._config(ConfigResource.Type.TOPIC, topic),
-        )
+        self._create(topic, plan, is_try=True)
+        return None
+
+    def make(self, topic: str, plan: TopicPlan) -> TopicFacts:
+        """Make a topic, unless somebody was faster; return its facts.
+
+        Raises:
+            KafkaTopicUnsuitableError: it can not be made.
+            KafkaAccessError: this user may not make it.
+        """
+        self._create(topic, plan)
+        while (found := self._partitions(topic)) is None:
+            self._wait(f"topic {topic} was made and is not visible yet")
+        return self._facts(topic, found)
 
     def partition_count(self, topic: str) -> int:
         """Return how many partitions a topic has; 0 when it is missing."""
@@ -154,7 +169,7 @@ class TopicAdmin:
                 return
             wanted = [NewPartitions(topic, partition_count)]
             [future] = self._admin.create_partitions(wanted, request_timeout=_REQUEST_S).values()
-            if self._settle(future, f"changing topic {topic}"):
+            if self._settle(future, "changing", Rights(operation="Alter", topic=topic)):
                 log_event(
                     _LOG, "kafka_topic_grown", operator=self._client.vertex, topic=topic,
                     partition_count=partition_count,
@@ -182,8 +197,50 @@ class TopicAdmin:
             partitions: Mapping[int, Any] = found.partitions
             return partitions or None
         if is_refusal(error):
-            raise client_error(error, properties=self._client, action=f"looking at topic {topic}")
+            raise client_error(
+                error,
+                properties=self._client,
+                action=f"looking at topic {topic}",
+                rights=Rights(topic=topic),
+            )
         return None
+
+    def _facts(self, topic: str, partitions: Mapping[int, Any]) -> TopicFacts:
+        return TopicFacts(
+            partition_count=len(partitions),
+            replica_count=min((len(part.replicas) for part in partitions.values()), default=0),
+            config=self._config(ConfigResource.Type.TOPIC, topic),
+        )
+
+    def _require(self, topic: str, operations: Sequence[str]) -> None:
+        """Refuse a topic on which this user lacks a right, where the brokers tell of rights."""
+        allowed = self._allowed(topic)
+        missing = [name for name in operations if allowed and name not in allowed]
+        if missing:
+            known = f"its user may {', '.join(sorted(allowed))} only"
+            raise client_error(
+                KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, known),
+                properties=self._client,
+                action=f"the use of topic {topic}",
+                rights=Rights(operation=missing[0], topic=topic),
+            )
+
+    def _allowed(self, topic: str) -> set[str]:
+        """Return what this user may do with a topic; nothing when it is not known."""
+        names = TopicCollection([topic])
+        while True:
+            [future] = self._admin.describe_topics(
+                names, include_authorized_operations=True, request_timeout=_REQUEST_S
+            ).values()
+            try:
+                found = future.result(_RESULT_S).authorized_operations or ()
+                words = [AclOperation(operation).name for operation in found]
+                return {name.title().replace("_", "") for name in words}
+            except KafkaException as error:
+                cause = error.args[0]
+                if not is_outage(cause):
+                    return set()
+                self._wait(self._client.redacted(cause.str()))
 
     def _metadata(self, topic: str | None) -> Any:
         while True:
@@ -222,7 +279,8 @@ class TopicAdmin:
                     return {}
                 self._wait(self._client.redacted(cause.str()))
 
-    def _create(self, topic: str, plan: TopicPlan) -> None:
+    def _create(self, topic: str, plan: TopicPlan, *, is_try: bool = False) -> None:
+        """Make a topic, or let the brokers tell whether they would."""
         new = NewTopic(
             topic,
             num_partitions=plan.partitions,
@@ -230,15 +288,19 @@ class TopicAdmin:
             config=dict(plan.config),
         )
         while True:
-            [future] = self._admin.create_topics([new], request_timeout=_REQUEST_S).values()
-            if self._settle(future, f"making topic {topic}"):
+            [future] = self._admin.create_topics(
+                [new], request_timeout=_REQUEST_S, validate_only=is_try
+            ).values()
+            if self._settle(future, "making", Rights(operation="Create", topic=topic)):
                 break
+        if is_try:
+            return
         log_event(
             _LOG, "kafka_topic_made", operator=self._client.vertex, topic=topic,
             partitions=plan.partitions, replication_factor=plan.replication_factor,
         )  # fmt: skip
 
-    def _settle(self, future: Any, action: str) -> bool:
+    def _settle(self, future: Any, verb: str, rights: Rights) -> bool:
         """Return whether it is done; False when it must be asked for again."""
         try:
             future.result(_RESULT_S)
@@ -248,11 +310,14 @@ class TopicAdmin:
             if cause.code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return True  # Somebody else was faster.
             if is_refusal(error):
-                raise client_error(error, properties=self._client, action=action) from error
+                action = f"{verb} topic {rights.topic}"
+                raise client_error(
+                    error, properties=self._client, action=action, rights=rights
+                ) from error
             if not _is_passing(cause):
                 raise KafkaTopicUnsuitableError(
                     vertex=self._client.vertex,
-                    topic=action.split()[2],
+                    topic=rights.topic,
                     problem=f"can not be made or changed: {cause.str()}",
                     hint="mend create_topic, or make the topic yourself",
                 ) from error

@@ -15,7 +15,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -24,6 +24,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
+from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import Message
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.producing import (
@@ -34,7 +35,6 @@ from bicycle_runtime.connectors.kafka.producing import (
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
-    is_refusal,
     open_client,
 )
 from bicycle_runtime.connectors.kafka.sink_errors import (
@@ -52,9 +52,10 @@ _ABORT_S = 2.0
 _INIT_S_MAX = 60.0
 _FIRST_PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
 # A broker that has just started, or come back, may not know a topic yet.
-_TOPIC_PATIENCE_S = 60.0
+_TOPIC_PATIENCE_S = 10.0
 _TAKEOVERS_MAX = 3
 _PROBE_KEY = b"probe"
+_MARKERS_HINT = "leave out the topic of the markers, which a start makes anew"
 _FENCES = frozenset(
     {
         KafkaError._FENCED,
@@ -171,6 +172,7 @@ class TransactionalWriter:
         self._publication: Publication | None = None
         self._started = 0.0
         self._doubt = TopicDoubt(settings.clock)
+        self._needed = Rights()
 
     def publish(self, publication: Publication) -> None:
         """Make an epoch visible, unless it is already. Waits for brokers that are away.
@@ -243,6 +245,7 @@ class TransactionalWriter:
         producer.begin_transaction()
         self._is_in_transaction = True
         fault_point("transaction_begun")
+        self._needed = replace(self._needed, operation="Write", topic=publication.topic)
         for messages in publication.messages():
             produce_messages(
                 producer, publication.topic, messages, failures=self._failures, wait=self._wait
@@ -271,6 +274,11 @@ class TransactionalWriter:
         own = {"transactional.id": transactional_id, "error_cb": self._take_error}
         producer = open_client(Producer, self._settings.client, {**self._settings.producer, **own})
         self._producer = producer
+        self._needed = Rights(
+            operation="Write",
+            topic=self._settings.marker_topic,
+            transactional_id=transactional_id,
+        )
         self._until_done(producer.init_transactions, limit_s=_INIT_S_MAX)
         found = self._reader.last([self._index], behind=self._probe(producer)).get(self._index)
         if self._was_opened and found not in (self._marker, publication.marker):
@@ -293,6 +301,7 @@ class TransactionalWriter:
             on_delivery=self._failures,
         )  # fmt: skip
         self._flush(producer)
+        self._needed = replace(self._needed, operation="Read")
         last = self._reader.end(self._index) - 1
         self._until_done(producer.commit_transaction, limit_s=self._timeout_s)
         self._is_in_transaction = False
@@ -313,8 +322,13 @@ class TransactionalWriter:
             if self._clock.monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, self._outage))
             self._wait()
-        if self._failures.first is not None:
-            raise KafkaException(self._failures.first)
+            with contextlib.suppress(KafkaException):  # It hears at once of a topic that is gone.
+                producer.list_topics(self._needed.topic, timeout=_CALL_S)
+        first = self._failures.first
+        if first is not None and first.code() in _PURGED:
+            producer.begin_transaction()  # Refused, with the reason why this one can not go on.
+        if first is not None:
+            raise KafkaException(first)
 
     def _until_done(self, call: Callable[[float], None], *, limit_s: float) -> None:
         """Make a call that may be repeated when it timed out, until it is done."""
@@ -360,14 +374,28 @@ class TransactionalWriter:
         return cause
 
     def _raise_if_hopeless(self, publication: Publication, cause: KafkaError) -> None:
+        topic = self._topic_of(cause)
         if is_refusal(cause):
-            action = f"publishing to {publication.topic} as {self._settings.prefix}-{self._index}"
-            raise client_error(cause, properties=self._settings.client, action=action)
+            raise client_error(
+                cause,
+                properties=self._settings.client,
+                action=f"publishing to {publication.topic} as {self._needed.transactional_id}",
+                rights=replace(self._needed, topic=topic),
+            )
         if cause.code() in _REFUSED or self._doubt.is_gone(cause.code()):
+            is_remade = topic == self._settings.marker_topic and cause.code() in _TOPIC_UNKNOWN
             raise KafkaPublishRefusedError(
-                vertex=self._settings.vertex, writer=self._index, topic=publication.topic,
-                epoch=publication.epoch, reason=self._words(cause), hint=delivery_hint(cause),
-            )  # fmt: skip
+                vertex=self._settings.vertex,
+                writer=self._index,
+                topic=topic,
+                epoch=publication.epoch,
+                reason=self._words(cause),
+                hint=_MARKERS_HINT if is_remade else delivery_hint(cause),
+            )
+
+    def _topic_of(self, cause: KafkaError) -> str | None:
+        """Return the topic that an error is about, as far as it is known."""
+        return self._failures.topic if cause is self._failures.first else self._needed.topic
 
     def _note_outage(self, publication: Publication, cause: KafkaError, count: int) -> None:
         self._outage = self._words(cause)

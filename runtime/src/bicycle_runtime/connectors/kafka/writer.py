@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import Message, MessageEncoder, MessagePlan
 from bicycle_runtime.connectors.kafka.producing import (
     DeliveryFailures,
@@ -23,7 +24,6 @@ from bicycle_runtime.connectors.kafka.producing import (
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
-    is_refusal,
     open_client,
 )
 from bicycle_runtime.connectors.kafka.sink_errors import KafkaDeliveryError
@@ -190,8 +190,10 @@ class DirectWriter:
 
     def _error(self, error: KafkaError) -> BicycleError:
         if is_refusal(error):
-            action = f"writing to {self._plan.topic}"
-            return client_error(error, properties=self._plan.client, action=action)
+            topic = self._plan.topic
+            rights = Rights(operation="Write", topic=topic)
+            action = f"writing to {topic}"
+            return client_error(error, properties=self._plan.client, action=action, rights=rights)
         return KafkaDeliveryError(
             vertex=self._plan.vertex,
             subtask=self._task.subtask,

@@ -394,15 +394,19 @@ class EpochLoop:
     def _start_connectors(self, *, has_waiting: bool) -> None:
         """Start sinks and sources, and publish what is sealed and waits for it.
 
-        Sinks may make what they write to. A source that does not read that begins first, so that
-        one which can not begin leaves nothing behind; but what waits comes before everything.
+        Sinks may make what they write to: all are checked before one of them does, and a source
+        that does not read that begins first, so that what can not begin leaves nothing behind. But
+        what waits comes before everything.
         """
         sinks, sources = self._setup.sinks, self._setup.sources
         made = {name for sink in sinks.values() for name in sink.makes()}
         first = [] if has_waiting else [u for u in sources if not sources[u].is_fed_by(made)]
         self._start_sources(first)
+        begun = {uid: (self._services_of(uid), self._last.sinks.get(uid, {})) for uid in sinks}
         for uid, sink in sinks.items():
-            sink.start(self._services_of(uid), self._last.sinks.get(uid, {}))
+            sink.check(*begun[uid])
+        for uid, sink in sinks.items():
+            sink.start(*begun[uid])
         if has_waiting:
             self._publisher.publish_again(self._last)
         self._start_sources([uid for uid in sources if uid not in first])

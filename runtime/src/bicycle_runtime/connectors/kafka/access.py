@@ -1,0 +1,91 @@
+"""Which right a refused request lacked: resource and operation, in the words of Kafka's ACLs.
+
+Brokers only tell the kind of resource (a topic, a transactional id); what it was, and what was to
+be done with it, knows who asked. This module asks nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+__all__ = ["Lack", "Rights", "is_of_group", "is_refusal"]
+
+_REFUSALS: Final = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError._SSL,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_CHECK_LOGIN = "check user, password and certificates"
+
+
+def is_refusal(error: KafkaException | KafkaError) -> bool:
+    """Tell whether credentials or rights are the cause, so that waiting does not help."""
+    plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
+    return isinstance(plain, KafkaError) and plain.code() in _REFUSALS
+
+
+def is_of_group(error: KafkaError) -> bool:
+    """Tell whether a consumer may not use its group, which who assigns partitions does not need."""
+    return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lack:
+    """What somebody must allow; both are None when the login itself was refused."""
+
+    resource: str | None
+    operation: str | None
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rights:
+    """What a request needs: an operation on a topic, and the names under which it is made."""
+
+    operation: str = "Describe"
+    topic: str | None = None
+    transactional_id: str | None = None
+    group: str | None = None
+
+    def lack(self, error: KafkaError, user: str | None) -> Lack:
+        """Return what a request was refused for.
+
+        Args:
+            error: A refusal.
+            user: Who asked, for the command that allows it; None where a certificate tells.
+
+        Example:
+            >>> refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+            >>> Rights(operation="Write", topic="orders").lack(refused, "ada").hint
+            'kafka-acls --add --allow-principal User:ada --operation Write --topic orders'
+        """
+        found: tuple[str, str | None, str]
+        match error.code():
+            case KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                found = ("topic", self.topic, self.operation)
+            case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                found = ("transactional-id", self.transactional_id, "Write")
+            case KafkaError.GROUP_AUTHORIZATION_FAILED:
+                found = ("group", self.group, "Read")
+            case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                create = self.operation if self.operation == "Create" else "IdempotentWrite"
+                found = ("cluster", "", create)
+            case _:
+                return Lack(resource=None, operation=None, hint=_CHECK_LOGIN)
+        kind, name, operation = found
+        place = f"--{kind} {'NAME' if name is None else name}".rstrip()
+        return Lack(
+            resource=f"{kind.replace('-', ' ')} {name or ''}".rstrip(),
+            operation=operation,
+            hint=f"kafka-acls --add --allow-principal User:{user or 'NAME'} "
+            f"--operation {operation} {place}",
+        )
