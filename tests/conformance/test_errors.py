@@ -389,8 +389,12 @@ def test_more_errors_than_max_error_rate_fail_the_epoch(runner):
 
 @pytest.mark.parametrize("result", ["text", None, 7, {"a": 1}, b"bytes"])
 def test_a_result_that_is_no_list_of_records_is_refused(runner, result):
-    with pytest.raises(FunctionResultError):
-        runner(lambda s: s.flat_map(lambda n: result), [1, END])
+    with pytest.raises(FunctionResultError) as caught:
+        runner(lambda s: s.flat_map(lambda n: result).uid("parts"), [1, END])
+
+    assert (caught.value.facts["operator"], caught.value.facts["found"]) == (
+        "parts", type(result).__name__
+    )  # fmt: skip
 
 
 class Unopenable(AsyncFunction[int, int]):

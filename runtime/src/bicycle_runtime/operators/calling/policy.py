@@ -80,6 +80,11 @@ class RecordPolicy:
         self._messages: tuple[SourceTrail, Sequence[int]] | None = None
 
     @property
+    def operator(self) -> str:
+        """The uid of the operator."""
+        return self._spec.uid
+
+    @property
     def plugin(self) -> PluginInfo:
         """The plugin that the function comes from."""
         return self._plugin

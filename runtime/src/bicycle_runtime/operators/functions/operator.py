@@ -282,7 +282,9 @@ def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Seq
         hasattr(result, "__iter__") or hasattr(result, "__aiter__")
     ):
         raise FunctionResultError(
-            function=function, found=f"{type(result).__qualname__} ({str(result)[:60]!r})"
+            function=f"{function} of operator {policy.operator!r}",
+            found=type(result).__qualname__,
+            operator=policy.operator,
         )
     try:
         collected: list[Any] = (
