@@ -35,9 +35,8 @@ _LOGGER = logging.getLogger(__name__)
 _MAGIC = b"BICX"
 _FORMAT_VERSION = 1
 _ABANDONED_EPOCHS = 16  # A worker that runs no epoch of its range for so long may be gone.
-_END_SECONDS_MAX = (
-    1.0  # The thread looks up more often; one that waits for a storage is left behind.
-)
+# The thread looks up more often; one that waits for a storage is left behind.
+_END_SECONDS_MAX = 1.0
 
 
 class BaseIndex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
