@@ -156,7 +156,8 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Return a map that all subtasks hold alike; only records sent to all may change it.
 
         Raises:
-            StateDefinitionError: no stream goes to all subtasks of this operator.
+            StateDefinitionError: no stream goes to all subtasks of this operator, or entries would
+                live on by being read, which subtasks do not do alike.
         """
         if self.broadcast is None:
             raise StateDefinitionError(
@@ -164,6 +165,8 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
                 problem="the operator has no broadcast stream",
                 hint="connect(other.broadcast()) and a BroadcastProcessFunction",
             )
+        if descriptor.ttl is not None:
+            _refuse_access(descriptor)
         cells: Any = self.broadcast.cells_of(descriptor)
         kind = MapState if self.can_broadcast else ReadOnlyMapState
         return kind(descriptor, cells, BROADCAST)
@@ -225,3 +228,13 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
     def set_side_time(self, time_ms: int | None) -> None:
         """Give side outputs of the timer that fires this event time."""
         self._side_time_ms = time_ms
+
+
+def _refuse_access(descriptor: StateDescriptor) -> None:
+    ttl = descriptor.time_to_live
+    if ttl is not None and ttl.update == "on_access":
+        raise StateDefinitionError(
+            state=descriptor.name,
+            problem="entries live on by being read, and each subtask reads others",
+            hint='give it StateTtl(…, update="on_write")',
+        )
