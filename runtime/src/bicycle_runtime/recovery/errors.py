@@ -77,8 +77,8 @@ class StateLostError(BicycleError):
         "nothing was started and the checkpoint is unchanged"
     )
     fix = (
-        "give operators the uids and states the names that they had (or aliases), start under "
-        "another job name, or give it up with --allow-dropped-state"
+        "give operators the uids and states the names that they had (or aliases), start empty "
+        "under another job name, or give it up with --allow-dropped-state"
     )
 
 

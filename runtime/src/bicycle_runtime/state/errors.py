@@ -89,8 +89,8 @@ class SchemaRefusedError(BicycleError):
         "checkpoint is unchanged"
     )
     fix = (
-        "declare it as it was, raise its version and give it a hook that migrates, or start under "
-        "another job name"
+        "declare it as it was, raise its version and give it a hook that migrates, or start empty "
+        "under another job name"
     )
 
 

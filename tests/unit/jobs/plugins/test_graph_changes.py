@@ -6,7 +6,7 @@ from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.checkpoints.job_file import note_run
+from bicycle_runtime.jobs.checkpoints.job_file import note_run, refuse_newer
 from bicycle_runtime.jobs.errors import (
     CheckpointVersionError,
     NoRetentionError,
@@ -166,5 +166,5 @@ def test_a_checkpoint_of_a_newer_version_is_refused_unchanged(storage):
     storage.write("job.json", newer)
 
     with pytest.raises(CheckpointVersionError):
-        note(storage)
+        refuse_newer(storage)
     assert storage.read("job.json") == newer

@@ -10,6 +10,7 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.connectors.errors import OutputHeldError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.running.beginnings import begun
+from bicycle_runtime.jobs.running.preparing import prepared
 from bicycle_runtime.recovery.adoption import find_origin
 from bicycle_runtime.recovery.errors import (
     CheckpointOccupiedError,
@@ -160,6 +161,15 @@ def test_half_of_an_epoch_is_neither_a_checkpoint_nor_an_empty_place(place, orig
 
     assert not place.storage.exists("state/counts/half")
     begin(place)
+
+
+def test_a_job_is_planned_without_a_trace_in_its_checkpoint(place):
+    place.storage.write("job.json", b'{"plugin": "the one that ran"}')
+
+    setup = prepared(bundle_of(counts), request_of(), place)
+
+    assert setup.storage.read("job.json") == b'{"plugin": "the one that ran"}'
+    assert place.storage.list("") == ["job.json"]
 
 
 def test_a_savepoint_that_was_never_finished_is_no_beginning(place, origin):

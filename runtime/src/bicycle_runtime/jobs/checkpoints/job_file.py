@@ -1,8 +1,8 @@
 """``job.json`` in the checkpoint storage: what runs here, for people and for later versions.
 
 It names the plugin, the bundle's digest, the graph, the operators with state and their key groups
-as of the last start. A changed digest is logged and allowed: whether state fits the new graph is
-the engine's to say.
+as of the last start that took over the state. A changed digest is logged and allowed: whether state
+fits the new graph is the engine's to say.
 """
 
 from __future__ import annotations
@@ -16,19 +16,31 @@ from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.errors import CheckpointVersionError
 from bicycle_runtime.operators.spec import StateScope
-from bicycle_runtime.recovery.savepoints import JOB_FILE
+from bicycle_runtime.recovery.savepoints import JOB_FILE, job_facts
 
-__all__ = ["CHECKPOINT_FORMAT_VERSION", "note_run"]
+__all__ = ["CHECKPOINT_FORMAT_VERSION", "note_run", "refuse_newer"]
 
 CHECKPOINT_FORMAT_VERSION = 1
 _LOG = logging.getLogger(__name__)
 
 
-def note_run(setup: JobSetup, *, now_ms: int) -> None:
-    """Write the file anew at the start of a run.
+def refuse_newer(storage: Storage) -> None:
+    """Refuse a checkpoint that a newer version wrote.
 
     Raises:
-        CheckpointVersionError: a newer version wrote the checkpoint; nothing was changed.
+        CheckpointVersionError: it did; nothing was changed.
+    """
+    version = job_facts(storage).get("format_version", CHECKPOINT_FORMAT_VERSION)
+    if version != CHECKPOINT_FORMAT_VERSION:
+        raise CheckpointVersionError(
+            url=storage.url, found=version, expected=CHECKPOINT_FORMAT_VERSION
+        )
+
+
+def note_run(setup: JobSetup, *, now_ms: int) -> None:
+    """Write the file anew, once a run has taken over the state: one that can not changes nothing.
+
+    Raises:
         StorageError: the storage can not be written.
     """
     former = _read(setup.storage)
@@ -72,11 +84,6 @@ def _read(storage: Storage) -> dict[str, Any]:
 
 
 def _compare(former: dict[str, Any], setup: JobSetup) -> None:
-    version = former.get("format_version", CHECKPOINT_FORMAT_VERSION)
-    if version != CHECKPOINT_FORMAT_VERSION:
-        raise CheckpointVersionError(
-            url=setup.storage.url, found=version, expected=CHECKPOINT_FORMAT_VERSION
-        )
     if former.get("bundle_digest") != setup.bundle.digest:
         log_event(
             _LOG,

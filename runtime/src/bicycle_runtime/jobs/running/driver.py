@@ -35,6 +35,7 @@ from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.control.requests import Handler, Inbox
 from bicycle_runtime.jobs.control.rescaling import RESCALE, request_with_widths, wish_of
 from bicycle_runtime.jobs.errors import StalledError
@@ -258,7 +259,7 @@ class _Driver:
 
     def _prepare(self, bundle: JobBundle) -> JobSetup:
         self._executor.ship(self._plugin.shipment(bundle))
-        setup = prepared(bundle, self._request, self._place, now_ms=self._services.clock.now_ms())
+        setup = prepared(bundle, self._request, self._place)
         status = self._progress.status
         status.plugin_version = setup.bundle.plugin_version
         status.bundle_digest = setup.bundle.digest
@@ -278,6 +279,7 @@ class _Driver:
         try:
             with self._recovered(setup) as loop:
                 self._running = loop
+                note_run(setup, now_ms=self._services.clock.now_ms())
                 progress.resume_from(loop.manifest)
                 progress.take_widths(loop.division.widths)
                 progress.enter(JobState.RUNNING)

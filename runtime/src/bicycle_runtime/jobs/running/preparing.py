@@ -6,7 +6,7 @@ import dataclasses
 
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.checkpoints.job_file import note_run
+from bicycle_runtime.jobs.checkpoints.job_file import refuse_newer
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.graph_changes import (
@@ -18,15 +18,15 @@ from bicycle_runtime.jobs.plugins.graph_changes import (
 __all__ = ["planned", "prepared"]
 
 
-def prepared(bundle: JobBundle, request: JobRequest, place: JobPlace, *, now_ms: int) -> JobSetup:
-    """Plan the job as ``planned`` does, and note in its checkpoint what runs.
+def prepared(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup:
+    """Plan the job as ``planned`` does, for its own checkpoint.
 
     Raises:
-        BicycleError: see ``planned``, or the checkpoint can not be written.
+        CheckpointVersionError: a newer version wrote that.
+        BicycleError: see ``planned``.
     """
-    setup = planned(bundle, request, place)
-    note_run(setup, now_ms=now_ms)
-    return setup
+    refuse_newer(place.storage)
+    return planned(bundle, request, place)
 
 
 def planned(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup:
