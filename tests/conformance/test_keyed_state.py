@@ -208,6 +208,37 @@ def kept_by(function):
     return job
 
 
+class Before(RichAsyncFunction[tuple[str, int], tuple[int, int | None]]):
+    """Tells the time of the record before, if it is less than 100 ms ago."""
+
+    kept = ValueStateDescriptor("kept", int, ttl=StateTtl(100, time="event"))
+
+    async def process(self, value, ctx):
+        kept = ctx.get_value_state(self.kept)
+        before = kept.value()
+        kept.update(value[1])
+        return [(value[1], before)]
+
+
+@pytest.mark.parametrize("capacity", [1, 3])
+@pytest.mark.parametrize("parts", [[3], [1, 1, 1]])
+def test_state_of_a_rich_function_expires_by_the_times_of_records(runner, parts, capacity):
+    records = [("ada", 10), ("ada", 120), ("ada", 219)]
+    script = []
+    for size in parts:
+        script += [*records[:size], EPOCH]
+        records = records[size:]
+
+    def job(stream):
+        strategy = WatermarkStrategy.ascending().with_timestamps(lambda record: record[1])
+        keyed = stream.assign_timestamps(strategy).key_by(lambda record: record[0])
+        return keyed.process_ordered(Before(), timeout=LONG, capacity=capacity)
+
+    found = runner(job, [*script, END])
+
+    assert found.published == [(10, None), (120, None), (219, 120)]
+
+
 @pytest.mark.parametrize("watermarks", [[109, 110], [5_000]])
 def test_a_timer_of_event_time_finds_what_had_not_expired_by_its_own_time(runner, watermarks):
     with runner.harness(kept_by(AtTimes())) as harness:

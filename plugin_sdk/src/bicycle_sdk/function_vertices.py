@@ -137,16 +137,19 @@ def process_vertex(
             hint="call key_by(…) before it",
         )
     takes, gives = function_types(function, method, gives_many=True)
+    details: dict[str, Any] = {
+        "is_rich": word == "rich",
+        "function_kind": word,
+        # A function without state is called the same with or without a key.
+        "is_keyed": is_keyed and word != "async",
+    }
+    if word == "rich" and _expires_by_event_time(function):
+        details["reads_times"] = True
     return VertexDraft(
         kind=OperatorKind.PROCESS,
         name=_short_name(function, word),
         plugin_function=full_name(function),
-        details={
-            "is_rich": word == "rich",
-            "function_kind": word,
-            # A function without state is called the same with or without a key.
-            "is_keyed": is_keyed and word != "async",
-        },
+        details=details,
         config=config or {},
         payloads={"function": function},
         input_type=takes,
@@ -245,6 +248,16 @@ def _check_callable(call: str, function: object, method: str) -> None:
             problem=f"{full_name(function)} is not callable and has no method {method!r}",
             hint="pass a function, a lambda, or an object of a function class",
         )
+
+
+def _expires_by_event_time(function: object) -> bool:
+    """Tell whether a state that the function or its class has as a field has such a TTL."""
+    owners = [*type(function).__mro__, function]
+    fields = [value for owner in owners for value in getattr(owner, "__dict__", {}).values()]
+    # By the name of the module: to import it takes time, which most jobs need not.
+    states = [each for each in fields if type(each).__module__ == "bicycle_sdk.state.descriptors"]
+    ttls = [getattr(state, "time_to_live", None) for state in states]
+    return any(ttl is not None and ttl.time == "event" for ttl in ttls)
 
 
 def _short_name(function: object, default: str) -> str:

@@ -135,7 +135,8 @@ def _asks_for_watermark(vertex: Vertex) -> bool:
 
 def _reads_times(vertex: Vertex) -> bool:
     keeps = vertex.kind is OperatorKind.ASSIGN_TIMESTAMPS and not _makes_times(vertex)
-    return keeps or vertex.kind is OperatorKind.WINDOW_COMBINE or waits_for_time(vertex)
+    asks = bool(vertex.details.get("reads_times", False))  # a rich function for its states
+    return keeps or asks or vertex.kind is OperatorKind.WINDOW_COMBINE or waits_for_time(vertex)
 
 
 def _makes_times(vertex: Vertex) -> bool:
