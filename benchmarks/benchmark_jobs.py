@@ -6,6 +6,7 @@ The module is found on the import path of the workers, like that of an installed
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from bicycle_sdk import AsyncFunction, Context, StreamEnvironment, bicycle_plugin, file_sink
@@ -22,6 +23,8 @@ __all__ = [
     "events_as_dicts",
     "events_typed",
     "keys_counted",
+    "profile_of",
+    "profiles_kept",
     "readings_by_window",
     "readings_by_window_unfolded",
 ]
@@ -149,6 +152,32 @@ def keys_counted(env: StreamEnvironment, params: FolderParams) -> None:
     """Each line is a key; only keys that come again are written."""
     counts = env.read_text(params.input).uid("lines").key_by(str).count().uid("count")
     counts.filter(is_counted_twice).uid("again").sink_to(file_sink(params.output)).uid("out")
+
+
+def profile_of(user: str) -> str:
+    """Return about 100 characters that no compression makes much shorter."""
+    return f"{user} {blake2b(user.encode(), digest_size=44).hexdigest()}"
+
+
+def user_in(profile: str) -> str:
+    return profile.partition(" ")[0]
+
+
+def seen_again(kept: str, _: str) -> str:
+    return f"{kept}!"
+
+
+def is_seen_again(profile: str) -> bool:
+    return profile.endswith("!")
+
+
+@bicycle_plugin(name="profiles_kept", version="1")
+def profiles_kept(env: StreamEnvironment, params: FolderParams) -> None:
+    """Each line is a user; the first profile of each is kept, and written when she comes again."""
+    profiles = env.read_text(params.input).uid("users").map(profile_of).uid("profiles")
+    kept = profiles.key_by(user_in).reduce(seen_again).uid("keep")
+    out = file_sink(params.output, roll_bytes=1)  # What an epoch writes is visible behind it.
+    kept.filter(is_seen_again).uid("again").sink_to(out).uid("out")
 
 
 class AwaitableSplitter(AsyncFunction[str, str]):

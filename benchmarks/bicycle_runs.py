@@ -179,7 +179,7 @@ def local_engine() -> Engine:
 
 
 def job(
-    plugin: str, params: Mapping[str, Path | str], *, storage: Path, is_synced: bool = True,
+    plugin: str, params: Mapping[str, Path | str], *, storage: Path | str, is_synced: bool = True,
     width: int = CORES,
 ) -> JobSetup:  # fmt: skip
     """Extract and plan a job.
@@ -187,7 +187,7 @@ def job(
     Args:
         plugin: The plugin ``wordcount``, or a job of ``benchmark_jobs`` or ``kafka_jobs``.
         params: Its parameters.
-        storage: Folder of its checkpoints.
+        storage: Folder or URL of its checkpoints.
         is_synced: Whether files are forced to disk, as they are for users.
         width: Parallelism of every operator.
     """

@@ -1,13 +1,17 @@
-"""A real server that speaks S3, for tests: S3Proxy over a local directory.
+"""A real server that speaks S3, for tests and benchmarks: S3Proxy over a local directory.
 
 It is chosen because its ``If-None-Match: *`` is atomic (a hard link), it checks signatures, and
 what it has acknowledged is on the disk, so that it can be killed and started again. Its jars come
 from where Kafka's come from, and are checked against the list beside this file.
+
+``python -m tests.s3.s3_server FOLDER`` runs one by itself: it tells where it is and what opens it,
+and ends when its input does.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import signal
@@ -19,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.ports import choose_port
@@ -92,6 +97,7 @@ class S3Server:
 
     root: Path
     cache_dir: Path
+    heap_mib: int = 192
     port: int = 0
     process: subprocess.Popen[bytes] | None = field(default=None)
     guard: subprocess.Popen[bytes] | None = field(default=None)
@@ -100,10 +106,14 @@ class S3Server:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def buckets(self) -> Path:
+        """Each folder in here is a bucket."""
+        return self.root / "data"
+
     def start(self) -> None:
         self.port = self.port or choose_port("127.0.0.1", random.Random())
-        data = self.root / "data"
-        data.mkdir(parents=True, exist_ok=True)
+        self.buckets.mkdir(parents=True, exist_ok=True)
         settings = self.root / "s3proxy.conf"
         settings.write_text(
             f"s3proxy.endpoint={self.url}\n"
@@ -111,7 +121,7 @@ class S3Server:
             f"s3proxy.identity={KEY}\n"
             f"s3proxy.credential={SECRET}\n"
             "jclouds.provider=filesystem-nio2\n"
-            f"jclouds.filesystem.basedir={data}\n"
+            f"jclouds.filesystem.basedir={self.buckets}\n"
         )
         path = ":".join(map(str, server_jars(self.cache_dir)))
         with (self.root / "log").open("ab") as log:
@@ -119,7 +129,7 @@ class S3Server:
                 [
                     *(
                         str(require_java()),
-                        "-Xmx192m",
+                        f"-Xmx{self.heap_mib}m",
                         "-XX:+UseSerialGC",
                         "-XX:TieredStopAtLevel=1",
                     ),
@@ -141,7 +151,7 @@ class S3Server:
         assert self.is_up(), told()
 
     def make_bucket(self, name: str) -> None:
-        (self.root / "data" / name).mkdir(exist_ok=True)
+        (self.buckets / name).mkdir(exist_ok=True)
 
     def kill(self) -> None:
         if self.is_up():
@@ -168,3 +178,20 @@ class S3Server:
                 return bool(connection.recv(1))
         except OSError:
             return False
+
+
+def main() -> None:
+    """Run a server until standard input ends."""
+    server = S3Server(Path(sys.argv[1]), home().cache_dir, heap_mib=1_024)
+    server.start()
+    try:
+        facts = {"url": server.url, "key": KEY, "secret": SECRET, "buckets": str(server.buckets)}
+        sys.stdout.write(json.dumps(facts) + "\n")
+        sys.stdout.flush()
+        sys.stdin.read()
+    finally:
+        server.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -117,7 +117,7 @@ class SealedFiles:
         kept, merged = state.files[:start], state.files[start:]
         if merged:
             groups = range(state.first_group, state.end_group)
-            changes = merge_sections([*(self.read(ref, groups) for ref in merged), changes])
+            changes = merge_sections([*self.read_all(merged, groups), changes])
         ref = self._write(
             f"{self.folder(state)}/{epoch:012}-{attempt}.delta", changes,
             tier=1 + max((ref.tier for ref in merged), default=-1),
