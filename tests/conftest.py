@@ -1,5 +1,7 @@
 """What every test may use: the sizes of the long forms. Other fixtures stand beside their tests."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import settings
 
@@ -54,3 +56,9 @@ def outage_seconds(request: pytest.FixtureRequest) -> int:
 def backlog_messages(request: pytest.FixtureRequest) -> int:
     """How many messages wait for a job: 300 000, or 5 million in ``nox -s backlog-kafka``."""
     return int(request.config.getoption("--backlog-messages"))
+
+
+@pytest.fixture(scope="session")
+def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What makes Spark start faster from the second time on."""
+    return tmp_path_factory.mktemp("spark-cache")

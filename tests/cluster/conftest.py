@@ -17,12 +17,11 @@ from bicycle_runtime.dev.cluster_options import ClusterOptions
 from bicycle_runtime.dev.spark_cluster import SparkCluster
 from tests.cluster.clustersite import ClusterSite
 from tests.cluster.wheels import install, new_venv, run
+from tests.spark.jobsite import SHORT_LIVED_JAVA
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[1]
 _SECONDS_MAX = 180
-# For jobs that live for seconds: no second compiler, and a collector without threads.
-_SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 # What workers import of what the runtime requires; Spark itself they get from their host.
 WORKER_LIBRARIES = (
     "cloudpickle", "fsspec", "importlib-metadata", "lazy-importer", "msgspec", "packaging",
@@ -40,17 +39,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What makes Spark start faster from the second time on."""
-    return tmp_path_factory.mktemp("spark-cache")
-
-
-@pytest.fixture(scope="session")
 def whole_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
     """The cluster of all tests; ask for `cluster`."""
     options = ClusterOptions(folder=tmp_path_factory.mktemp("cluster"))
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in _SHORT_LIVED_JAVA.items():
+        for name, value in SHORT_LIVED_JAVA.items():
             patch.setenv(name, value)
         with SparkCluster(options) as cluster:
             yield cluster
@@ -97,7 +90,6 @@ def new_site(
 
     def make(plugin: str = "wordcount") -> ClusterSite:
         site = ClusterSite(tmp_path / f"site-{len(sites)}", spark_cache, plugin=plugin)
-        site.environment = dict(_SHORT_LIVED_JAVA)
         site.master, site.host_python = cluster.url, str(host_python)
         sites.append(site)
         return site

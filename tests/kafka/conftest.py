@@ -23,8 +23,6 @@ from tests.spark.jobsite import JobSite
 _HERE = Path(__file__).parent
 _SECONDS_MAX = 180  # The first one may have to fetch the jars.
 _CRASH_ROUND_SECONDS_MAX = 400
-# For jobs that live for seconds: no second compiler, and a collector without threads.
-_SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -36,12 +34,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if not item.get_closest_marker("timeout"):
                 is_long = item.get_closest_marker("crash") is not None
                 item.add_marker(pytest.mark.timeout(crash_seconds if is_long else _SECONDS_MAX))
-
-
-@pytest.fixture(scope="session")
-def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What makes Spark start faster from the second time on."""
-    return tmp_path_factory.mktemp("spark-cache")
 
 
 @pytest.fixture
@@ -89,7 +81,6 @@ def new_site(tmp_path: Path, spark_cache: Path) -> Iterator[Callable[[str], JobS
 
     def make(plugin: str) -> JobSite:
         site = JobSite(tmp_path / f"site-{len(sites)}", spark_cache, plugin=plugin)
-        site.environment = dict(_SHORT_LIVED_JAVA)
         sites.append(site)
         return site
 

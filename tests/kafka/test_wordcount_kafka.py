@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
@@ -12,11 +11,6 @@ from tests.spark.jobsite import JobSite
 pytestmark = pytest.mark.spark
 
 LINES = [f"to be or not to be {number % 7}" for number in range(500)] + ["", "  "]
-
-
-@pytest.fixture(scope="module")
-def spark_cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("spark-cache")
 
 
 @pytest.fixture
@@ -34,7 +28,6 @@ def job(tmp_path, spark_cache, kafka_broker, topic):
         "transactional_id_prefix": counts,
         "bounded": "true",
     }
-    site.environment = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     yield site
     site.kill_everything()
 

@@ -96,9 +96,9 @@ def test_a_job_whose_storage_goes_says_so_and_goes_on_when_it_is_back(site, serv
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_a_job_on_spark_in_s3_that_is_killed_goes_on_and_counts_exactly(
-    tmp_path, tmp_path_factory, bucket
+    tmp_path, spark_cache, bucket
 ):
-    spark = JobSite(tmp_path / "site", tmp_path_factory.mktemp("spark-cache"))
+    spark = JobSite(tmp_path / "site", spark_cache)
     try:
         (spark.input / "lines.txt").write_text("".join(f"{line}\n" for line in LINES))
         words = ("--checkpoint-dir", f"s3://{bucket}/jobs", "--max-records-per-epoch", "80")
@@ -117,11 +117,11 @@ def test_a_job_on_spark_in_s3_that_is_killed_goes_on_and_counts_exactly(
 
 @pytest.mark.spark
 def test_a_second_driver_of_another_host_is_sent_away_and_told_who_runs_the_job(
-    tmp_path, tmp_path_factory, server, bucket
+    tmp_path, spark_cache, server, bucket
 ):
     """It has a home of its own, so that no lock of this machine reaches it."""
-    cache = tmp_path_factory.mktemp("spark-cache")
-    first, second = JobSite(tmp_path / "first", cache), JobSite(tmp_path / "second", cache)
+    first = JobSite(tmp_path / "first", spark_cache)
+    second = JobSite(tmp_path / "second", spark_cache)
     words = ("--checkpoint-dir", f"s3://{bucket}/jobs", "--follow")
     lease = server.root / "data" / bucket / "jobs/wordcount/lease/000000000001.beat"
     try:

@@ -26,6 +26,8 @@ from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
 from tests.waiting import PATIENCE_S, until
 
 MARK = "BICYCLE_TEST_SITE"
+# For jobs that live for seconds: no second compiler, and a collector without threads.
+SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 _LEFTOVER_PATIENCE_S = 30.0
 _DAEMON = b"pyspark.daemon"
 
@@ -108,13 +110,13 @@ def resident_bytes(pid: int) -> int:
 
 @dataclass(slots=True)
 class JobSite:
-    """A job, its folders and its processes."""
+    """A job, its folders and its processes. ``cache`` is one for all: it makes starts faster."""
 
     root: Path
     cache: Path
     plugin: str = "wordcount"
     params: dict[str, str] = field(default_factory=dict)
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=SHORT_LIVED_JAVA.copy)
     lives: list[Life] = field(default_factory=list)
 
     def __post_init__(self) -> None:

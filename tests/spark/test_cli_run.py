@@ -62,11 +62,11 @@ SLOW = whole(
 
 
 @pytest.fixture(scope="module")
-def bicycle(tmp_path_factory):
+def bicycle(tmp_path_factory, spark_cache):
     place = tmp_path_factory.mktemp("cli-run")
     install(place / "site", FAILING)
     install(place / "site", SLOW)
-    return Bicycle(place / "home", place / "site")
+    return Bicycle(place / "home", place / "site", spark_cache)
 
 
 class Words:

@@ -1,31 +1,19 @@
 """Savepoints by the command, on real Spark: of a job that runs, at its end, and as a beginning."""
 
-import contextlib
-import json
-import os
 import shutil
-import signal
 
 import pytest
 
 from tests.spark.cli_process import Bicycle, counts_in, expected_counts
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]  # Two jobs start, one after the other.
-QUICK_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @pytest.fixture
 def bicycle(tmp_path, spark_cache):
-    (tmp_path / "home").mkdir()
-    (tmp_path / "home/cache").symlink_to(spark_cache)
-    bicycle = Bicycle(tmp_path / "home", tmp_path / "site", environment=QUICK_JAVA)
+    bicycle = Bicycle(tmp_path / "home", tmp_path / "site", spark_cache)
     yield bicycle
-    for path in (tmp_path / "home/jobs").glob("*/status.json"):
-        status = json.loads(path.read_text())
-        if status["state"] in ("CREATED", "RUNNING", "STOPPING"):
-            for pid in (status["supervisor_pid"], status["pid"]):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+    bicycle.kill_jobs()
 
 
 def words(folder, name, place, *more):

@@ -1,9 +1,7 @@
 """Jobs in processes of their own: submit, look at, stop, cancel."""
 
-import contextlib
 import json
 import os
-import signal
 
 import pytest
 
@@ -19,16 +17,11 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="module")
-def bicycle(tmp_path_factory):
+def bicycle(tmp_path_factory, spark_cache):
     place = tmp_path_factory.mktemp("cli-submit")
-    bicycle = Bicycle(place / "home", place / "site")
+    bicycle = Bicycle(place / "home", place / "site", spark_cache)
     yield bicycle
-    for path in (place / "home/jobs").glob("*/status.json"):
-        status = json.loads(path.read_text())
-        if status["state"] in ("CREATED", "RUNNING", "STOPPING"):
-            for pid in (status["supervisor_pid"], status["pid"]):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+    bicycle.kill_jobs()
 
 
 def words(folder, name, *more):

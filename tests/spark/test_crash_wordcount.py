@@ -15,6 +15,8 @@ from collections import Counter
 import pytest
 
 from bicycle_runtime.base.faults import FAULT_POINTS
+from tests.plugin_zoo.zoo import install
+from tests.spark.impatient import IMPATIENT
 from tests.spark.jobsite import (
     JobSite,
     expected_counts,
@@ -88,7 +90,8 @@ def test_a_killed_java_process_loses_and_doubles_nothing(
 
 
 def test_a_job_that_lost_its_java_process_starts_again_by_itself(site: JobSite, words: list[str]):
-    """The plugin's restart strategy is the default: three attempts, five seconds apart."""
+    site.plugin = "impatient"
+    install(site.plugins, IMPATIENT)
     holds = ("delta_written@2=hold", "half_published@5=hold")
     life = site.start("--max-records-per-epoch", "600", "--json", faults=",".join(holds))
     for hold in holds:

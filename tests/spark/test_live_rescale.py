@@ -11,6 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.plugin_zoo.zoo import install
+from tests.spark.impatient import IMPATIENT
 from tests.spark.jobsite import JobSite, visible_lines
 from tests.waiting import until
 
@@ -78,22 +80,24 @@ def assert_counted_once(site: JobSite, counts: Counter[int]) -> None:
 
 
 def test_a_job_under_load_becomes_wider_and_narrower_and_reads_nothing_again(site):
+    site.plugin = "impatient"
+    install(site.plugins, IMPATIENT)
     feeder = Feeder(site)
     feeder.write(range(KEY_COUNT))
     life = site.start("--follow", "--parallelism", "4")
-    until((site.home / "jobs" / "wordcount" / "status.json").exists, "the job")
+    until((site.home / "jobs" / site.plugin / "status.json").exists, "the job")
     until(lambda: site.status()["record_count"] * WORDS_PER_LINE >= KEY_COUNT, "all words")
     with feeder:
         for old, new in ((4, 8), (8, 3)):
             read = site.status()["record_count"]
             until(lambda read=read: site.status()["record_count"] > read, "more input")
-            exit_code, answer = bicycle(site, "rescale", "wordcount", "--parallelism", str(new))
+            exit_code, answer = bicycle(site, "rescale", site.plugin, "--parallelism", str(new))
             assert exit_code == 0, answer
             assert (set(answer["old"].values()), set(answer["new"].values())) == ({old}, {new})
             assert widths(site) == {new}
 
         for word, code in (("counter=2", "BIC-1840"), ("counter-v1=129", "BIC-1841")):
-            exit_code, error = bicycle(site, "rescale", "wordcount", "--operator", word)
+            exit_code, error = bicycle(site, "rescale", site.plugin, "--operator", word)
             assert (exit_code != 0, error["code"]) == (True, code)
         assert site.status()["record_count"] == site.status()["event_count"]
 
@@ -106,6 +110,6 @@ def test_a_job_under_load_becomes_wider_and_narrower_and_reads_nothing_again(sit
 
     assert widths(site) == set(site.manifest().plan.parallelism.values()) == {3}
     assert site.status()["event_count"] == feeder.line_count
-    request = json.loads((site.home / "jobs" / "wordcount" / "request.json").read_text())
+    request = json.loads((site.home / "jobs" / site.plugin / "request.json").read_text())
     assert set(request["widths"].values()) == {3}
     assert_counted_once(site, feeder.counts)

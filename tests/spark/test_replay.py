@@ -11,8 +11,8 @@ LINES = [f"ada bob cid{number % 7} dan{number % 3}" for number in range(40)]
 
 
 @pytest.fixture
-def bicycle(tmp_path):
-    return Bicycle(tmp_path / "home", tmp_path / "site")
+def bicycle(tmp_path, spark_cache):
+    return Bicycle(tmp_path / "home", tmp_path / "site", spark_cache)
 
 
 def words(command, folder, *more):

@@ -10,8 +10,8 @@ LINES = [f"word{number % 700} word{number % 31}\n" for number in range(2_000)]
 
 
 @pytest.fixture
-def bicycle(tmp_path):
-    return Bicycle(tmp_path / "home", tmp_path / "site")
+def bicycle(tmp_path, spark_cache):
+    return Bicycle(tmp_path / "home", tmp_path / "site", spark_cache)
 
 
 def test_counts_on_disk_go_on_after_a_restart(bicycle, tmp_path):

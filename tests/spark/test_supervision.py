@@ -1,7 +1,6 @@
 """What watches over a job: supervisor and watchdog, and what is left when they are killed, too."""
 
 import contextlib
-import json
 import os
 import signal
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from bicycle_runtime.base.processes import descendants, is_alive, is_frozen
 from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts
+from tests.spark.impatient import IMPATIENT
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice in each.
@@ -60,22 +60,18 @@ def job(env, params: Params):
 
 
 @pytest.fixture(scope="module")
-def bicycle(tmp_path_factory):
+def bicycle(tmp_path_factory, spark_cache):
     place = tmp_path_factory.mktemp("supervision")
-    bicycle = Bicycle(place / "home", place / "site")
+    bicycle = Bicycle(place / "home", place / "site", spark_cache)
+    install(bicycle.site, IMPATIENT)
     install(bicycle.site, whole("stubborn", STUBBORN))
     entries = bicycle.site / "stubborn-1.0.dist-info" / "entry_points.txt"
     entries.write_text(f"{entries.read_text()}[bicycle.extensions]\nstubborn = stubborn\n")
     yield bicycle
-    for path in (place / "home/jobs").glob("*/status.json"):
-        status = json.loads(path.read_text())
-        for pid in (status["supervisor_pid"], status["pid"], status["java_pid"]):
-            if pid:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+    bicycle.kill_jobs()
 
 
-def words(command, folder, name, *more, plugin="wordcount"):
+def words(command, folder, name, *more, plugin="impatient"):
     settings = ("--set", f"input={folder / 'in.txt'}", "--set", f"output={folder / 'out'}")
     place = ("--checkpoint-dir", str(folder / "checkpoints"), "--name", name)
     return [command, "--plugin", plugin, *settings, *place, *more]
@@ -137,8 +133,8 @@ def test_a_killed_driver_is_started_again_by_its_supervisor_and_nothing_is_count
 def test_an_epoch_with_a_stopped_worker_is_ended_and_run_again(bicycle, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("x y x\n")
-    limits = ("--epoch-stall-timeout-ms", "12s", "--restart-attempts", "1")
-    process = bicycle.start(*words("run", tmp_path, "stopped", "--follow", *limits))
+    limit = ("--epoch-stall-timeout-ms", "8s")
+    process = bicycle.start(*words("run", tmp_path, "stopped", "--follow", *limit))
     try:
         status = wait_until(bicycle, "stopped", lambda status: status["record_count"] == 1)
         workers = until(lambda: python_workers(status["pid"]), "Python workers")
@@ -153,7 +149,9 @@ def test_an_epoch_with_a_stopped_worker_is_ended_and_run_again(bicycle, tmp_path
         end(process)
 
     assert process.returncode == 0
-    assert [note["code"] for note in again["restarts"]] == ["BIC-1974"]
+    # On a busy machine, workers may take as long to start: that is a stall, too.
+    assert {note["code"] for note in again["restarts"]} == {"BIC-1974"}
+    assert again["restarts"][-1]["epoch"] >= 1
     assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
 
 
