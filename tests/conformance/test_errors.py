@@ -95,6 +95,18 @@ def test_skip_leaves_out_records_without_a_key(runner):
     assert runner(by_length, ["a", 7, "b", END]).published == [(1, 1), (1, 2)]
 
 
+@pytest.mark.parametrize("key", [object(), [1]], ids=["no encoding", "no hash"])
+def test_a_key_that_can_not_be_one_is_an_error_of_its_record(runner, key):
+    def keyed(stream):
+        return stream.key_by(lambda n: key if n == 2 else n).uid("keys")
+
+    facts = failure_of(runner, lambda s: keyed(s).count(), [1, 2, 3, END])
+    skipped = runner(lambda s: keyed(s).on_error(skip()).count(), [1, 2, 3, END])
+
+    assert (facts["operator"], facts["offset"], facts["exception"]) == ("keys", 1, "TypeError")
+    assert skipped.published == [(1, 1), (3, 1)]
+
+
 def test_a_failed_batch_is_left_out_as_a_whole(runner):
     job = runner(
         lambda s: s.map_batches(lambda batch: [12 // n for n in batch]).on_error(skip()),

@@ -110,7 +110,10 @@ class DataStream(Connecting[T]):
         return self._side_output(tag, record_type)
 
     def split(self, selector: Callable[[T], str | Iterable[str]]) -> SplitStream[T]:
-        """Send each record to the outputs that the selector names: none, one, or several."""
+        """Send each record to the outputs that the selector names: none, one, or several.
+
+        What goes to an output that nobody selects is left out.
+        """
         record_type = self._record_type()
         stream: DataStream[T] = self._then(
             process_vertex(aggregations.SplitFunction(selector), is_keyed=False)

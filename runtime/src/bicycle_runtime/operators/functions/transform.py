@@ -25,6 +25,7 @@ from bicycle_runtime.operators.functions.operator import (
 )
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
+from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.functions import as_callable, full_name
 
@@ -171,10 +172,16 @@ class KeyByOperator(_FunctionOperator):
 
     def _group(self, value: Any) -> Any:
         key = self.call(value)
-        return self._later(key) if self.awaits else self._groups[key]
+        return self._later(key) if self.awaits else self._group_of(key)
 
     async def _later(self, key: Awaitable[Any]) -> int:
-        return self._groups[await key]
+        return self._group_of(await key)
+
+    def _group_of(self, key: Any) -> int:
+        try:
+            return self._groups[key]
+        except KeyEncodingError as error:  # An error of this record, for the policy to settle.
+            raise TypeError(f"{error.summary}; {error.remedy}") from None
 
 
 class PassOperator(Operator):
