@@ -161,6 +161,8 @@ def test_a_look_before_the_beginning_changes_nothing(run, out, tmp_path):
     shutil.rmtree(out)
     sink.refuse_beginning(services, run.memo)
     assert not out.exists()
+    out.write_text("a file")
+    sink.refuse_beginning(services, run.memo)  # That is another error, and told by the start.
 
 
 def leave_mark(run, out, *, process):

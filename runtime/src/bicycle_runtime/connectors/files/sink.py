@@ -91,7 +91,7 @@ class FileSink(Sink):
         Raises:
             OutputHeldError: there is one that may live.
         """
-        if "run" in memo:
+        if "run" in memo and self._folder.is_dir():  # What else it is, ``start`` says.
             self._claim_of(str(memo["run"]), services).refuse_holder()
 
     def makes(self) -> list[str]:
