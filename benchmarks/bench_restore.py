@@ -155,8 +155,8 @@ def main() -> None:
     options = arguments(__doc__, repeats=1, add=_add_options)
     keys, load_keys = (20_000, 8_000) if options.quick else (options.keys, options.load_keys)
     found = {name: Found() for name in options.backends}
-    for name, one in found.items():
-        with scratch("bucket") as folder, far_storage(folder) as far:
+    with scratch("bucket") as folder, far_storage(folder) as far:
+        for name, one in found.items():
             with scratch("restore") as place:
                 kept = KeptJob(place, far, backend=name, keys=Keys(count=keys), width=CORES)
                 _restarts(far, kept, one, options.repeats)

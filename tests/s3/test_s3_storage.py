@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import random
 import threading
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -65,6 +66,20 @@ def test_streams_of_any_length_come_back(storage, size):
         assert stream.read(10) == data[:10]
         assert stream.read() == data[10:]
     assert storage.read("stream") == data
+    assert storage.discard_unfinished("") == 0
+
+
+@pytest.mark.parametrize("size", [8 * MIB, 8 * MIB + 1, 35 * MIB])
+def test_a_large_object_is_sent_in_parts_and_comes_back_whole(storage, asked, size):
+    data = random.Random(size).randbytes(size)
+    storage.write("state/large", b"an older one")
+    asked.clear()
+    storage.write("state/large", data)
+    sent = Counter(asked)
+
+    part_count = 0 if size <= 8 * MIB else -(-size // (8 * MIB))
+    assert (sent["PutObject"], sent["UploadPart"]) == (int(part_count == 0), part_count)
+    assert storage.read("state/large") == data
     assert storage.discard_unfinished("") == 0
 
 
@@ -209,6 +224,7 @@ def test_a_server_that_is_gone_is_told_and_what_was_there_is_there_again(server,
     server.kill()
     acts = (
         lambda: storage.write("a", b""),
+        lambda: storage.write("a", bytes(9 * MIB)),
         lambda: storage.create("a", b""),
         lambda: storage.read("before"),
         lambda: storage.exists("before"),
