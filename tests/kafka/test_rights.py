@@ -139,8 +139,10 @@ def lack(caught):
     """Return what an error says must be allowed, once it says how."""
     facts = caught.value.facts
     kind, _, name = facts["resource"].rpartition(" ")
-    flag = kind.replace(" ", "-")
-    assert f"User:eve --operation {facts['operation']} --{flag} {name}" in facts["hint"]
+    place = f"--{kind} {name}"
+    if kind == "transactional id":  # For all writers at once.
+        place = f"--transactional-id {name[:-1]} --resource-pattern-type prefixed"
+    assert f"User:eve --operation {facts['operation']} {place}" in facts["hint"]
     return facts["resource"], facts["operation"]
 
 

@@ -65,27 +65,25 @@ class Rights:
 
         Example:
             >>> refused = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-            >>> Rights(operation="Write", topic="orders").lack(refused, "ada").hint
-            'kafka-acls --add --allow-principal User:ada --operation Write --topic orders'
+            >>> Rights(operation="Write", topic="t").lack(refused, "ada").hint
+            'allow it with kafka-acls --add --allow-principal User:ada --operation Write --topic t'
         """
-        found: tuple[str, str | None, str]
         match error.code():
             case KafkaError.TOPIC_AUTHORIZATION_FAILED:
-                found = ("topic", self.topic, self.operation)
+                kind, name, operation = "topic", self.topic or "NAME", self.operation
+                place = f"--topic {name}"
             case KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                found = ("transactional-id", self.transactional_id, "Write")
+                kind, name, operation = "transactional id", self.transactional_id or "NAME", "Write"
+                prefix = name.rstrip("0123456789")  # There is one for each writer.
+                place = f"--transactional-id {prefix} --resource-pattern-type prefixed"
             case KafkaError.GROUP_AUTHORIZATION_FAILED:
-                found = ("group", self.group, "Read")
+                kind, name, operation = "group", self.group or "NAME", "Read"
+                place = f"--group {name}"
             case KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-                create = self.operation if self.operation == "Create" else "IdempotentWrite"
-                found = ("cluster", "", create)
+                kind, name, place = "the", "cluster", "--cluster"
+                operation = self.operation if self.operation == "Create" else "IdempotentWrite"
             case _:
                 return Lack(resource=None, operation=None, hint=_CHECK_LOGIN)
-        kind, name, operation = found
-        place = f"--{kind} {'NAME' if name is None else name}".rstrip()
-        return Lack(
-            resource=f"{kind.replace('-', ' ')} {name or ''}".rstrip(),
-            operation=operation,
-            hint=f"kafka-acls --add --allow-principal User:{user or 'NAME'} "
-            f"--operation {operation} {place}",
-        )
+        command = f"kafka-acls --add --allow-principal User:{user or 'NAME'}"
+        hint = f"allow it with {command} --operation {operation} {place}"
+        return Lack(resource=f"{kind} {name}", operation=operation, hint=hint)
