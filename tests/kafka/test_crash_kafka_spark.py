@@ -81,8 +81,7 @@ def test_a_killed_java_process_loses_and_doubles_nothing(quick_site, load, crash
                 until(lambda at=point, on=strikes: _kill_java(quick_site, on, at), "a Java")
                 load.counts.look()
         # One that was under way may be sealed without Java, no other.
-        last = quick_site.newest_epoch()
-        until(lambda of=last: quick_site.newest_epoch() > of + 1, "epochs behind the last kill")
+        _wait_for_seals(quick_site)
         _stop(quick_site, strikes.life)
     tell("Java", crash_round_count * len(POINTS), begun)
 
@@ -107,6 +106,8 @@ def test_killed_workers_are_replaced_in_the_running_job(spark_site, load, crash_
                     for worker in until(spark_site.workers, "a worker"):
                         os.kill(worker.pid, signal.SIGKILL)
                     strikes.release(point)
+                # Spark gives a task four attempts: its epoch is sealed before the next kill.
+                _wait_for_seals(spark_site)
                 load.counts.wait_for_more()
         _stop(spark_site, strikes.life)
         assert "job_restarting" not in strikes.life.stderr
@@ -125,6 +126,12 @@ def _kill_java(site: JobSite, strikes: Strikes, point: str) -> bool:
         os.kill(pid, signal.SIGKILL)
     strikes.release(point)
     return bool(found)
+
+
+def _wait_for_seals(site: JobSite) -> None:
+    """Wait for two epochs more: the one under way, and another."""
+    last = site.newest_epoch()
+    until(lambda: site.newest_epoch() > last + 1, f"two epochs behind {last}")
 
 
 def _visits(round_count: int) -> list[tuple[str, int]]:
