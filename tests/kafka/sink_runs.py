@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.operators.io import StagedFile, WriterTask
 
 WAIT_S = 30.0
+_COMMIT_S = 5.0
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,11 @@ class SinkRun:
 def messages_in(
     brokers: str | dict[str, str], topic: str, isolation: str = "read_committed"
 ) -> list[Found]:
-    """Return all messages of a topic, by partition and offset; `brokers` may be all settings."""
+    """Return all messages of a topic, by partition and offset; `brokers` may be all settings.
+
+    A commit returns before each partition knows of it: where a transaction seems to be open, its
+    end is waited for, for a while.
+    """
     consumer = Consumer(
         {
             **({"bootstrap.servers": brokers} if isinstance(brokers, str) else brokers),
@@ -145,18 +151,28 @@ def messages_in(
     try:
         partitions = consumer.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
         consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-        ended: set[int] = set()
+        ends: dict[int, int] = {}
+        deadline = time.monotonic() + _COMMIT_S
         found = []
-        while len(ended) < len(partitions):
+        while len(ends) < len(partitions) or not (
+            time.monotonic() > deadline or _is_all_committed(consumer, topic, ends)
+        ):
             for message in consumer.consume(10_000, timeout=0.05):
                 if message.error() is None:
                     found.append(_found(message))
                 else:
                     assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
-                    ended.add(message.partition())
+                    ends[message.partition()] = message.offset()
     finally:
         consumer.close()
     return sorted(found, key=lambda item: (item.partition, item.offset))
+
+
+def _is_all_committed(consumer: Consumer, topic: str, ends: dict[int, int]) -> bool:
+    """Tell whether no transaction is open behind what was read."""
+    places = [TopicPartition(topic, number) for number in ends]
+    known = [consumer.get_watermark_offsets(place, cached=True)[1] for place in places]
+    return all(end >= high for end, high in zip(ends.values(), known, strict=True))
 
 
 def values_in(brokers: str, topic: str, isolation: str = "read_committed") -> list[str]:

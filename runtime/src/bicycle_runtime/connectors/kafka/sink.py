@@ -83,7 +83,7 @@ _DEFAULTS = {
     "partitioner": "murmur2_random",  # As Java's clients do: the same key, the same partition.
     "queue.buffering.max.messages": "100000",
     "queue.buffering.max.kbytes": "65536",
-    "topic.metadata.propagation.max.ms": "10000",  # Then a missing topic is taken for missing.
+    "topic.metadata.propagation.max.ms": "5000",  # Then a missing topic is taken for missing.
     "log_level": "2",  # What goes wrong is told by our own errors and events.
 }
 _MESSAGE_BYTES_MAX = 1_000_000  # The client's own default of message.max.bytes.
@@ -115,21 +115,6 @@ class KafkaSink(Sink):
         self._is_checked = False
         self._facts: TopicFacts | None = None
 
-    def refuse_beginning(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
-        """Refuse to begin behind what is published; brokers are asked, and nothing is made.
-
-        Raises:
-            KafkaHistoryError: it would be published again, and that was not asked for.
-            BicycleError: brokers do not answer, or refuse to.
-        """
-        options = self._options
-        is_same = self._is_staged and memo.get("topic") == options.topic
-        if is_same and options.on_rewind == "fail":
-            self._connect(services, memo)
-            count = self._admin.partition_count(memo["marker_topic"])
-            markers = self._last_markers(memo["marker_topic"], count)
-            check_history(memo, markers, options=options, vertex=self.spec.vertex_id)
-
     def makes(self) -> list[str]:
         """Return the topic when it is made where it is missing."""
         return [] if self._topic_plan is None else [made_topic(self._options.topic)]
@@ -142,6 +127,7 @@ class KafkaSink(Sink):
             KafkaTopicMissingError: the topic is missing, and is not to be made.
             KafkaTopicUnsuitableError: a topic can not be made, or is not as it must be.
             KafkaTransactionTimeoutError: transactions could end before an epoch is published.
+            KafkaHistoryError: a job begins with an epoch behind what was published.
             KafkaAccessError: credentials or rights are refused.
         """
         options = self._options
@@ -151,6 +137,8 @@ class KafkaSink(Sink):
         if self._is_staged:
             self._check_timeout(services)
             check_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
+            if memo.get("place") != self._place:
+                self._refuse_rewind(memo)
         facts = self._admin.check(options.topic, self._topic_plan, operations=["Write"])
         if facts is not None:
             self._check_facts(facts)
@@ -276,6 +264,13 @@ class KafkaSink(Sink):
             epoch_interval_ms=services.epoch_interval_ms,
             broker_ms_max=self._admin.transaction_timeout_ms_max(),
         )
+
+    def _refuse_rewind(self, memo: Mapping[str, Any]) -> None:
+        options = self._options
+        if memo.get("topic") == options.topic and options.on_rewind == "fail":
+            count = self._admin.partition_count(memo["marker_topic"])
+            markers = self._last_markers(memo["marker_topic"], count)
+            check_history(memo, markers, options=options, vertex=self.spec.vertex_id)
 
     def _start_transactions(self, memo: Mapping[str, Any]) -> None:
         options = self._options
