@@ -71,7 +71,7 @@ def test_a_job_is_told_so_before_anything_of_the_savepoint_is_copied(run, topic,
     other = begun_with(run, epoch, memo, tmp_path)
 
     with pytest.raises(KafkaHistoryError) as caught:
-        other.sink.refuse_beginning(other.services, memo)
+        other.sink.check(other.services, memo)
 
     assert caught.value.facts["found_epoch"] == 3
     again = {**run.properties, "on_rewind": "publish_again"}
@@ -81,7 +81,7 @@ def test_a_job_is_told_so_before_anything_of_the_savepoint_is_copied(run, topic,
         ({"properties": again}, memo),
     ):
         may_begin = begun_with(run, epoch, memo, tmp_path, **changes)
-        may_begin.sink.refuse_beginning(may_begin.services, last)
+        may_begin.sink.check(may_begin.services, last)
 
 
 def test_of_two_jobs_that_go_on_from_one_savepoint_the_other_is_shut_out(

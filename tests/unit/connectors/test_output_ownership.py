@@ -155,14 +155,14 @@ def test_a_look_before_the_beginning_changes_nothing(run, out, tmp_path):
     sink = create_sink(run.spec)
 
     with pytest.raises(OutputHeldError):
-        sink.refuse_beginning(services, run.memo)
+        sink.check(services, run.memo)
 
-    sink.refuse_beginning(services, {})
+    sink.check(services, {})
     shutil.rmtree(out)
-    sink.refuse_beginning(services, run.memo)
+    sink.check(services, run.memo)
     assert not out.exists()
     out.write_text("a file")
-    sink.refuse_beginning(services, run.memo)  # That is another error, and told by the start.
+    sink.check(services, run.memo)  # That is another error, and told by the start.
 
 
 def leave_mark(run, out, *, process):

@@ -236,19 +236,6 @@ class Sink(ABC):
         output that can not be written is an error here, not later.
         """
 
-    def refuse_beginning(  # noqa: B027 - most share nothing with another job.
-        self, services: DriverServices, memo: Mapping[str, Any]
-    ) -> None:
-        """Raise what ``start`` would, where what the memo names is another job's by now.
-
-        Called when a job is about to begin with the epoch of another one, before anything of that
-        is copied; ``start`` looks again. It may ask other systems, and changes nothing.
-
-        Args:
-            services: Of the job that begins; its storage may be empty.
-            memo: The sink's memo of that epoch, or empty.
-        """
-
     def check(  # noqa: B027 - most make nothing that outlives a refused start.
         self, services: DriverServices, memo: Mapping[str, Any]
     ) -> None:
@@ -256,6 +243,8 @@ class Sink(ABC):
 
         Called at each start for every sink before the first one is started, so that what one of
         them lacks leaves nothing behind that another one made. ``start`` gets the same arguments.
+        Called as well, with the memo of another job's epoch, before a job begins with that and
+        anything of it is copied: another job may go on with what the memo names.
         """
 
     def makes(self) -> Collection[str]:

@@ -85,7 +85,7 @@ class FileSink(Sink):
         self._after = SinkState()
         self._claim: OutputClaim | None = None
 
-    def refuse_beginning(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def check(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
         """Refuse parts that another job goes on with.
 
         Raises:

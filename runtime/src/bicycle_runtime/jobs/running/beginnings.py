@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from functools import partial
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.pinning import pinned
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
@@ -18,7 +16,6 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.preparing import planned
 from bicycle_runtime.jobs.savepoints.commands import begin_with, open_origin
 from bicycle_runtime.recovery.adoption import Origin, is_adopted, refuse_unfinished_restore
-from bicycle_runtime.recovery.manifest import Manifest
 
 __all__ = ["begun"]
 
@@ -53,7 +50,7 @@ def begun(request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clo
     if is_adopted(origin, place.storage):  # By a start that came no further.
         refuse_unfinished_restore(place.storage)
     else:
-        _begin(origin, place, planned(pinned(bundle, origin.manifest.pins), request, place), clock)
+        _begin(origin, request, place, bundle, clock=clock)
     options = dataclasses.replace(request.options, from_=None)
     kept = dataclasses.replace(request, options=options)
     place.folder.write_request(kept)
@@ -64,23 +61,26 @@ def begun(request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clo
     return kept
 
 
-def _begin(origin: Origin, place: JobPlace, setup: JobSetup, clock: Clock) -> None:
+def _begin(
+    origin: Origin, request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clock
+) -> None:
+    setup = planned(pinned(bundle, origin.manifest.pins), request, place)
     job, allows_dropped = place.job, setup.allows_dropped_state
     refuse_lost_state(origin.manifest, setup.graph, job=job, allows_dropped=allows_dropped)
     begun_forms(
         origin.manifest, setup.plan, setup.bundle.payloads, job=job, allows_dropped=allows_dropped
     )
-    look = partial(_refuse_outputs, origin.manifest, setup, clock)
-    begin_with(origin, place.storage, job=job, clock=clock, look=look)
 
+    def check_outputs() -> None:
+        options = request.engine_options(setup.graph)
+        for uid, sink in setup.sinks.items():
+            services = setup.services(
+                uid, clock=clock, collected={}, console=_unheard,
+                epoch_interval_ms=options.epoch_interval_ms,
+            )  # fmt: skip
+            sink.check(services, origin.manifest.sinks.get(uid, {}))
 
-def _refuse_outputs(manifest: Manifest, setup: JobSetup, clock: Clock) -> None:
-    """See that no other job goes on with the outputs of an epoch."""
-    for uid, sink in setup.sinks.items():
-        services = setup.services(
-            uid, clock=clock, collected={}, console=_unheard, epoch_interval_ms=0
-        )
-        sink.refuse_beginning(services, manifest.sinks.get(uid, {}))
+    begin_with(origin, place.storage, job=job, clock=clock, look=check_outputs)
 
 
 def _unheard(_line: str) -> None:
