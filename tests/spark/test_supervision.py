@@ -133,7 +133,7 @@ def test_a_killed_driver_is_started_again_by_its_supervisor_and_nothing_is_count
 def test_an_epoch_with_a_stopped_worker_is_ended_and_run_again(bicycle, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("x y x\n")
-    limit = ("--epoch-stall-timeout-ms", "8s")
+    limit = ("--epoch-stall-timeout-ms", "12s")
     process = bicycle.start(*words("run", tmp_path, "stopped", "--follow", *limit))
     try:
         status = wait_until(bicycle, "stopped", lambda status: status["record_count"] == 1)
