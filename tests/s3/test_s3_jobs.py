@@ -93,10 +93,16 @@ def test_a_job_whose_storage_goes_says_so_and_goes_on_when_it_is_back(site, serv
     site.assert_exact()
 
 
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
 @pytest.mark.spark
 @pytest.mark.timeout(300)
-def test_a_job_on_spark_in_s3_that_is_killed_goes_on_and_counts_exactly(
-    tmp_path, spark_cache, bucket
+def test_a_job_on_spark_in_s3_that_is_killed_goes_on_and_counts_exactly_even_from_a_damaged_file(
+    tmp_path, spark_cache, server, bucket
 ):
     spark = JobSite(tmp_path / "site", spark_cache)
     try:
@@ -104,8 +110,13 @@ def test_a_job_on_spark_in_s3_that_is_killed_goes_on_and_counts_exactly(
         words = ("--checkpoint-dir", f"s3://{bucket}/jobs", "--max-records-per-epoch", "80")
         killed = spark.run(*words, faults="after_seal@2=kill")
         assert killed.process.returncode == -signal.SIGKILL, killed.stderr
+        state = server.buckets / bucket / "jobs/wordcount/state"
+        flip(max(state.rglob("*.delta"), key=lambda path: path.name))  # No size tells it.
         again = spark.run(*words)
         assert again.process.returncode == 0, (again.stdout, again.stderr)
+        found = [(event["event"], event.get("epoch")) for event in again.log_events]
+        assert [epoch for event, epoch in found if event == "job_recovered"] == [2, 1]
+        assert [event for event, _ in found].count("manifest_damaged") == 1
         assert visible_counts(spark.output) == expected_counts(WORDS)
         told = [path.read_text() for path in spark.home.rglob("*.json")]
         told += [life.stdout + life.stderr for life in spark.lives]

@@ -83,6 +83,15 @@ def test_a_large_object_is_sent_in_parts_and_comes_back_whole(storage, asked, si
     assert storage.discard_unfinished("") == 0
 
 
+def test_bytes_that_changed_on_the_server_are_left_to_the_checksums_of_who_reads(
+    storage, server, bucket
+):
+    storage.write("a", b"hello")
+    path = server.buckets / bucket / "jobs/wordcount/a"
+    path.write_bytes(b"hexlo")
+    assert storage.read("a") == storage.open_read("a").read() == b"hexlo"
+
+
 def test_a_stream_that_is_broken_off_never_appears(storage):
     for size in (10, 9 * MIB):
         with pytest.raises(KeyError), storage.open_write("stream") as stream:
