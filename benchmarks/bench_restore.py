@@ -173,8 +173,8 @@ def main() -> None:
     )
     report = Report(
         name="restore",
-        claim="Ten million keys are back from object storage in a minute, from the local folder in "
-        "ten seconds; four processes load three times as fast as one.",
+        claim="State is back from object storage in a minute, from the local folder in ten "
+        "seconds; four processes load three times as fast as one.",
         payload=f"{keys:,} profiles of 102 characters by user, {sizes} in {CORES} subtasks; for "
         f"loading alone {load_keys:,}, {loaded} in {max(PROCESSES)}",
         method=f"{options.repeats} rounds; S3Proxy on the same machine behind a proxy with {FAR}; "
