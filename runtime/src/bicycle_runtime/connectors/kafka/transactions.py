@@ -322,8 +322,9 @@ class TransactionalWriter:
             if self._clock.monotonic() > deadline:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, self._outage))
             self._wait()
-            with contextlib.suppress(KafkaException):  # It hears at once of a topic that is gone.
-                producer.list_topics(self._needed.topic, timeout=_CALL_S)
+            for topic in {self._needed.topic, self._settings.marker_topic}:
+                with contextlib.suppress(KafkaException):  # It hears at once of one that is gone.
+                    producer.list_topics(topic, timeout=_CALL_S)
         first = self._failures.first
         if first is not None and first.code() in _PURGED:
             producer.begin_transaction()  # Refused, with the reason why this one can not go on.
