@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-__all__ = ["Lack", "Rights", "is_of_group", "is_refusal"]
+__all__ = ["NO_RIGHTS", "Lack", "Rights", "is_of_group", "is_refusal"]
 
 _REFUSALS: Final = frozenset(
     {
@@ -87,3 +87,6 @@ class Rights:
         command = f"kafka-acls --add --allow-principal User:{user or 'NAME'}"
         hint = f"allow it with {command} --operation {operation} {place}"
         return Lack(resource=f"{kind} {name}", operation=operation, hint=hint)
+
+
+NO_RIGHTS: Final = Rights()

@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.connectors.kafka.access import Rights, is_of_group, is_refusal
+from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_of_group, is_refusal
 from bicycle_runtime.connectors.kafka.reader import place_of
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
@@ -52,7 +52,6 @@ _DEFAULTS: Final = {
     "isolation.level": "read_committed",
 }
 _FIXED: Final = {"enable.auto.commit": "false"}
-_NO_RIGHTS: Final = Rights()
 
 
 class ClusterSilentError(Exception):
@@ -233,18 +232,18 @@ class Cluster:
         self._client.commit(offsets=places, asynchronous=True)
 
     def refuse_unless_outage(
-        self, error: KafkaError, action: str, rights: Rights = _NO_RIGHTS
+        self, error: KafkaError, action: str, rights: Rights = NO_RIGHTS
     ) -> None:
         """Raise our error unless it goes away by itself."""
         if is_refusal(error) or not is_outage(error):
             raise self.error(error, action, rights)
 
-    def error(self, error: KafkaError, action: str, rights: Rights = _NO_RIGHTS) -> BicycleError:
+    def error(self, error: KafkaError, action: str, rights: Rights = NO_RIGHTS) -> BicycleError:
         """Return our error for one that does not go away."""
         return client_error(error, properties=self._properties, action=action, rights=rights)
 
     def silence(
-        self, error: KafkaError, action: str, rights: Rights = _NO_RIGHTS
+        self, error: KafkaError, action: str, rights: Rights = NO_RIGHTS
     ) -> ClusterSilentError:
         """Return the error of an outage, with what the client heard last; raise any other."""
         self.refuse_unless_outage(error, action, rights)

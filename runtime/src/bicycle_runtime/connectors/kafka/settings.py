@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
+from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_refusal
 from bicycle_runtime.connectors.kafka.client_log import ClientLog
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
@@ -84,7 +84,6 @@ _PROTOCOL = "security.protocol"
 _PROTOCOLS: Final = {"SASL": "SASL_SSL or SASL_PLAINTEXT", "SSL": "SSL or SASL_SSL"}
 _QUOTED = re.compile(r'"([\w.]+)"')
 _HIDDEN = "***"
-_NO_RIGHTS: Final = Rights()
 _SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
 
 
@@ -231,7 +230,7 @@ def client_error(
     *,
     properties: ClientProperties,
     action: str,
-    rights: Rights = _NO_RIGHTS,
+    rights: Rights = NO_RIGHTS,
 ) -> BicycleError:
     """Return our error for one of the client; only what is no outage should come here.
 
