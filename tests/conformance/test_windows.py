@@ -7,8 +7,10 @@ from datetime import timedelta
 
 import pytest
 
+from bicycle_runtime.operators.counting.counts import OperatorCounts
 from bicycle_runtime.operators.errors import NoEventTimeError
-from bicycle_runtime.testing import CRASH, END, EPOCH
+from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
+from bicycle_runtime.testing.runner import play
 from bicycle_sdk import StateTtl, ValueStateDescriptor, WatermarkStrategy
 from bicycle_sdk.windows import (
     Count,
@@ -226,6 +228,24 @@ def test_late_records_update_a_window_while_that_is_allowed_and_go_aside_after(r
     assert [row for row in job.published if row[0] == "late"] == [
         ("late", ("a", 6 * S, 1), 6 * S, Window(0, 60 * S), 100 * S, 94 * S)
     ]
+
+
+@pytest.mark.parametrize(
+    ("tag", "unread"), [("late", {"late": 2}), (None, {})], ids=["unread", "untaken"]
+)
+def test_late_records_that_nobody_reads_are_told_of(runner, tag, unread):
+    def job(env):
+        window = keyed(env.add_source(script_source()), delay=0).tumbling_window(60 * S)
+        (window.late_to(tag) if tag else window).count().uid("count").collect("counts")
+
+    totals = OperatorCounts()
+    with runner.harness(job) as harness:
+        play(harness, LATE)
+        for epoch in harness.epochs:
+            totals.add(epoch.counts.get("count", OperatorCounts()))
+
+        assert (totals.late, totals.unread) == (2, unread)
+        assert sum(epoch.late_dropped_count for epoch in harness.epochs) == 2
 
 
 def test_allowed_lateness_does_not_put_off_the_first_result(runner):

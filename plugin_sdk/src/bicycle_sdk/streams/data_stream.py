@@ -112,7 +112,7 @@ class DataStream(Connecting[T]):
     def split(self, selector: Callable[[T], str | Iterable[str]]) -> SplitStream[T]:
         """Send each record to the outputs that the selector names: none, one, or several.
 
-        What goes to an output that nobody selects is left out.
+        What goes to an output that nobody selects is left out; the run's summary counts it.
         """
         record_type = self._record_type()
         stream: DataStream[T] = self._then(

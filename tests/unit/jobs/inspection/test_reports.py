@@ -154,6 +154,19 @@ def test_state_without_keys_is_warned_of_unless_it_can_be_merged():
     assert ("no-merge", "f") not in kinds(report(build(Merging())))
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_late_records_that_nobody_reads_are_warned_of(is_read):
+    def build(env):
+        stamped = env.from_collection(["a"]).assign_timestamps(len)
+        window = stamped.key_by(str).tumbling_window(10).late_to("late")
+        counts = window.count().uid("counts")
+        if is_read:
+            counts.side_output("late").print()
+        counts.print()
+
+    assert (("unread-late", "counts") in kinds(report(build))) is not is_read
+
+
 def test_exchanges_tell_type_and_codec():
     [exchange] = report(keyed(Typed())).exchanges
 

@@ -52,6 +52,14 @@ def test_late_records_that_nobody_takes_are_a_warning(tmp_path):
     assert summary_of(tmp_path).warnings == ()
 
 
+def test_records_for_a_side_output_that_nobody_reads_are_a_warning(tmp_path):
+    operators = {"halve": OperatorStatus(records_in=7, unread={"odd": 4, "huge": 1})}
+    odd, huge = summary_of(tmp_path, operators=operators).warnings
+
+    assert odd.startswith("'halve' sent 4 records to the side output 'odd'")
+    assert huge.startswith("'halve' sent 1 record to the side output 'huge'")
+
+
 def test_a_call_that_kept_the_event_loop_is_a_warning_with_its_line(tmp_path):
     found = OperatorStatus(blocked=2, blocked_ms=1_200, blocked_at="halves.py:7 in fetch")
     (warning,) = summary_of(tmp_path, operators={"halve": found}).warnings

@@ -51,7 +51,8 @@ class EpochStats:
     the epoch was planned, None when they were not asked. ``time`` is how far event time has come,
     ``watermark_ms`` the least watermark of any operator (None while none is known);
     ``idle_shards`` do not hold it back, and ``slowest_inputs`` says for each operator which shard
-    does. ``late_dropped_count`` late records went nowhere, since no ``late_to`` takes them.
+    does. ``late_dropped_count`` late records went nowhere: no ``late_to`` takes them, or nobody
+    reads its side output.
     ``keys`` samples the keys of operators behind ``key_by``, and ``subtask_counts`` has the records
     of each subtask.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bicycle_runtime.connectors.contract import Lag, SourceStatus, total_lag
 from bicycle_runtime.engine.epoch.stats import (
@@ -17,6 +17,7 @@ from bicycle_runtime.engine.epoch.stats import (
     total_counts,
 )
 from bicycle_runtime.engine.epoch.watermarks import Timeline
+from bicycle_runtime.operators.counting.counts import OperatorCounts
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.graph import JobGraph
@@ -59,17 +60,20 @@ def stats_of(
         watermark_ms=lowest_watermark(manifest.time),
         counts=counts,
         dropped_count=dropped_count,
-        late_dropped_count=sum(
-            counts[vertex.id].late
-            for vertex in graph.vertices
-            if vertex.id in counts and "late_tag" not in vertex.details
-        ),
+        late_dropped_count=sum(_late_dropped_counts(counts, graph)),
         time=manifest.time,
         idle_shards=timeline.idle_shards(),
         slowest_inputs=timeline.slowest_inputs(),
         keys=key_samples(reports, graph),
         subtask_counts=subtask_counts(reports),
     )
+
+
+def _late_dropped_counts(counts: Mapping[str, OperatorCounts], graph: JobGraph) -> Iterator[int]:
+    for vertex in graph.vertices:
+        if (found := counts.get(vertex.id)) is not None:
+            tag = vertex.details.get("late_tag")
+            yield found.late if tag is None else found.unread.get(tag, 0)
 
 
 def unread_of(statuses: Mapping[str, SourceStatus]) -> Unread:

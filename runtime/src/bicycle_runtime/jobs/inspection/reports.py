@@ -16,6 +16,7 @@ from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GuaranteeError, InspectionError
 from bicycle_runtime.state.values.schema_changes import names_classes
 from bicycle_runtime.state.values.schemas import UNTYPED
+from bicycle_sdk.graph import JobGraph
 
 __all__ = [
     "ConnectorReport",
@@ -194,6 +195,7 @@ def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
             *_connector_warnings(connectors),
             *(warned for state in states for warned in _state_warnings(state)),
             *_exchange_warnings(exchanges),
+            *_late_warnings(bundle.graph),
             *_shipping_warnings(bundle),
         ),
     )
@@ -288,6 +290,19 @@ def _exchange_warnings(exchanges: tuple[ExchangeReport, ...]) -> list[Warned]:
         )
         for item in exchanges
         if item.codec == "pickle"
+    ]
+
+
+def _late_warnings(graph: JobGraph) -> list[Warned]:
+    read = {(edge.source_id, edge.output_tag) for edge in graph.edges}
+    return [
+        Warned(
+            kind="unread-late",
+            operator=vertex.id,
+            text=f"sends late records to the side output {tag!r}, which nobody reads",
+        )
+        for vertex in graph.vertices
+        if (tag := vertex.details.get("late_tag")) is not None and (vertex.id, tag) not in read
     ]
 
 

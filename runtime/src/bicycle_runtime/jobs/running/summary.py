@@ -112,7 +112,11 @@ def summarize(
         metrics={
             uid: operator.metrics for uid, operator in status.operators.items() if operator.metrics
         },
-        warnings=(*_late_warnings(setup, status), *_call_warnings(setup, status)),
+        warnings=(
+            *_late_warnings(setup, status),
+            *_unread_warnings(setup, status),
+            *_call_warnings(setup, status),
+        ),
         state_bytes=status.state_bytes,
         was_aborted=was_aborted,
         checkpoint=setup.storage.url,
@@ -138,6 +142,16 @@ def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
             yield (
                 f"{vertex.id!r} dropped {records}: take them with late_to(...), "
                 "or allow for more disorder"
+            )
+
+
+def _unread_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
+    for vertex in setup.graph.vertices:
+        for tag, count in status.operators.get(vertex.id, _NOTHING).unread.items():
+            records = "1 record" if count == 1 else f"{count:,} records"
+            yield (
+                f"{vertex.id!r} sent {records} to the side output {tag!r}, which nobody reads: "
+                f"take them with side_output({tag!r}), behind split with select({tag!r})"
             )
 
 

@@ -73,6 +73,7 @@ class Operator(ABC):
         self.records_in = 0
         self.records_out = 0
         self.late = self.timed_out = 0
+        self.unread: dict[str, int] = {}
         self._metrics_before = context.metrics.snapshot()
         self.select: Callable[[Batch], Batch] | None = None  # what a replay shows it of a batch
 
@@ -80,9 +81,11 @@ class Operator(ABC):
         """Get ready for an epoch.
 
         ``late`` counts its late records, ``timed_out`` those that were left out since a call took
-        too long; operators that know them do.
+        too long; operators that know them do. ``unread`` counts, by tag, what its chain found no
+        reader for.
         """
         self.records_in = self.records_out = self.late = self.timed_out = 0
+        self.unread = {}
         self.policy.reset()
         self._metrics_before = self.context.metrics.snapshot()
         self.context.processing_time = time.now_ms

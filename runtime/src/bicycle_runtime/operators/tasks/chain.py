@@ -71,6 +71,11 @@ class Chain:
                 router.send(batch)
 
     def _send_sides(self, index: int) -> None:
-        for side in self.operators[index].take_sides():
-            for router in self._sides.get((index, side.tag), ()):
+        operator = self.operators[index]
+        for side in operator.take_sides():
+            routers = self._sides.get((index, side.tag), ())
+            if not routers:
+                count = operator.unread.get(side.tag, 0)
+                operator.unread[side.tag] = count + len(side.batch.values)
+            for router in routers:
                 router.send(side.batch)

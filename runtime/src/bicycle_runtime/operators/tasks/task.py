@@ -370,6 +370,7 @@ class _Task:
                 retried=operator.policy.retried,
                 late=operator.late,
                 timed_out=operator.timed_out,
+                unread=operator.unread,
                 blocked=blocking.count,
                 blocked_ms=blocking.longest_ms,
                 blocked_at=blocking.place,
