@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyspark
@@ -165,6 +166,21 @@ def test_what_the_user_sets_wins_and_variables_of_workers_are_not_shown(tmp_path
     assert spark_settings("local[2]", tmp_path, {})["spark.locality.wait"] == "0"
     loopback = spark_settings("spark://127.0.0.1:7077", tmp_path, {})
     assert loopback["spark.driver.host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("master", "folder", "expected"),
+    [
+        ("local[2]", "/tmp/bicycle-spark-1", "/tmp/bicycle-spark-1"),
+        ("local[2]", "/a" + 60 * "b", "/tmp"),
+        ("spark://m:7077", "/tmp/bicycle-spark-1", "/tmp"),
+    ],
+    ids=["own", "too-long-for-a-socket", "other-hosts-lack-it"],
+)
+def test_java_and_python_meet_in_the_folder_of_the_run(master, folder, expected):
+    settings = spark_settings(master, Path(folder), {})
+
+    assert settings["spark.python.unix.domain.socket.dir"] == expected
 
 
 def test_a_host_that_comes_later_with_other_versions_is_refused_in_its_first_task():

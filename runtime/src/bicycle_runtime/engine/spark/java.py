@@ -120,7 +120,8 @@ def start_java(
         argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")
     ]
     command = [
-        base[0], *archive_options, f"-Dlog4j2.configurationFile={log4j}", *base[1:],
+        base[0], *archive_options, f"-Dlog4j2.configurationFile={log4j}",
+        f"-Djava.io.tmpdir={folder.path}", *base[1:],
         _SUBMIT, "--master", master, *submit, "pyspark-shell",
     ]  # fmt: skip
     environment = {

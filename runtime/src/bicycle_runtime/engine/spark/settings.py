@@ -6,12 +6,16 @@ never show in Spark's pages and logs, whatever their names.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
 __all__ = ["TASK_ATTEMPTS", "is_embedded", "spark_settings"]
 
 TASK_ATTEMPTS = 4
+# A socket's path has room for 104 bytes (macOS; 108 on Linux), its name takes 43 of them.
+_SOCKET_DIR_BYTES_MAX = 60
+_SHORT_DIR = "/tmp"
 _ALWAYS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -62,4 +66,16 @@ def spark_settings(master: str, work_dir: Path, given: Mapping[str, str]) -> dic
     own = _EMBEDDED if is_embedded(master) else _CLUSTER
     if master.startswith(("spark://127.", "spark://localhost")):
         own = {**own, **_LOOPBACK}
-    return {**_ALWAYS, **own, "spark.local.dir": str(work_dir / "local"), **given}
+    return {
+        **_ALWAYS,
+        **own,
+        "spark.local.dir": str(work_dir / "local"),
+        "spark.python.unix.domain.socket.dir": _socket_dir(master, work_dir),
+        **given,
+    }
+
+
+def _socket_dir(master: str, work_dir: Path) -> str:
+    """Return where Java and Python meet: the run's own folder if all hosts have it, and it fits."""
+    is_fit = is_embedded(master) and len(os.fsencode(work_dir)) <= _SOCKET_DIR_BYTES_MAX
+    return str(work_dir) if is_fit else _SHORT_DIR
