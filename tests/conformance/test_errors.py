@@ -402,11 +402,11 @@ def test_more_errors_than_max_error_rate_fail_the_epoch(runner):
 @pytest.mark.parametrize("result", ["text", None, 7, {"a": 1}, b"bytes"])
 def test_a_result_that_is_no_list_of_records_is_refused(runner, result):
     with pytest.raises(FunctionResultError) as caught:
-        runner(lambda s: s.flat_map(lambda n: result).uid("parts"), [1, END])
+        runner(lambda s: s.flat_map(lambda n: [n] if n else result).uid("parts"), [1, 0, END])
 
-    assert (caught.value.facts["operator"], caught.value.facts["found"]) == (
-        "parts", type(result).__name__
-    )  # fmt: skip
+    facts = caught.value.facts
+    assert (facts["operator"], facts["found"]) == ("parts", type(result).__name__)
+    assert facts["position"] == "record 1 of the script"
 
 
 class Unopenable(AsyncFunction[int, int]):

@@ -9,7 +9,12 @@ from bicycle_runtime.cli import main
 from bicycle_runtime.cli.exit_codes import CODE_RANGES, MEANINGS, exit_code_of
 from bicycle_runtime.cli.rendering import error_text
 from bicycle_runtime.cli.root import RootGroup
-from bicycle_sdk.errors import BicycleError, ParameterError, StreamDefinitionError
+from bicycle_sdk.errors import (
+    BicycleError,
+    FunctionResultError,
+    ParameterError,
+    StreamDefinitionError,
+)
 from tests.docs.scripts import load
 from tests.tidy.test_error_classes import sample_facts
 
@@ -124,6 +129,15 @@ def test_an_error_in_the_users_code_is_shown_with_its_place_once():
     assert error_text(wrong_call).splitlines()[1] == "  at job.py:7"
     assert text.count("job.py:7") == 1
     assert "job.py" not in error_text(parameter)
+
+
+def test_an_error_with_a_record_is_shown_with_its_position_once():
+    facts = {"function": "split of 'parts'", "found": "NoneType", "position": "line 7 of a.txt"}
+    raised = BicycleError.by_code["BIC-1401"]
+
+    lines = error_text(FunctionResultError(**facts)).splitlines()
+    assert lines[1] == "  on the record from line 7 of a.txt"
+    assert error_text(raised(**sample_facts(raised))).count("some position") == 1
 
 
 def test_an_error_of_a_plugin_shows_its_traceback_and_what_it_printed_last():

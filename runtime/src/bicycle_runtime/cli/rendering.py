@@ -63,13 +63,20 @@ def _trace_text(facts: Mapping[str, Any]) -> str:
 
 
 def place_text(error: Mapping[str, Any]) -> str:
-    """Return a line that says where the user's code made an error, unless its message does.
+    """Return lines that say where the user's code made an error, and with which record.
 
-    Whoever gave a wrong parameter looks for it on the command line, not in the plugin.
+    What the message says is not said again. Whoever gave a wrong parameter looks for it on the
+    command line, not in the plugin.
     """
-    location = str(error["facts"].get("location") or "")
-    is_told = location in error["message"] or error["code"] == ParameterError.code
-    return "" if is_told else f"\n  at {location}"
+    facts = error["facts"]
+    places = {"at": facts.get("location"), "on the record from": facts.get("position")}
+    if error["code"] == ParameterError.code:
+        del places["at"]
+    return "".join(
+        f"\n  {word} {place}"
+        for word, place in places.items()
+        if place and str(place) not in error["message"]
+    )
 
 
 def answer_json(data: Any) -> None:

@@ -13,7 +13,7 @@ import contextlib
 import inspect
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.operators.batch import Batch, Origin, SourceTrail
@@ -139,7 +139,7 @@ class RecordPolicy:
         if self.on_failure is not None:
             self.on_failure(error)
         if isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError):
-            raise error
+            self.refuse(error, index)
         facts = self._facts(error, index)
         if self._policy.action is ErrorAction.FAIL:
             raise FunctionFailedError(**facts) from None
@@ -148,6 +148,11 @@ class RecordPolicy:
             data, encoding = _as_bytes(self.batch.values[index])
             letter = self._letter(facts, self.batch.trail.origin(index), data, encoding)
             self._dead_letters({**letter, **self._beside(self.batch, index)})
+
+    def refuse(self, error: BicycleError, index: int) -> NoReturn:
+        """End the epoch by an error of ours, whatever the policy; it tells the record's place."""
+        error.facts.update({**self._place(index), **error.facts})
+        raise error
 
     def reject_input(self, bad: BadRecord, origin: Origin) -> None:
         """Apply the action to input that a source could not decode."""
@@ -206,7 +211,6 @@ class RecordPolicy:
         assert self.batch is not None
         value = self.batch.values[index]
         text, location = user_frames(error)
-        origin = self.batch.trail.origin(index)
         return {
             "exception": type(error).__qualname__,
             "exception_message": str(error),
@@ -216,14 +220,22 @@ class RecordPolicy:
             "plugin": self._plugin.name,
             "plugin_version": self._plugin.version,
             "subtask": self._subtask,
+            **self._place(index),
+            "key": self._key(value),
+            "value_type": type(value).__qualname__,
+            "user_traceback": text,
+        }
+
+    def _place(self, index: int) -> dict[str, Any]:
+        """Return where a record stood, for people and for the source, which knows more of it."""
+        assert self.batch is not None
+        value, origin = self.batch.values[index], self.batch.trail.origin(index)
+        return {
             "position": _timer_words(value) if isinstance(value, Timer) else _position(origin),
             "source": origin.source if origin else None,
             "shard": origin.shard if origin else None,
             "offset": origin.offset if origin else None,
             "end_offset": origin.end_offset if origin else None,
-            "key": self._key(value),
-            "value_type": type(value).__qualname__,
-            "user_traceback": text,
         }
 
     def _key(self, value: Any) -> str:

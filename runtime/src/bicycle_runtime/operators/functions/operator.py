@@ -284,11 +284,12 @@ def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Seq
     if isinstance(result, str | bytes | dict) or not (
         hasattr(result, "__iter__") or hasattr(result, "__aiter__")
     ):
-        raise FunctionResultError(
+        refused = FunctionResultError(
             function=f"{function} of operator {policy.operator!r}",
             found=type(result).__qualname__,
             operator=policy.operator,
         )
+        policy.refuse(refused, index)
     try:
         collected: list[Any] = (
             run_watched(_collect(result)) if hasattr(result, "__aiter__") else list(result)
