@@ -138,19 +138,18 @@ def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         late = status.operators.get(vertex.id, _NOTHING).late
         if late and "late_tag" not in vertex.details:
-            records = "1 late record" if late == 1 else f"{late:,} late records"
             yield (
-                f"{vertex.id!r} dropped {records}: take them with late_to(...), "
-                "or allow for more disorder"
+                f"{vertex.id!r} dropped {_counted(late, 'late record')}: take them with "
+                "late_to(...), or allow for more disorder"
             )
 
 
 def _unread_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         for tag, count in status.operators.get(vertex.id, _NOTHING).unread.items():
-            records = "1 record" if count == 1 else f"{count:,} records"
             yield (
-                f"{vertex.id!r} sent {records} to the side output {tag!r}, which nobody reads: "
+                f"{vertex.id!r} sent {_counted(count, 'record')} to the side output {tag!r}, "
+                "which nobody reads: "
                 f"take them with side_output({tag!r}), behind split with select({tag!r})"
             )
 
@@ -159,10 +158,9 @@ def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         found = status.operators.get(vertex.id, _NOTHING)
         if found.timed_out:
-            records = "1 record" if found.timed_out == 1 else f"{found.timed_out:,} records"
             yield (
-                f"{vertex.id!r} left out {records} whose call took too long: define timeout(value) "
-                "in the function, or give the calls more time"
+                f"{vertex.id!r} left out {_counted(found.timed_out, 'record')} whose call took too "
+                "long: define timeout(value) in the function, or give the calls more time"
             )
         if found.blocked:
             calls = "a call" if found.blocked == 1 else f"{found.blocked:,} calls"
@@ -170,6 +168,10 @@ def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
                 f"{vertex.id!r} kept the event loop in {calls}, for {found.blocked_ms:,} ms at "
                 f"most, at {found.blocked_at}: await there, or make the function a plain def"
             )
+
+
+def _counted(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def _outputs(setup: JobSetup, status: JobStatus) -> list[OutputSummary]:

@@ -14,9 +14,9 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
 
     ``late`` came after what they belong to was complete, ``timed_out`` were left out since a call
     took too long and there is no fallback. ``unread`` went to side outputs that nobody reads, by
-    their tags. ``blocked`` calls kept the event loop for
-    ``blocked_ms`` at most, the last of them at the user's line ``blocked_at``. ``metrics`` are the
-    function's own: counters and histograms added up, of a gauge the last value of each subtask.
+    their tags. ``blocked`` calls kept the event loop for ``blocked_ms`` at most, the last of them
+    at the user's line ``blocked_at``. ``metrics`` are the function's own: counters and histograms
+    added up, of a gauge the last value of each subtask.
     """
 
     records_in: int = 0
