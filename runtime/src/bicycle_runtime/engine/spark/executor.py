@@ -197,7 +197,7 @@ class SparkExecutor:
         self._cleanup.close()
         try:
             if self._context is not None and self._is_alive():
-                self._context.stop()
+                _stop_context(self._context)
         finally:
             if self._context is not None:
                 _forget_context()
@@ -344,6 +344,21 @@ class SparkExecutor:
             process.stdin.close()  # the gateway ends at end of input, and writes the class archive
         if self._context is None:
             process.terminate()
+
+
+def _stop_context(context: Any) -> None:
+    """Stop Spark without waiting for its server of accumulators, of which we have none.
+
+    The server's thread looks up once a second, and Spark waits for it: each run would end as much
+    later. Again does nothing.
+    """
+    server, context._accumulatorServer = context._accumulatorServer, None
+    context.stop()
+    if server is None:
+        return
+    if isinstance(server.server_address, str):
+        Path(server.server_address).unlink(missing_ok=True)
+    threading.Thread(target=server.shutdown, name="accumulators-end", daemon=True).start()
 
 
 def _forget_context() -> None:
