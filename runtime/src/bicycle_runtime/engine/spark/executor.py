@@ -128,11 +128,8 @@ class SparkExecutor:
         if self._starting is None:
             require_master(self._master)
             remove_abandoned()
-            start_settings = {
-                "spark.driver.memory": self._settings.get("spark.driver.memory", "1g")
-            }
             self._starting = start_java(
-                master=self._master, settings=start_settings, folder=self._folder,
+                master=self._master, settings=self._settings, folder=self._folder,
                 cache_dir=self._cache_dir, errors=sys.stderr.buffer,
             )  # fmt: skip
             importlib.import_module("pyspark")  # 0.35 s, which Java needs anyway

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shlex
 import struct
 import subprocess
 import sys
@@ -33,6 +34,7 @@ _POLL_SECONDS = 0.01
 _ARCHIVE_SECONDS = 3.0
 _NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
+_MEMORY, _JAVA_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,7 @@ def start_java(
 
     Args:
         master: Spark master URL.
-        settings: Spark settings that must be known when the process starts.
+        settings: Of Spark; some must be known when the process starts.
         folder: Of this run; the log is put there.
         cache_dir: Directory that outlives runs.
         errors: Gets what workers print.
@@ -116,13 +118,10 @@ def start_java(
     now_s = log4j.stat().st_mtime
     archive_options = _archive_options(cache_dir, java.path, now_s=now_s)
     base = _java_command(cache_dir, java.path, master)
-    submit = [
-        argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")
-    ]
     command = [
         base[0], *archive_options, f"-Dlog4j2.configurationFile={log4j}",
-        f"-Djava.io.tmpdir={folder.path}", *base[1:],
-        _SUBMIT, "--master", master, *submit, "pyspark-shell",
+        f"-Djava.io.tmpdir={folder.path}", *base[1:], *_options(settings, master),
+        _SUBMIT, "--master", master, "pyspark-shell",
     ]  # fmt: skip
     environment = {
         "SPARK_HOME": _spark_home(), "PYTHONHASHSEED": "0", "SPARK_CONNECT_MODE": "0",
@@ -180,6 +179,16 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
     cached.parent.mkdir(parents=True, exist_ok=True)
     replace_file(cached, "\0".join(command).encode())
     return command
+
+
+def _options(settings: Mapping[str, str], master: str) -> list[str]:
+    """Return the options by which Spark's launcher would obey settings; the last ones win."""
+    try:
+        options = shlex.split(settings.get(_JAVA_OPTIONS, ""))
+    except ValueError as error:
+        raise SparkStartError(master=master, reason=f"{_JAVA_OPTIONS}: {error}") from None
+    memory = settings.get(_MEMORY)
+    return [f"-Xmx{memory}", *options] if memory else options
 
 
 def _scala_version(jars: Path) -> str:

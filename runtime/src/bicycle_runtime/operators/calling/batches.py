@@ -8,11 +8,18 @@ batch returns, nothing is in flight. What to do with a call that failed is not d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
-from bicycle_runtime.operators.calling.calls import Calls, CallSettings, Outcome, Settle, drive
+from bicycle_runtime.operators.calling.calls import (
+    Calls,
+    CallSettings,
+    Outcome,
+    Settle,
+    call_each,
+    drive,
+)
 from bicycle_runtime.operators.calling.flight import Flight
 from bicycle_runtime.operators.calling.user_functions import run, run_watched
 
@@ -39,7 +46,7 @@ def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bo
             if awaits:
                 run_watched(drive(calls, records, results), results)
             elif calls.is_keyed:
-                _drive_plain(records, calls.context, results)
+                call_each(calls, records, results)
             else:
                 results.extend(map(calls.methods, records, repeat(calls.context)))  # type: ignore[arg-type]  # not keyed: a function
                 refuse_stop(results, calls.values)
@@ -57,8 +64,3 @@ def refuse_stop(results: Sequence[Any], values: Sequence[Any]) -> None:
     """
     if len(results) < len(values):
         raise RuntimeError("the function raised StopIteration")
-
-
-def _drive_plain(records: Iterator[Any], context: Any, results: list[Any]) -> None:
-    for value, method in records:
-        results.append(method(value, context))  # a failure keeps what is done

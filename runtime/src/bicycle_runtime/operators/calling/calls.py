@@ -9,7 +9,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["CallSettings", "CallTimeout", "Calls", "Methods", "Outcome", "Settle", "drive"]
+__all__ = [
+    "CallSettings",
+    "CallTimeout",
+    "Calls",
+    "Methods",
+    "Outcome",
+    "Settle",
+    "call_each",
+    "drive",
+]
 
 
 class CallTimeout(Exception):
@@ -72,13 +81,15 @@ class Calls:
     """What is called for a batch.
 
     ``methods`` is the function, or with ``groups`` the functions by key group; ``context`` is the
-    second argument of each call, and knows the record in hand.
+    second argument of each call, and knows the record in hand. A call that ``is_direct`` gives its
+    result, although its function is ``async``; others of such functions are awaited.
     """
 
     methods: Callable[..., Any] | Methods
     values: Sequence[Any]
     groups: Sequence[int] | None
     context: Any
+    is_direct: bool = False
 
     @property
     def is_keyed(self) -> bool:
@@ -107,8 +118,23 @@ class Calls:
         return self.methods[group]
 
 
+def call_each(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
+    """Call one after another; a failure keeps the results of those before it."""
+    context = calls.context
+    if calls.is_keyed:
+        for value, method in records:
+            results.append(method(value, context))
+        return
+    call: Any = calls.methods
+    for value in records:
+        results.append(call(value, context))  # noqa: PERF401  # a failure keeps what is done
+
+
 async def drive(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
     """Call and await one after another; a failure keeps the results of those before it."""
+    if calls.is_direct:
+        call_each(calls, records, results)
+        return
     context = calls.context
     # hot path: 150 ns a record when the function never suspends; stepping each call costs 270.
     if calls.is_keyed:

@@ -49,6 +49,7 @@ class AsyncIOOperator(ProcessOperator):
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
     ) -> None:
         super().__init__(spec, policy, context, function, method=self.hook)
+        self.is_direct = False  # What is called is a function of ours around the user's.
         details, on_error = spec.vertex.details, spec.vertex.on_error
         self.settings = replace(call_settings(details), limits_all_attempts=True)
         self.retries = details.get("retries", 0)

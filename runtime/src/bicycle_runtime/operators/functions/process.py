@@ -9,6 +9,7 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling.batches import call_all
 from bicycle_runtime.operators.calling.calls import Calls, CallSettings, Methods
+from bicycle_runtime.operators.calling.direct import direct
 from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
 from bicycle_runtime.operators.functions.contexts import WorkerContext
@@ -63,10 +64,12 @@ class ProcessOperator(Operator):
         self.settings = call_settings(spec.vertex.config)
         resolve(function.open, context)
         self.awaits = is_async(eager(getattr(function, method)))
+        self.is_direct = direct(getattr(function, method)) is not None
         self._sides: list[SideBatch] = []
 
     def apply(self, batch: Batch) -> Batch:
-        calls = Calls(self.methods(), batch.values, self.call_groups(batch), self.context)
+        groups = self.call_groups(batch)
+        calls = Calls(self.methods(), batch.values, groups, self.context, self.is_direct)
         outcome = call_all(calls, self.settings, self.settle, awaits=self.awaits)
         output = spread(batch, outcome, function=full_name(self.function), policy=self.policy)
         self._take_sent(batch)
@@ -79,7 +82,10 @@ class ProcessOperator(Operator):
 
     def methods(self) -> Callable[..., Any] | Methods:
         """Return what is called for each record, by key group where calls are told apart."""
-        return eager(getattr(self.function, self.method))
+        return self._called(getattr(self.function, self.method))
+
+    def _called(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        return direct(method) or eager(method) if self.is_direct else eager(method)
 
     def call_groups(self, batch: Batch) -> Sequence[int] | None:  # noqa: ARG002  # for subclasses
         """Return the key groups by which calls are told apart; None when they are not."""
@@ -188,7 +194,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
 
     def _method_of(self, group: int) -> Callable[..., Any]:
         instance = self._table.group(group).instance if self._is_rich else self.function
-        return eager(getattr(instance, self.method))
+        return self._called(getattr(instance, self.method))
 
     def _new_table(self) -> CompositeTable[FunctionTable]:
         """Return an empty table; the handles that the function holds stay good."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, StampedTrail
+from bicycle_runtime.operators.calling.direct import direct
 from bicycle_runtime.operators.calling.policy import RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async
 from bicycle_runtime.operators.errors import NoEventTimeError
@@ -48,10 +49,13 @@ class CoProcessOperator(StatefulOperator):
         methods = input_methods(function, len(selectors))
         super().__init__(spec, policy, context, function, method=methods[0][0], storage=storage)
         self._selectors = selectors
-        self._calls = [eager(call) for _, call in methods]
+        calls = [eager(call) for _, call in methods]
+        directly = [direct(call) for call in calls]
+        self._calls = [short or call for short, call in zip(directly, calls, strict=True)]
+        self._direct = [short is not None for short in directly]
         self._built_in = function if isinstance(function, BuiltInFunction) else None
         always = self._built_in is not None and self._built_in.awaits
-        self._awaiting = [always or is_async(call) for call in self._calls]
+        self._awaiting = [always or is_async(call) for call in calls]
         self._ordinal = 0
         self._turn_to(0)
 
@@ -97,7 +101,7 @@ class CoProcessOperator(StatefulOperator):
         selector = self._selectors[ordinal]
         self.context.select_keys_by(selector)
         self.policy.key_of = selector
-        self.awaits = self._awaiting[ordinal]
+        self.awaits, self.is_direct = self._awaiting[ordinal], self._direct[ordinal]
         self.context.can_broadcast = ordinal > 0
         if ordinal != self._ordinal:
             self._ordinal = ordinal
