@@ -45,6 +45,10 @@ class Process:
         return self.command.partition(b"\0")[0].endswith(b"java")
 
     @property
+    def is_python(self) -> bool:
+        return Path(os.fsdecode(self.command.partition(b"\0")[0])).name.startswith("python")
+
+    @property
     def is_python_of_spark(self) -> bool:
         return _DAEMON in self.command
 
@@ -206,11 +210,15 @@ class JobSite:
         return [found for found in pythons if found.parent in daemons]
 
     def by_role(self) -> dict[str, list[int]]:
-        """Return the processes of a job that runs: driver, java, workers."""
+        """Return the processes of a job that runs: driver, java, workers.
+
+        What Java starts for a moment, such as ``rm``, is none of them: it begins as a helper that
+        has all files of Java open.
+        """
         found = self.processes()
         [java] = [each.pid for each in found if each.is_java]
         workers = [each.pid for each in found if each.is_python_of_spark]
-        driver = [each.pid for each in found if not each.is_java and not each.is_python_of_spark]
+        driver = [each.pid for each in found if each.is_python and not each.is_python_of_spark]
         return {"driver": driver, "java": [java], "workers": workers}
 
     def wait_for_no_process(self) -> None:

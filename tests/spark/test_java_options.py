@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 
@@ -32,7 +33,8 @@ def _flags(command: list[str]) -> dict[str, str]:
     """Return what Java itself makes of the options of a command."""
     options = command[: command.index("org.apache.spark.deploy.SparkSubmit")]
     asked = [*options, "-XX:+PrintFlagsFinal", "-version"]
-    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    plain = {name: value for name, value in os.environ.items() if name != "JDK_JAVA_OPTIONS"}
+    told = subprocess.run(asked, capture_output=True, text=True, check=True, env=plain).stdout
     return dict(re.findall(r"^ *\w+ (\w+) += (\S+)", told, re.MULTILINE))
 
 
