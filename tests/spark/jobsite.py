@@ -41,12 +41,16 @@ class Process:
     command: bytes
 
     @property
+    def program(self) -> str:
+        return Path(os.fsdecode(self.command.partition(b"\0")[0])).name
+
+    @property
     def is_java(self) -> bool:
-        return self.command.partition(b"\0")[0].endswith(b"java")
+        return self.program.endswith("java")
 
     @property
     def is_python(self) -> bool:
-        return Path(os.fsdecode(self.command.partition(b"\0")[0])).name.startswith("python")
+        return self.program.startswith("python")
 
     @property
     def is_python_of_spark(self) -> bool:

@@ -119,7 +119,11 @@ class Calls:
 
 
 def call_each(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
-    """Call one after another; a failure keeps the results of those before it."""
+    """Call one after another; a failure keeps the results of those before it.
+
+    What is left of the records may be taken over by others when one fails (see ``Flight``), so the
+    number of results says nothing at the end.
+    """
     context = calls.context
     if calls.is_keyed:
         for value, method in records:

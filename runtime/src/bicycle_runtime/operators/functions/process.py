@@ -82,10 +82,8 @@ class ProcessOperator(Operator):
 
     def methods(self) -> Callable[..., Any] | Methods:
         """Return what is called for each record, by key group where calls are told apart."""
-        return self._called(getattr(self.function, self.method))
-
-    def _called(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        return direct(method) or eager(method) if self.is_direct else eager(method)
+        method = getattr(self.function, self.method)
+        return direct(method) or eager(method)
 
     def call_groups(self, batch: Batch) -> Sequence[int] | None:  # noqa: ARG002  # for subclasses
         """Return the key groups by which calls are told apart; None when they are not."""
@@ -194,7 +192,8 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
 
     def _method_of(self, group: int) -> Callable[..., Any]:
         instance = self._table.group(group).instance if self._is_rich else self.function
-        return self._called(getattr(instance, self.method))
+        method = getattr(instance, self.method)
+        return direct(method) or eager(method)
 
     def _new_table(self) -> CompositeTable[FunctionTable]:
         """Return an empty table; the handles that the function holds stay good."""

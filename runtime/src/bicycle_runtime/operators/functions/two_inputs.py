@@ -49,13 +49,11 @@ class CoProcessOperator(StatefulOperator):
         methods = input_methods(function, len(selectors))
         super().__init__(spec, policy, context, function, method=methods[0][0], storage=storage)
         self._selectors = selectors
-        calls = [eager(call) for _, call in methods]
-        directly = [direct(call) for call in calls]
-        self._calls = [short or call for short, call in zip(directly, calls, strict=True)]
-        self._direct = [short is not None for short in directly]
+        self._calls = [eager(call) for _, call in methods]
+        self._direct = [direct(call) for call in self._calls]
         self._built_in = function if isinstance(function, BuiltInFunction) else None
         always = self._built_in is not None and self._built_in.awaits
-        self._awaiting = [always or is_async(call) for call in calls]
+        self._awaiting = [always or is_async(call) for call in self._calls]
         self._ordinal = 0
         self._turn_to(0)
 
@@ -88,7 +86,7 @@ class CoProcessOperator(StatefulOperator):
         return batch.groups
 
     def _method_of(self, group: int) -> Callable[..., Any]:  # noqa: ARG002  # no state per group
-        return self._calls[self._ordinal]
+        return self._direct[self._ordinal] or self._calls[self._ordinal]
 
     def _new_table(self) -> CompositeTable[FunctionTable]:
         table, broadcast = super()._new_table(), self.context.broadcast
@@ -101,7 +99,8 @@ class CoProcessOperator(StatefulOperator):
         selector = self._selectors[ordinal]
         self.context.select_keys_by(selector)
         self.policy.key_of = selector
-        self.awaits, self.is_direct = self._awaiting[ordinal], self._direct[ordinal]
+        self.awaits = self._awaiting[ordinal]
+        self.is_direct = self._direct[ordinal] is not None
         self.context.can_broadcast = ordinal > 0
         if ordinal != self._ordinal:
             self._ordinal = ordinal
