@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.spark.jobsite import JobSite
+
 # How fast an example is, is never what a test is about.
 settings.register_profile("bicycle", deadline=None)
 settings.load_profile("bicycle")
@@ -60,5 +62,12 @@ def backlog_messages(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session")
 def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What makes Spark start faster from the second time on."""
-    return tmp_path_factory.mktemp("spark-cache")
+    """What makes Spark start faster from the second time on.
+
+    Java leaves its classes at a clean end only: jobs that are killed would never have them.
+    """
+    cache = tmp_path_factory.mktemp("spark-cache")
+    first = JobSite(tmp_path_factory.mktemp("first-start") / "site", cache)
+    (first.input / "lines.txt").write_text("once\n")
+    first.finish()
+    return cache

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bicycle_runtime.base.processes import is_alive
 from tests.plugin_zoo.zoo import whole
 from tests.spark.jobsite import JobSite, Life
+from tests.waiting import until
 
 __all__ = ["QUICK_COUNTS", "Strikes"]
 
@@ -45,9 +47,16 @@ class Strikes:
             (self.life.folder / entry).touch()  # Seconds before the first passage.
 
     def arm(self, point: str) -> None:
-        """Let the next passage of a point strike."""
-        (self.life.folder / f"{self._entries[point]}.release").unlink(missing_ok=True)
-        (self.life.folder / self._entries[point]).unlink()
+        """Let the next passage of a point strike; what was let go there has gone on by then."""
+        strike = self.life.folder / self._entries[point]
+        release = strike.with_name(f"{strike.name}.release")
+        # Whoever missed its release would hold for ever: nothing would pass the point again.
+        until(
+            lambda: not (release.exists() and is_alive(int(strike.read_text()), 0)),
+            f"whatever held at {point} to go on",
+        )
+        release.unlink(missing_ok=True)
+        strike.unlink()
 
     def wait(self, point: str) -> int:
         """Wait for the strike; return the id of the process that it met."""

@@ -16,7 +16,6 @@ import time
 import pytest
 
 from bicycle_runtime.base.faults import FAULT_POINTS, TRANSACTION_POINTS
-from tests.kafka.counting import Load
 from tests.kafka.strikes import Strikes
 from tests.spark.jobsite import JobSite, Life
 from tests.waiting import until
@@ -46,7 +45,6 @@ def test_a_driver_killed_at_any_point_on_spark_loses_and_doubles_nothing(
     spark_site, load, crash_round_count, tell
 ):
     load.start()
-    _leave_archive(spark_site, load)
     begun = time.monotonic()
     visits = _visits(crash_round_count)
     former: set[int] = set()
@@ -73,7 +71,6 @@ def test_a_driver_killed_at_any_point_on_spark_loses_and_doubles_nothing(
 def test_a_killed_java_process_loses_and_doubles_nothing(quick_site, load, crash_round_count, tell):
     """The driver starts Spark again by itself; the next kill may come before it has recovered."""
     load.start()
-    _leave_archive(quick_site, load)
     begun = time.monotonic()
     for first in range(0, crash_round_count, ROUNDS_PER_LIFE):
         width = _width(first // ROUNDS_PER_LIFE)
@@ -119,13 +116,6 @@ def test_killed_workers_are_replaced_in_the_running_job(spark_site, load, crash_
     life = spark_site.start()
     load.finish()
     _stop(spark_site, life)
-
-
-def _leave_archive(site: JobSite, load: Load) -> None:
-    """Run once to a clean end: Java leaves its classes then, and each start behind it is faster."""
-    life = site.start()
-    load.counts.wait_for_more()
-    _stop(site, life)
 
 
 def _kill_java(site: JobSite, strikes: Strikes, point: str) -> bool:

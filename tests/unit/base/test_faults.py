@@ -1,8 +1,10 @@
 import os
+import threading
 
 import pytest
 
 from bicycle_runtime.base.faults import InjectedFault, arm_fault, disarm_faults, fault_point
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -64,3 +66,16 @@ def test_a_point_of_any_passage_is_armed_by_removing_its_file(monkeypatch, tmp_p
         assert file.read_text() == str(os.getpid())
         fault_point("read")
         file.unlink()
+
+
+def test_what_holds_takes_its_own_release_away_as_it_goes_on(monkeypatch, tmp_path):
+    monkeypatch.setenv("BICYCLE_FAULTS", "read@any=hold")
+    monkeypatch.setenv("BICYCLE_FAULTS_ONCE", str(tmp_path))
+    held = threading.Thread(target=fault_point, args=("read",))
+
+    held.start()
+    until((tmp_path / "read@any=hold").exists, "the strike")
+    (tmp_path / "read@any=hold.release").touch()
+    held.join()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["read@any=hold"]

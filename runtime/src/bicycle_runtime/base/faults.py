@@ -6,9 +6,9 @@ until the test lets go, so that it can kill or freeze another process at just th
 directory in ``BICYCLE_FAULTS_ONCE`` each entry fires once over all processes and restarts, and
 leaves a file of its name with the process id; ``point@any=action`` fires at whatever passage comes
 while that file is not there, so that a test arms it again by removing the file. A file ``release``
-there lets go of all that hold, one with the entry's name and ``.release`` of that entry. Within one
-process ``arm_fault`` does the same as ``raise``, without the environment, or does there whatever a
-test wants.
+there lets go of all that hold; one with the entry's name and ``.release`` lets go of that entry,
+and is removed by what held there. Within one process ``arm_fault`` does the same as ``raise``,
+without the environment, or does there whatever a test wants.
 """
 
 from __future__ import annotations
@@ -154,9 +154,10 @@ def _break(entry: str, action: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "hold":
             folder = Path(os.environ["BICYCLE_FAULTS_ONCE"])
-            releases = (folder / "release", folder / f"{entry}.release")
-            while not any(release.exists() for release in releases):
+            general, own = folder / "release", folder / f"{entry}.release"
+            while not (general.exists() or own.exists()):
                 threading.Event().wait(0.01)
+            own.unlink(missing_ok=True)
         case "raise":
             raise InjectedFault(entry)
         case _:
