@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -15,18 +17,27 @@ pytestmark = pytest.mark.spark
 MIB = 1 << 20
 
 
-def _java_started_with(site: JobSite, *settings: str) -> list[str]:
-    """Return the command of Spark's Java process in a job with these settings."""
+class Started(NamedTuple):
+    """How Spark's Java process was started."""
+
+    command: list[str]
+    environment: list[str]
+
+
+def _java_started_with(site: JobSite, *settings: str) -> Started:
+    """Return how Spark's Java process is started in a job with these settings."""
     (site.input / "lines.txt").write_text("ada bob\n")
     site.environment = {}
     fault = "before_seal@1=hold"
     words = [word for setting in settings for word in ("--conf", setting)]
     life = site.start(*words, faults=fault)
     life.wait_for_fault(fault)
-    command = site.java().command.decode().rstrip("\0").split("\0")
+    java = site.java()
+    environment = Path(f"/proc/{java.pid}/environ").read_text()
     life.release()
     assert life.wait() == 0, life.stderr
-    return command
+    command = java.command.decode()
+    return Started(command.rstrip("\0").split("\0"), environment.split("\0"))
 
 
 def _flags(command: list[str]) -> dict[str, str]:
@@ -39,7 +50,7 @@ def _flags(command: list[str]) -> dict[str, str]:
 
 
 def test_memory_and_options_of_the_user_reach_java(site: JobSite):
-    command = _java_started_with(
+    command, _ = _java_started_with(
         site,
         "spark.driver.memory=700m",
         "spark.driver.extraJavaOptions=-Dtold='a b' -XX:+UseSerialGC",
@@ -51,8 +62,25 @@ def test_memory_and_options_of_the_user_reach_java(site: JobSite):
     assert "-Dtold=a b" in command
 
 
+def test_paths_of_the_user_come_before_those_of_spark(site: JobSite, tmp_path: Path):
+    classes, libraries = tmp_path / "classes", tmp_path / "libraries"
+    command, environment = _java_started_with(
+        site,
+        f"spark.driver.extraClassPath={classes}",
+        f"spark.driver.extraLibraryPath={libraries}",
+        "spark.driver.defaultJavaOptions=-Dtold=first",
+        "spark.driver.extraJavaOptions=-Dtold=last",
+    )
+
+    paths = command[command.index("-cp") + 1].split(os.pathsep)
+    assert paths[0] == str(classes)
+    assert any("pyspark" in path for path in paths[1:])
+    assert command.index("-Dtold=first") < command.index("-Dtold=last")
+    assert any(re.fullmatch(f"LD_LIBRARY_PATH={libraries}(:.*)?", line) for line in environment)
+
+
 def test_java_does_without_its_second_compiler_unless_the_user_says_otherwise(site: JobSite):
-    flags = _flags(_java_started_with(site))
+    flags = _flags(_java_started_with(site).command)
 
     assert (flags["TieredStopAtLevel"], int(flags["MaxHeapSize"])) == ("1", 1024 * MIB)
 

@@ -34,7 +34,11 @@ _POLL_SECONDS = 0.01
 _ARCHIVE_SECONDS = 3.0
 _NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
-_MEMORY, _JAVA_OPTIONS = "spark.driver.memory", "spark.driver.extraJavaOptions"
+# What Spark's launcher would obey: later, they come too late.
+_MEMORY = "spark.driver.memory"
+_JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
+_CLASS_PATH, _LIBRARY_PATH = "spark.driver.extraClassPath", "spark.driver.extraLibraryPath"
+_LIBRARY_VARIABLE = "DYLD_LIBRARY_PATH" if sys.platform == "darwin" else "LD_LIBRARY_PATH"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +120,11 @@ def start_java(
     log4j = folder.path / "log4j2.properties"
     log4j.write_text(log4j_settings(log_path, level="warn"), encoding="utf-8")
     now_s = log4j.stat().st_mtime
-    archive_options = _archive_options(cache_dir, java.path, now_s=now_s)
     base = _java_command(cache_dir, java.path, master)
+    class_path = settings.get(_CLASS_PATH, "")
+    paths = base.index("-cp") + 1
+    base[paths] = _joined(class_path, base[paths])
+    archive_options = _archive_options(cache_dir, java.path, class_path, now_s=now_s)
     command = [
         base[0], *archive_options, f"-Dlog4j2.configurationFile={log4j}",
         f"-Djava.io.tmpdir={folder.path}", *base[1:], *_options(settings, master),
@@ -127,6 +134,9 @@ def start_java(
         "SPARK_HOME": _spark_home(), "PYTHONHASHSEED": "0", "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info_path), "PYSPARK_PYTHON": sys.executable,
     }  # fmt: skip
+    if settings.get(_LIBRARY_PATH):
+        own = os.environ.get(_LIBRARY_VARIABLE, "")
+        environment[_LIBRARY_VARIABLE] = _joined(settings[_LIBRARY_PATH], own)
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         env=environment_for_child(environment), start_new_session=True, pass_fds=folder.held,
@@ -183,10 +193,12 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
 
 def _options(settings: Mapping[str, str], master: str) -> list[str]:
     """Return the options by which Spark's launcher would obey settings; the last ones win."""
-    try:
-        options = shlex.split(settings.get(_JAVA_OPTIONS, ""))
-    except ValueError as error:
-        raise SparkStartError(master=master, reason=f"{_JAVA_OPTIONS}: {error}") from None
+    options: list[str] = []
+    for name in _JAVA_OPTIONS:
+        try:
+            options += shlex.split(settings.get(name, ""))
+        except ValueError as error:
+            raise SparkStartError(master=master, reason=f"{name}: {error}") from None
     memory = settings.get(_MEMORY)
     return [f"-Xmx{memory}", *options] if memory else options
 
@@ -196,9 +208,16 @@ def _scala_version(jars: Path) -> str:
     return library.removeprefix("spark-core_").partition("-")[0]
 
 
-def _archive_options(cache_dir: Path, java: Path, *, now_s: float) -> list[str]:
-    """Use the class-data archive; when there is none yet, let this process leave one at its end."""
-    archive = cache_dir / f"spark-classes-{_fingerprint(java)}.jsa"
+def _joined(first: str, others: str) -> str:
+    return os.pathsep.join(path for path in (first, others) if path)
+
+
+def _archive_options(cache_dir: Path, java: Path, class_path: str, *, now_s: float) -> list[str]:
+    """Use the class-data archive; when there is none yet, let this process leave one at its end.
+
+    An archive serves one class path only.
+    """
+    archive = cache_dir / f"spark-classes-{_fingerprint(java, class_path)}.jsa"
     cache_dir.mkdir(parents=True, exist_ok=True)
     for left in cache_dir.glob(f"{archive.name}.*"):
         with contextlib.suppress(FileNotFoundError):  # another run takes it at the same time
@@ -215,13 +234,14 @@ def _archive_options(cache_dir: Path, java: Path, *, now_s: float) -> list[str]:
     return [use, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
 
 
-def _fingerprint(java: Path) -> str:
+def _fingerprint(java: Path, class_path: str = "") -> str:
     home = Path(_spark_home())
     facts = (
         str(java.resolve()),
         str(java.resolve().stat().st_mtime_ns),
         str(home),
         str((home / "jars").stat().st_mtime_ns),
+        *([class_path] if class_path else []),
     )
     return hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
 
