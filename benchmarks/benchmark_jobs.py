@@ -95,7 +95,7 @@ def events_as_dicts(env: StreamEnvironment, params: FolderParams) -> None:
     orders.sink_to(file_sink(params.output)).uid("out")
 
 
-@dataclass
+@dataclass(slots=True)
 class Reading:
     """What a sensor saw."""
 

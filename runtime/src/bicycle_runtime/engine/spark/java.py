@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from bicycle_runtime.base.environment import environment_for_child
+from bicycle_runtime.base.environment import chosen_variables, environment_for_child
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.java import find_java, log4j_settings
 from bicycle_runtime.engine.errors import SparkStartError
@@ -135,7 +135,7 @@ def start_java(
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(info_path), "PYSPARK_PYTHON": sys.executable,
     }  # fmt: skip
     if settings.get(_LIBRARY_PATH):
-        own = os.environ.get(_LIBRARY_VARIABLE, "")
+        own = chosen_variables([_LIBRARY_VARIABLE]).get(_LIBRARY_VARIABLE, "")
         environment[_LIBRARY_VARIABLE] = _joined(settings[_LIBRARY_PATH], own)
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
