@@ -7,20 +7,21 @@ nor timestamps nor a partition of a message's own. This module knows nothing of 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bicycle_runtime.connectors.kafka.encoding import Message
 
-__all__ = ["DeliveryFailures", "client_errors", "produce_messages"]
+__all__ = ["DeliveryFailures", "client_call", "produce_messages"]
 
 # hot path: the client's queue is kept below its bound, so that it is full for large messages only.
 _WAITING_COUNT_MAX = 50_000
 _COUNT_AT_ONCE = 10_000
 _POLL_S = 0.005
 _UNSET = -1
+Result = TypeVar("Result")
 _LOST_EXCEPTION = "returned NULL without setting an exception"
 
 
@@ -40,25 +41,45 @@ class DeliveryFailures:
                 self.first, self.topic = error, message.topic()
 
 
-@contextlib.contextmanager
-def client_errors() -> Iterator[None]:
-    """Let a fatal error of the client be what it is.
+class _BareError:
+    """Catches the client's error where it comes as what is no exception."""
+
+    def __init__(self) -> None:
+        self.error: KafkaError | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: object, _trace: object) -> bool:
+        # Nothing may be raised here: Python would look into this one as into an exception.
+        if isinstance(error, KafkaError):
+            self.error = error
+        return self.error is not None
+
+
+def client_call(call: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
+    """Return what a call of the client gives; let a fatal error of the client be what it is.
 
     The client raises it inside ``poll`` or ``flush``; when delivery reports are served by the same
     call, Python finds an exception set where there must be none, or none where there must be one,
-    and says ``SystemError``. None of our callbacks raises, so it can be nothing else.
+    and says ``SystemError``. Or the bare ``KafkaError`` is raised, which is no exception: no
+    ``except`` sees it, and a thread ends with its work neither done nor failed. None of our
+    callbacks raises, so it can be nothing else.
 
     Raises:
         KafkaException: the fatal error.
     """
+    bare = _BareError()
     try:
-        yield
+        with bare:
+            return call(*arguments, **options)
     except SystemError as error:
         if isinstance(error.__cause__, KafkaException):
             raise error.__cause__ from None
         if _LOST_EXCEPTION in str(error):
             raise KafkaException(KafkaError(KafkaError._FATAL, str(error))) from error
         raise
+    raise KafkaException(bare.error)
 
 
 def produce_messages(

@@ -29,7 +29,7 @@ from bicycle_runtime.connectors.kafka.encoding import Message
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.producing import (
     DeliveryFailures,
-    client_errors,
+    client_call,
     produce_messages,
 )
 from bicycle_runtime.connectors.kafka.settings import (
@@ -191,8 +191,7 @@ class TransactionalWriter:
         while True:
             begun = self._clock.monotonic()
             try:
-                with client_errors():
-                    self._attempt(publication)
+                client_call(self._attempt, publication)
                 break
             except KafkaException as error:
                 cause = self._cause(error)
@@ -214,12 +213,9 @@ class TransactionalWriter:
         """Give the producer back; a transaction that is open is aborted if brokers answer soon."""
         producer = self._producer
         if producer is not None and self._is_in_transaction:
-            with (
-                contextlib.suppress(KafkaException),
-                client_errors(),
-            ):  # Whoever opens the id next ends it.
+            with contextlib.suppress(KafkaException):  # Whoever opens the id next ends it.
                 producer.purge(blocking=False)
-                producer.abort_transaction(_ABORT_S)
+                client_call(producer.abort_transaction, _ABORT_S)
         self._discard()
 
     @property
@@ -427,8 +423,8 @@ class TransactionalWriter:
         self._is_in_transaction = False
         if producer is not None:
             producer.purge(blocking=False)
-            with contextlib.suppress(KafkaException), client_errors():
-                producer.poll(0)  # What it has to say, it says now or never.
+            with contextlib.suppress(KafkaException):
+                client_call(producer.poll, 0)  # What it has to say, it says now or never.
 
     def _log(
         self, event: str, publication: Publication, level: int = logging.INFO, **fields: Any

@@ -18,7 +18,7 @@ from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import Message, MessageEncoder, MessagePlan
 from bicycle_runtime.connectors.kafka.producing import (
     DeliveryFailures,
-    client_errors,
+    client_call,
     produce_messages,
 )
 from bicycle_runtime.connectors.kafka.settings import (
@@ -152,14 +152,10 @@ class DirectWriter:
         """
         self._count += len(values)
         try:
-            with client_errors():
-                produce_messages(
-                    self._factory.producer(),
-                    self._plan.topic,
-                    values,
-                    failures=self._failures,
-                    wait=self._raise_failures,
-                )
+            client_call(
+                produce_messages, self._factory.producer(), self._plan.topic, values,
+                failures=self._failures, wait=self._raise_failures,
+            )  # fmt: skip
         except KafkaException as error:
             raise self._error(error.args[0]) from error
 
@@ -172,9 +168,8 @@ class DirectWriter:
         """
         if self._count:
             try:
-                with client_errors():
-                    while self._factory.producer().flush(_FLUSH_S):
-                        self._raise_failures()
+                while client_call(self._factory.producer().flush, _FLUSH_S):
+                    self._raise_failures()
             except KafkaException as error:
                 raise self._error(error.args[0]) from error
             self._raise_failures()
