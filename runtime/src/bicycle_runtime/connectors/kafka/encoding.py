@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
@@ -22,14 +23,17 @@ from bicycle_runtime.operators.io import EventTimes
 __all__ = [
     "EncodingSchema",
     "Message",
+    "MessageColumns",
     "MessageEncoder",
     "MessageFormat",
     "MessagePlan",
     "TopicLimits",
     "UnencodableError",
+    "columns_of",
 ]
 
 Message = dict[str, Any]
+MessageColumns = dict[str, list[Any]]  # by field, as many values in each
 MessageFormat = Literal["json", "string", "bytes", "msgpack", "schema", "auto"]
 _T = TypeVar("_T")
 _Column = list[bytes | None]
@@ -80,6 +84,15 @@ class MessagePlan:
     schemas: Mapping[str, EncodingSchema] = field(default_factory=dict)
     limits: TopicLimits = TopicLimits()
     has_event_times: bool = False
+
+
+def columns_of(messages: Sequence[Message]) -> MessageColumns:
+    """Return messages by column, as they are staged and sent: a loop in C for each field.
+
+    Args:
+        messages: One or more; all have the same fields.
+    """
+    return {name: list(map(itemgetter(name), messages)) for name in messages[0]}
 
 
 class MessageEncoder:

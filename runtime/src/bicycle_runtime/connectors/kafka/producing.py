@@ -7,12 +7,14 @@ nor timestamps nor a partition of a message's own. This module knows nothing of 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from itertools import islice, repeat
 from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from bicycle_runtime.connectors.kafka.encoding import Message
+from bicycle_runtime.connectors.kafka.encoding import MessageColumns
 
 __all__ = ["DeliveryFailures", "client_call", "produce_messages"]
 
@@ -21,6 +23,10 @@ _WAITING_COUNT_MAX = 50_000
 _COUNT_AT_ONCE = 10_000
 _POLL_S = 0.005
 _UNSET = -1
+# hot path: threads that call the client at the same time take the interpreter from each other at
+# every call: 1.7 µs a message with two of them, 1.25 when they take turns.
+_TURN = threading.Lock()
+_Arguments = tuple[Any, ...]
 Result = TypeVar("Result")
 _LOST_EXCEPTION = "returned NULL without setting an exception"
 
@@ -85,7 +91,7 @@ def client_call(call: Callable[..., Result], *arguments: Any, **options: Any) ->
 def produce_messages(
     producer: Producer,
     topic: str,
-    messages: list[Message],
+    messages: MessageColumns,
     *,
     failures: DeliveryFailures,
     wait: Callable[[], None],
@@ -102,35 +108,58 @@ def produce_messages(
     Raises:
         KafkaException: the client does not take a message, whatever the room in its queue.
     """
-    produce = producer.produce
-    for start in range(0, len(messages), _COUNT_AT_ONCE):
+    calls = _arguments(topic, messages, failures)
+    for _ in range(0, len(messages["value"]), _COUNT_AT_ONCE):
         while len(producer) > _WAITING_COUNT_MAX:
             wait()
             producer.poll(_POLL_S)
-        # hot path: 0.7 µs a message by position; by name it takes 1.5, and produce_batch 0.8.
-        for message in messages[start : start + _COUNT_AT_ONCE]:
-            get = message.get
-            partition, headers = get("partition"), get("headers")
-            arguments = (
-                topic,
-                message["value"],
-                get("key"),
-                _UNSET if partition is None else partition,
-                failures,
-                None,  # The other name of the argument before.
-                get("timestamp") or 0,
-                [(name, data) for name, data in headers] if headers else None,
-            )
-            try:
-                produce(*arguments)
-            except BufferError:
-                _produce_later(producer, arguments, wait)
+        some = islice(calls, _COUNT_AT_ONCE)
+        while (left := _hand_over(producer, some)) is not None:
+            _produce_later(producer, left, wait)
         producer.poll(0)
 
 
-def _produce_later(
-    producer: Producer, arguments: tuple[Any, ...], wait: Callable[[], None]
-) -> None:
+def _arguments(
+    topic: str, messages: MessageColumns, failures: DeliveryFailures
+) -> Iterator[_Arguments]:
+    """Return the arguments of ``produce`` for each message, by position."""
+    get, count = messages.get, len(messages["value"])
+    keys, partitions, times, headers = map(get, ("key", "partition", "timestamp", "headers"))
+    return zip(
+        repeat(topic, count),
+        messages["value"],
+        repeat(None, count) if keys is None else keys,
+        repeat(_UNSET, count) if partitions is None else map(_partition, partitions),
+        repeat(failures, count),
+        repeat(None, count),  # The other name of the argument before.
+        repeat(0, count) if times is None else [time or 0 for time in times],
+        repeat(None, count) if headers is None else map(_pairs, headers),
+        strict=True,
+    )
+
+
+def _partition(found: int | None) -> int:
+    return _UNSET if found is None else found
+
+
+def _pairs(headers: list[Any] | None) -> list[tuple[str, bytes | None]] | None:
+    return [(name, data) for name, data in headers] if headers else None
+
+
+def _hand_over(producer: Producer, calls: Iterator[_Arguments]) -> _Arguments | None:
+    """Hand over messages; return one for which the queue had no room, or None at their end."""
+    produce = producer.produce
+    # hot path: 0.7 µs a message by position; by name it takes 1.5, and produce_batch 0.8.
+    with _TURN:
+        for arguments in calls:
+            try:
+                produce(*arguments)
+            except BufferError:
+                return arguments
+    return None
+
+
+def _produce_later(producer: Producer, arguments: _Arguments, wait: Callable[[], None]) -> None:
     """Hand over a message for which the queue had no room."""
     while True:
         wait()

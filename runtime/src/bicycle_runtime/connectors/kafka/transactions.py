@@ -25,7 +25,7 @@ from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
-from bicycle_runtime.connectors.kafka.encoding import Message
+from bicycle_runtime.connectors.kafka.encoding import MessageColumns
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.producing import (
     DeliveryFailures,
@@ -115,7 +115,7 @@ class Publication:
     epoch: int
     identity: str
     topic: str
-    messages: Callable[[], Iterator[list[Message]]]
+    messages: Callable[[], Iterator[MessageColumns]]
     is_past: bool = False
 
     @property
@@ -248,13 +248,13 @@ class TransactionalWriter:
             )
         fault_point("transaction_produced")
         # 4. Add the marker.
-        marker: Message = {
-            "value": publication.marker.to_bytes(),
-            "key": str(self._index).encode(),
-            "partition": self._index,
+        marker: MessageColumns = {
+            "value": [publication.marker.to_bytes()],
+            "key": [str(self._index).encode()],
+            "partition": [self._index],
         }
         produce_messages(
-            producer, self._settings.marker_topic, [marker],
+            producer, self._settings.marker_topic, marker,
             failures=self._failures, wait=self._wait,
         )  # fmt: skip
         self._flush(producer)

@@ -15,7 +15,12 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
-from bicycle_runtime.connectors.kafka.encoding import Message, MessageEncoder, MessagePlan
+from bicycle_runtime.connectors.kafka.encoding import (
+    Message,
+    MessageEncoder,
+    MessagePlan,
+    columns_of,
+)
 from bicycle_runtime.connectors.kafka.producing import (
     DeliveryFailures,
     client_call,
@@ -150,10 +155,12 @@ class DirectWriter:
             KafkaDeliveryError: messages of this epoch were refused.
             KafkaAccessError: the client's credentials or rights were.
         """
+        if not values:
+            return
         self._count += len(values)
         try:
             client_call(
-                produce_messages, self._factory.producer(), self._plan.topic, values,
+                produce_messages, self._factory.producer(), self._plan.topic, columns_of(values),
                 failures=self._failures, wait=self._raise_failures,
             )  # fmt: skip
         except KafkaException as error:
