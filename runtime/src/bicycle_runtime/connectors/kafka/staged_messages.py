@@ -40,7 +40,7 @@ def pack_messages(messages: list[Message]) -> bytes:
 
 
 def staged_messages(storage: Storage, file: StagedFile) -> Iterator[MessageColumns]:
-    """Yield the messages of a staged file, frame by frame.
+    """Yield the messages of a staged file by column, frame by frame.
 
     Raises:
         ObjectMissingError: the file is gone.
