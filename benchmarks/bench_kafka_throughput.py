@@ -66,21 +66,20 @@ class Bench:
     whole: dict[str, list[float]] = field(default_factory=dict)
     runs: dict[str, list[JobRun]] = field(default_factory=dict)
 
-    def run(self, guarantee: str) -> JobRun:
+    def run(self, guarantee: str) -> tuple[JobRun, Output]:
         topic, events = self.source
         with self._target() as (target, folder):
             run = run_ours(
                 self.place, self.engine, self.name,
                 topics=(topic, target), guarantee=guarantee, folder=folder,
             )  # fmt: skip
-            self._check(target, events)
-        return run
+            return run, self._check(target, events)
 
     def ours(self, guarantee: str) -> float:
-        run = self.run(guarantee)
+        run, output = self.run(guarantee)
         self.runs.setdefault(guarantee, []).append(run)
         self.whole.setdefault(f"Bicycle, {guarantee}", []).append(run.whole_rate)
-        return run.steady_rate()
+        return output.steady_rate
 
     def quix(self, guarantee: str) -> float:
         assert self.peer_source is not None
@@ -278,7 +277,7 @@ def _measure_reading(
 
 def _measure_job(report: Report, bench: Bench, options: argparse.Namespace) -> None:
     if not options.quick:
-        warm_up(lambda: bench.run(LEAST), least=1, most=3)
+        warm_up(lambda: bench.run(LEAST)[0], least=1, most=3)
     rates = in_turns(bench.contenders(), rounds=options.repeats)
     report.tables += [bench.table(rates), bench.epoch_table()]
     bench.judge(report, rates)

@@ -50,6 +50,12 @@ def test_a_default_does_not_replace_what_was_given():
     assert found.resolved() == {"client.id": "me", "check.crcs": "true"}
 
 
+def test_a_default_does_not_replace_what_was_given_under_another_name():
+    found = given("queue.buffering.max.ms", "7").with_defaults({"linger.ms": "100"})
+
+    assert found.resolved() == {"queue.buffering.max.ms": "7"}
+
+
 @pytest.mark.parametrize("name", ["bootstrap.servers", "group.id"])
 def test_a_property_that_an_option_decides_is_refused_and_the_option_is_named(name):
     with pytest.raises(KafkaPropertyError) as caught:

@@ -126,8 +126,10 @@ class ClientProperties:
         return {**self.plain, **self._secrets()}
 
     def with_defaults(self, defaults: Mapping[str, str]) -> ClientProperties:
-        """Return a copy with properties that were not given."""
-        missing = {k: v for k, v in defaults.items() if k not in self.references}
+        """Return a copy with properties that were not given, under one name or another."""
+        given = {*self.plain, *self.references}
+        given |= {name for names in _SAME if given & {*names} for name in names}
+        missing = {k: v for k, v in defaults.items() if k not in given}
         return ClientProperties(
             vertex=self.vertex,
             plain={**missing, **self.plain},
