@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import repeat
 from math import copysign, fsum, inf, isfinite
 from typing import Any, Generic, TypeVar
 
@@ -24,6 +25,7 @@ __all__ = [
     "Reduction",
     "SelectedAggregate",
     "Sum",
+    "sums_of_ints",
 ]
 
 T = TypeVar("T")
@@ -222,6 +224,11 @@ class Reduction(AggregateFunction[T, "tuple[T, ...]", T]):
 
     def merge(self, a: tuple[T, ...], b: tuple[T, ...]) -> tuple[T, ...]:
         return (self.call(a[0], b[0]),) if a and b else a or b
+
+
+def sums_of_ints(totals: Iterable[int]) -> list[_Total]:
+    """Return the accumulators of sums over ints, from what the ints add up to."""
+    return list(zip(totals, repeat(()), strict=False))
 
 
 def _added(total: _Total, values: Sequence[Any]) -> _Total:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import count
+from operator import getitem
 from typing import Any, NamedTuple
 
 from bicycle_runtime.operators.folding.gathering import Contents
@@ -24,6 +26,34 @@ class Session(NamedTuple):
 Part = tuple[int, int, list[Any], list[Any]]  # start, key group, keys, contents
 
 
+class _Numbers(dict[Any, int]):
+    """Gives each key that it is asked for for the first time the next number."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self, numbers: Iterator[int]) -> None:
+        super().__init__()
+        self._numbers = numbers
+
+    def __missing__(self, key: Any) -> int:
+        number = self[key] = next(self._numbers)
+        return number
+
+
+class _Starts(dict[int, _Numbers]):
+    """Start of a strip -> key -> slot; slots are numbered in the order in which they are needed."""
+
+    __slots__ = ("_numbers",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._numbers = count()
+
+    def __missing__(self, start: int) -> _Numbers:
+        keys = self[start] = _Numbers(self._numbers)
+        return keys
+
+
 class WindowSlots:
     """Gathers by start of a strip and key.
 
@@ -33,7 +63,7 @@ class WindowSlots:
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
-        self._by_start: dict[int, dict[Any, int]] = {}
+        self._by_start = _Starts()
         self._groups: list[int] = []
 
     def __len__(self) -> int:
@@ -42,7 +72,7 @@ class WindowSlots:
     def clear(self) -> None:
         """Forget everything."""
         self._contents.take()
-        self._by_start, self._groups = {}, []
+        self._by_start, self._groups = _Starts(), []
 
     def add(self, rows: Rows) -> None:
         """Put rows into the slots of their strips, whose starts are the places."""
@@ -53,7 +83,7 @@ class WindowSlots:
         """Yield all contents by start and key group, and start anew."""
         contents = self._contents.take()
         by_start, groups = self._by_start, self._groups
-        self._by_start, self._groups = {}, []
+        self._by_start, self._groups = _Starts(), []
         for start, slots in sorted(by_start.items()):
             parts: dict[int, tuple[list[Any], list[Any]]] = {}
             for key, slot in slots.items():
@@ -71,16 +101,12 @@ class WindowSlots:
 
     def _slots(self, rows: Rows) -> list[int]:
         by_start, groups = self._by_start, self._groups
-        slots: list[int] = []
-        put = slots.append
-        # hot path: 110 ns a record.
-        for start, key, group in zip(rows.places, rows.keys, rows.groups, strict=True):
-            try:
-                put(by_start[start][key])
-            except KeyError:
-                put(len(groups))
-                by_start.setdefault(start, {})[key] = len(groups)
-                groups.append(group)
+        # hot path: 80 ns a record, in C but for new slots; the lookups in a loop take 110.
+        slots = list(map(getitem, map(by_start.__getitem__, rows.places), rows.keys))
+        place = 0
+        for slot in range(len(groups), sum(map(len, by_start.values()))):
+            place = slots.index(slot, place)  # New slots come in the order of their numbers.
+            groups.append(rows.groups[place])
         self._contents.grow(len(groups))
         return slots
 
