@@ -57,12 +57,20 @@ class JobRun:
         return self.read_count / (self.ended - self.began)
 
     def steady_rate(self) -> float:
-        """Records per second once a third of all was read: epochs have grown by then."""
-        done = 0
+        """Records per second behind the first third, by when epochs have grown.
+
+        Within an epoch records are taken as read at an even pace: epochs may be longer than what is
+        left behind the first that passes the third.
+        """
+        third = self.read_count / 3
+        done, sealed_before = 0, self.began
         for sealed, stats in self.epochs:
+            if done + stats.record_count > third:
+                share = (third - done) / stats.record_count
+                reached = sealed_before + share * (sealed - sealed_before)
+                return (self.read_count - third) / (self.ended - reached)
             done += stats.record_count
-            if done * 3 >= self.read_count and done < self.read_count:
-                return (self.read_count - done) / (self.ended - sealed)
+            sealed_before = sealed
         return self.whole_rate
 
     def full_epochs(self) -> list[EpochStats]:
