@@ -59,8 +59,8 @@ class JobRun:
     def steady_rate(self) -> float:
         """Records per second behind the first third, by when epochs have grown.
 
-        Within an epoch records are taken as read at an even pace: epochs may be longer than what is
-        left behind the first that passes the third.
+        Within an epoch records count as read at an even pace: behind the one that passes the third,
+        next to nothing may be left.
         """
         third = self.read_count / 3
         done, sealed_before = 0, self.began
