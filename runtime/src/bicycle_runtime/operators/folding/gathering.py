@@ -18,13 +18,12 @@ from bicycle_runtime.operators.folding.aggregates import Accumulators, Folding
 from bicycle_runtime.operators.folding.rows import Rows
 from bicycle_runtime.operators.functions.operator import each
 from bicycle_runtime.state.memory.windows import Row
-from bicycle_sdk.windows import Count, Maximum, Minimum, Sum
+from bicycle_sdk.windows import Count, Sum
 from bicycle_sdk.windows.aggregates import SelectedAggregate, sums_of_ints
 
 __all__ = ["Contents", "FoldedContents", "KeptContents"]
 
 _PENDING_MAX = 1 << 18  # selected values that wait to be folded
-_UNCHANGING = (Count, Maximum, Minimum, Sum)  # A fresh accumulator may stand in all slots.
 _INTS = frozenset({int})
 
 
@@ -181,10 +180,7 @@ class FoldedContents(Contents):
     def grow(self, count: int) -> None:
         missing = count - len(self._columns[0])
         for column, function in zip(self._columns, self._folding.functions, strict=True):
-            if type(function) in _UNCHANGING:
-                column.extend([function.create_accumulator()] * missing)
-            else:
-                column.extend([function.create_accumulator() for _ in range(missing)])
+            column.extend([function.create_accumulator() for _ in range(missing)])
         for selection in self._selections:
             selection.grow(missing)
 
