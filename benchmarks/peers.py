@@ -133,8 +133,9 @@ def run_plain(loop: str, source: Path, output: Path) -> PeerRun:
 
 
 def run_bytewax(
-    program: str, source: Path, output: Path, *, recovery: Path | None, process_count: int
-) -> PeerRun:
+    program: str, source: Path, output: Path, *, recovery: Path | None, process_count: int,
+    snapshot_s: int = 10,
+) -> PeerRun:  # fmt: skip
     """Run a Bytewax flow.
 
     Args:
@@ -143,6 +144,7 @@ def run_bytewax(
         output: Folder for the output; made when missing.
         recovery: Folder for its recovery files; None is without recovery.
         process_count: 1 is one worker in one process.
+        snapshot_s: Seconds between snapshots; 10 is its default.
 
     Raises:
         PeerMissingError: Bytewax can not be installed here.
@@ -155,7 +157,7 @@ def run_bytewax(
     if recovery is not None:
         recovery.mkdir(parents=True, exist_ok=True)
         run_program([python, "-m", "bytewax.recovery", recovery, str(process_count)])
-        durable = ["-r", recovery, "-s", "10", "-b", "0"]
+        durable = ["-r", recovery, "-s", str(snapshot_s), "-b", "0"]
     environment = {
         "PYTHONPATH": str(_PROGRAMS), "BENCH_INPUT": str(source), "BENCH_OUTPUT": str(output),
         "BENCH_TIMES": str(times),
