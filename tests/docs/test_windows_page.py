@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
+from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import windows
 
@@ -37,6 +38,20 @@ def test_the_window_function_sees_readings_by_time():
         harness.run()
 
         assert harness.results("swings") == [("s", 1, 4.0)]
+
+
+def test_the_takings_are_folded_by_field(tmp_path, monkeypatch):
+    monkeypatch.setattr(FieldRecords, "records", None)
+    path = tmp_path / "sales.jsonl"
+    path.write_text(
+        "".join(f'{{"shop":"s","at_ms":{n * 1_500_000},"cents":5}}\n' for n in range(4))
+    )
+    with Harness(lambda env: page_module().takings(env, str(path))) as harness:
+        harness.run()
+        found = harness.results("takings")
+
+    hour = 3_600_000
+    assert list(map(tuple, found)) == [("s", 0, hour, (3, 15)), ("s", hour, 2 * hour, (1, 5))]
 
 
 def test_the_page_names_every_trigger_and_evictor():

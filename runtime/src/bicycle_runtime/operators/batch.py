@@ -187,11 +187,15 @@ class Batch:
     the records, from ``key_by`` to the step behind it that asks for them again, and no further.
     """
 
-    values: list[Any]
+    values: Sequence[Any]
     trail: Trail
     groups: bytes | list[int] | None = None
     ordinal: int = 0
     keys: list[Any] | None = None
+
+    def listed(self) -> list[Any]:
+        """Return the records as a list: the one that holds them, if there is one."""
+        return self.values if isinstance(self.values, list) else list(self.values)
 
     def times(self) -> list[int] | None:
         """Return the event time of each record in ms; None when the stream has no event time.

@@ -74,7 +74,7 @@ class SourceBatch:
     bytes that key and value were decoded from, looked at when a record fails only.
     """
 
-    values: list[Any]
+    values: Sequence[Any]
     offsets: Sequence[int]
     next_offset: int
     failures: Sequence[BadRecord] = ()

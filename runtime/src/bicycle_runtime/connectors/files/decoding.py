@@ -7,14 +7,24 @@ that every bad line is named and every good one kept.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.connectors.text import LineBlock, LineOffsets, decode_lines_apart, line_count
+from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.operators.io import BadRecord, SourceBatch
+from bicycle_runtime.records.rows import row_type_of
 
-__all__ = ["BlockDecoder", "in_field_order", "is_named_tuple", "json_decoder", "long_line_batch"]
+__all__ = [
+    "BlockDecoder",
+    "field_decoder",
+    "in_field_order",
+    "is_named_tuple",
+    "json_decoder",
+    "long_line_batch",
+]
 
 BlockDecoder = Callable[[LineBlock], SourceBatch]
 
@@ -37,6 +47,34 @@ def json_decoder(record_type: Any) -> BlockDecoder:
         if len(values) != line_count(block.data):
             return decode_lines_apart(block, decoder.decode, skips_blank=True)
         return SourceBatch(values=values, offsets=LineOffsets(block), next_offset=block.next_offset)
+
+    return decode
+
+
+def field_decoder(record_type: Any) -> BlockDecoder | None:
+    """Return a decoder of the same that gives ``FieldRecords``; None where the type forbids it.
+
+    Lines are checked against the same types. A block with a bad or blank line is decoded as
+    ``json_decoder`` does.
+    """
+    row_type = row_type_of(record_type)
+    if row_type is None:
+        return None
+    rows, records = msgspec.json.Decoder(row_type), msgspec.json.Decoder(record_type)
+    decode_apart = json_decoder(record_type)
+
+    def decode(block: LineBlock) -> SourceBatch:
+        try:
+            found = rows.decode_lines(block.data)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return decode_apart(block)
+        if len(found) != line_count(block.data):
+            return decode_apart(block)
+        return SourceBatch(
+            values=FieldRecords(found, partial(records.decode_lines, block.data)),
+            offsets=LineOffsets(block),
+            next_offset=block.next_offset,
+        )
 
     return decode
 

@@ -17,6 +17,7 @@ from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
 from bicycle_runtime.connectors.files.csv_rows import CsvRows
 from bicycle_runtime.connectors.files.decoding import (
     BlockDecoder,
+    field_decoder,
     json_decoder,
     long_line_batch,
 )
@@ -100,6 +101,12 @@ class FileReader:
             is_done = True
         finally:
             self._put_away(part.shard, cursor, is_kept=is_done and is_compressed(path))
+
+    def give_fields(self) -> None:
+        """Give JSON records as ``FieldRecords`` from now on, where their type allows it."""
+        # Event times that the source itself takes from records are read out of these.
+        if self.file_format == "jsonl" and not self.timestamp_field:
+            self._decode = field_decoder(self.record_type)
 
     def close(self) -> None:
         """Close the files that are kept open."""

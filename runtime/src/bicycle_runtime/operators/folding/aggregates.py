@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
-from operator import itemgetter
+from operator import itemgetter, truediv
 from types import GenericAlias
 from typing import Any
 
@@ -37,6 +37,8 @@ class Folding:
 
     def __init__(self, plan: WindowPlan, record_type: Any = None) -> None:
         self.functions: list[Any] = []
+        # By aggregate: which functions it is made of, one, or sum and count of an average.
+        self._places: list[tuple[int, ...]] = []
         self._readers = [self._reader(_runnable(function)) for function in plan.aggregates]
         if isinstance(plan.assigner, SessionWindows):
             self.count_position = self._position(Count())  # for ``min_records``
@@ -64,8 +66,10 @@ class Folding:
             # An average is a sum over a count, which others may ask for, too.
             total: Sum[Any, Any] = Sum(function.selector)
             place, count = self._position(total), self._position(Count())
+            self._places.append((place, count))
             return lambda found: total.get_result(found[place]) / found[count]
         position = self._position(function)
+        self._places.append((position,))
         if type(function) is Count:
             return itemgetter(position)
         get_result = _waited(function.get_result)
@@ -89,6 +93,20 @@ class Folding:
         """Return what several windows give."""
         columns = [list(map(read, several)) for read in self._readers]
         return list(zip(*columns, strict=True)) if self._is_tuple else columns[0]
+
+    def values_of_ints(self, columns: Sequence[list[int]]) -> list[Any]:
+        """Return what several windows give, where all functions have ``field_columns``.
+
+        Args:
+            columns: By function, with an int for each window.
+        """
+        found = [
+            list(map(truediv, *(columns[place] for place in places)))
+            if len(places) > 1
+            else columns[places[0]]
+            for places in self._places
+        ]
+        return list(zip(*found, strict=True)) if self._is_tuple else found[0]
 
     def added(self, accumulators: Accumulators, value: Any) -> Accumulators:
         """Return the accumulators with one record more."""

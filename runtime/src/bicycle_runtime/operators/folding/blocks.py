@@ -11,9 +11,9 @@ from typing import Any
 
 from bicycle_runtime.records.codecs import pickle_any
 
-__all__ = ["Partials", "RawRecords", "open_block", "seal_block"]
+__all__ = ["Block", "FieldPartials", "Partials", "RawRecords", "open_block", "seal_block"]
 
-_PARTIALS, _RAW = 0, 1
+_PARTIALS, _RAW, _FIELDS = 0, 1, 2
 
 
 @dataclass(slots=True)
@@ -24,6 +24,21 @@ class Partials:
 
 
 @dataclass(slots=True)
+class FieldPartials:
+    """Contents that were folded by field, each of a key and a window, and no two of the same.
+
+    Shape: as many contents as item i of ``lengths`` says belong to ``keys[i]``; ``starts`` has the
+    start of the window of each, and each of ``columns`` what an aggregate folded. All but the keys
+    are arrays of 64-bit ints, as bytes.
+    """
+
+    keys: list[Any]
+    lengths: bytes
+    starts: bytes
+    columns: list[bytes]
+
+
+@dataclass(slots=True)
 class RawRecords:
     """Records with their event times, for the window operator to decide about."""
 
@@ -31,8 +46,13 @@ class RawRecords:
     times: list[int]
 
 
-def seal_block(block: Partials | RawRecords) -> bytes:
+Block = Partials | FieldPartials | RawRecords
+
+
+def seal_block(block: Block) -> bytes:
     """Return a block as bytes."""
+    if isinstance(block, FieldPartials):
+        return pickle_any((_FIELDS, block.keys, block.lengths, block.starts, block.columns))
     if isinstance(block, RawRecords):
         return pickle_any((_RAW, block.values, block.times))
     # Columns instead of tuples: a column of ints or floats costs 20 ns an item.
@@ -42,9 +62,11 @@ def seal_block(block: Partials | RawRecords) -> bytes:
     return pickle_any((_PARTIALS, columns))
 
 
-def open_block(data: bytes) -> Partials | RawRecords:
+def open_block(data: bytes) -> Block:
     """Return the block that ``seal_block`` wrote."""
     kind, *rest = pickle.loads(data)
+    if kind == _FIELDS:
+        return FieldPartials(*rest)
     if kind == _RAW:
         return RawRecords(*rest)
     return Partials(

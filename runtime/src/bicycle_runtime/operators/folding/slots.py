@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from bicycle_runtime.operators.folding.gathering import Contents
 from bicycle_runtime.operators.folding.rows import Rows
 
-__all__ = ["Session", "SessionSlots", "WindowSlots"]
+__all__ = ["Numbers", "Part", "Session", "SessionSlots", "WindowSlots"]
 
 
 class Session(NamedTuple):
@@ -26,21 +26,25 @@ class Session(NamedTuple):
 Part = tuple[int, int, list[Any], list[Any]]  # start, key group, keys, contents
 
 
-class _Numbers(dict[Any, int]):
-    """Gives each key that it is asked for for the first time the next number."""
+class Numbers(dict[Any, int]):
+    """Gives each key that it is asked for for the first time the next number.
+
+    Args:
+        numbers: Where numbers come from, when several share them; 0, 1, 2 … by itself.
+    """
 
     __slots__ = ("_numbers",)
 
-    def __init__(self, numbers: Iterator[int]) -> None:
+    def __init__(self, numbers: Iterator[int] | None = None) -> None:
         super().__init__()
-        self._numbers = numbers
+        self._numbers = count() if numbers is None else numbers
 
     def __missing__(self, key: Any) -> int:
         number = self[key] = next(self._numbers)
         return number
 
 
-class _Starts(dict[int, _Numbers]):
+class _Starts(dict[int, Numbers]):
     """Start of a strip -> key -> slot; slots are numbered in the order in which they are needed."""
 
     __slots__ = ("_numbers",)
@@ -49,8 +53,8 @@ class _Starts(dict[int, _Numbers]):
         super().__init__()
         self._numbers = count()
 
-    def __missing__(self, start: int) -> _Numbers:
-        keys = self[start] = _Numbers(self._numbers)
+    def __missing__(self, start: int) -> Numbers:
+        keys = self[start] = Numbers(self._numbers)
         return keys
 
 

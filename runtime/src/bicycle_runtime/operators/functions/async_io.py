@@ -95,7 +95,8 @@ class AsyncIOBatchOperator(AsyncIOOperator):
 
     def apply(self, batch: Batch) -> Batch:
         starts = range(0, len(batch.values), self._size)
-        parts = [batch.values[start : start + self._size] for start in starts]
+        values = batch.listed()
+        parts = [values[start : start + self._size] for start in starts]
         calls = Calls(self.methods(), parts, None, _NoRecord())
         settle = partial(self._settle_part, parts)
         outcome = call_all(calls, self.settings, settle, awaits=self.awaits)

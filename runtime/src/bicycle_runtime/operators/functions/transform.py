@@ -14,6 +14,7 @@ from bicycle_runtime.operators.calling.calls import Outcome
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async
 from bicycle_runtime.operators.counting.key_samples import KeySample, KeySampler
+from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import (
     EpochTime,
@@ -134,6 +135,8 @@ class KeyByOperator(_FunctionOperator):
         self._groups = GroupCache(spec.group_count)
         self._is_own_key = returns_its_argument(function)
         self.hands_on_keys = False  # whether the operator behind this one takes them from the batch
+        # Field of the key, when the operator behind this one looks it up in ``FieldRecords``.
+        self.field_behind: str | None = None
         self._column: Callable[[Iterable[int]], bytes | list[int]] = (
             bytes if spec.group_count <= BYTE_GROUPS_MAX else list
         )
@@ -148,6 +151,10 @@ class KeyByOperator(_FunctionOperator):
         return None if self._sampler is None else self._sampler.take()
 
     def apply(self, batch: Batch) -> Batch:
+        if self.field_behind is not None and isinstance(batch.values, FieldRecords):
+            if self._sampler is not None:
+                self._sampler.see_keys(batch.values.column(self.field_behind))
+            return Batch(batch.values, batch.trail)
         if self._sampler is not None:
             self._sampler.see(batch.values)
         group_of = self._groups.__getitem__

@@ -20,6 +20,7 @@ import msgspec
 from bicycle_runtime.operators.batch import Batch, PickTrail, StampedTrail
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy, user_hook
 from bicycle_runtime.operators.calling.user_functions import eager, is_async
+from bicycle_runtime.operators.fields import FieldRecords, field_of
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import EpochTime, Operator, each
 from bicycle_runtime.operators.spec import OperatorSpec, WatermarkSpec
@@ -144,6 +145,11 @@ class TimeKeeper:
         self._marks: dict[str, int] = {}
         self._newest: dict[str, int] = {}
 
+    @property
+    def follows_newest(self) -> bool:
+        """Whether the newest time of a batch is all that ``see`` looks at."""
+        return self._spec.kind in ("ascending", "bounded")
+
     def begin_epoch(self) -> None:
         """Forget the records of the last epoch."""
         self._copies.clear()
@@ -253,15 +259,36 @@ class AssignOperator(GeneratorOperator):
     ) -> None:  # fmt: skip
         super().__init__(spec, policy, context, keeper)
         self.function = function
+        self.field = field_of(function)
         self._call = None if function is None else eager(function)
         self._awaits = self._call is not None and is_async(self._call)
 
+    @property
+    def is_by_field(self) -> bool:
+        """Whether times are those of a field, and the newest of a batch is all that is followed."""
+        follows_newest = self.keeper is None or self.keeper.follows_newest
+        return self.field is not None and follows_newest
+
     def apply(self, batch: Batch) -> Batch:
+        if isinstance(batch.values, FieldRecords) and (output := self._by_field(batch)):
+            return output
         output = batch if self._call is None else self._stamped(batch, self._call)
         times = output.trail.times() if self.keeper is not None else None
         if self.keeper is not None and times is not None:
             self.keeper.see(self._shard(batch), times, output.values)
         return Batch(output.values, output.trail)
+
+    def _by_field(self, batch: Batch) -> Batch | None:
+        """Return the batch with the times that a field holds; None when that does not suffice."""
+        assert isinstance(batch.values, FieldRecords)
+        if self.field is None or not self.is_by_field:
+            return None
+        times = batch.values.ints(self.field)
+        if times is None or _is_out_of_bounds([int(times.min()), int(times.max())]):
+            return None
+        if self.keeper is not None:
+            self.keeper.see(self._shard(batch), [int(times.max())], batch.values)
+        return Batch(batch.values, StampedTrail(batch.trail, batch.values.column(self.field)))
 
     def _stamped(self, batch: Batch, call: Callable[[Any], Any]) -> Batch:
         failed = self.policy.failed

@@ -7,7 +7,7 @@ state labels say.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -17,6 +17,7 @@ import cloudpickle
 
 from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.calling.user_functions import is_async, resolve
+from bicycle_runtime.operators.fields import FieldReader, field_of
 from bicycle_runtime.operators.functions.async_io import async_io_operator
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -139,7 +140,23 @@ class _Builder:
         for key_by, combine in pairwise(operators):
             if isinstance(key_by, KeyByOperator) and isinstance(combine, CombineOperator):
                 key_by.hands_on_keys = True
+        self._let_fold_fields(operators)
         return Chain(spec, operators)
+
+    def _let_fold_fields(self, operators: Sequence[Operator]) -> None:
+        """Let a source give fields in place of records when its chain only folds them."""
+        if len(operators) < 4:
+            return
+        source, *between, key_by, combine = operators
+        if not isinstance(key_by, KeyByOperator) or not isinstance(combine, CombineOperator):
+            return
+        reader = self._image.readers.get(source.spec.uid)
+        assigners = [one for one in between if isinstance(one, AssignOperator) and one.is_by_field]
+        if isinstance(reader, FieldReader) and len(assigners) == len(between):
+            key = field_of(key_by.function)
+            if combine.fold_fields(key, assigners[-1].field):
+                key_by.field_behind = key
+                reader.give_fields()
 
     def codec(self, route: RouteSpec) -> RecordCodec:
         """Return the codec of an edge."""

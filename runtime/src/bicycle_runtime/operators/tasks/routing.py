@@ -145,13 +145,13 @@ class _Spreader:
             case _ as other:
                 assert_never(other)
 
-    def _add_to(self, target: int, values: list[Any], times: Sequence[int] | None) -> None:
+    def _add_to(self, target: int, values: Sequence[Any], times: Sequence[int] | None) -> None:
         self.values[target] += values
         if times is not None:
             self.times[target].extend(times)
 
     def _add_each(
-        self, values: list[Any], targets: Iterable[int], times: Sequence[int] | None
+        self, values: Sequence[Any], targets: Iterable[int], times: Sequence[int] | None
     ) -> None:
         for index, target in enumerate(targets):
             self.values[target].append(values[index])

@@ -45,7 +45,7 @@ class SinkOperator(Operator):
             assert self.task is not None
             self._writer = writer = self._factory.open(self.task)
             self._preparing = writer if isinstance(writer, PreparingWriter) else None
-        values = batch.values
+        values = batch.listed()
         if self._preparing is not None:
             values = self._prepared(self._preparing, batch)
         self._writer.write(values)
@@ -53,7 +53,7 @@ class SinkOperator(Operator):
 
     def _prepared(self, writer: PreparingWriter, batch: Batch) -> list[Any]:
         """Return what to write: all at once, or record by record when one of them fails."""
-        values, times = batch.values, _event_times(batch) if self.spec.takes_times else None
+        values, times = batch.listed(), _event_times(batch) if self.spec.takes_times else None
         try:
             return writer.prepare(values, times)
         except Exception:  # noqa: BLE001  # the boundary to user code: the policy decides below

@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 
 from bicycle_runtime.operators.batch import Batch, emitted
 from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.blocks import Partials, open_block
+from bicycle_runtime.operators.folding.blocks import FieldPartials, Partials, open_block
+from bicycle_runtime.operators.folding.field_columns import field_columns
 from bicycle_runtime.operators.folding.gathering import Contents, FoldedContents, KeptContents
 from bicycle_runtime.operators.folding.rows import Rows, rows_of
 from bicycle_runtime.operators.folding.slots import WindowSlots
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.field_merge import FieldMerge, FieldWindow
 from bicycle_runtime.operators.windows.strips import Strips
 from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.memory.windows import Cells
@@ -41,6 +43,8 @@ class AlignedOperator(WindowOperator):
         self._slots = WindowSlots(self._contents())
         self._updated: dict[int, dict[int, dict[Any, None]]] = {}
         self._least_open = 0
+        self._arrived = FieldMerge(field_columns(self.folding.functions) or [])
+        self._fired_at_once: dict[int, FieldWindow] = {}
 
     @classmethod
     def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
@@ -49,6 +53,7 @@ class AlignedOperator(WindowOperator):
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
         self._slots.clear()
+        self._arrived.clear()
         self._updated.clear()
 
     def begin_time(self, advance: Advance) -> None:
@@ -65,10 +70,12 @@ class AlignedOperator(WindowOperator):
     def advance(self, advance: Advance) -> Batch:
         self.watermark = advance.watermark
         self._settle(self._slots.take())
+        self._settle_arrived()
         self.begin_firing()
         fired = self._fire()
         self._expire()
         self._updated.clear()
+        self._fired_at_once.clear()
         return fired
 
     def next_event_ms(self) -> int | None:
@@ -90,7 +97,9 @@ class AlignedOperator(WindowOperator):
         assert batch.groups is not None
         for data, group in zip(batch.values, batch.groups, strict=True):
             block = open_block(data)
-            if isinstance(block, Partials):
+            if isinstance(block, FieldPartials):
+                self._arrived.add(group, block)
+            elif isinstance(block, Partials):
                 self._settle(
                     ((start, group, keys, contents) for start, keys, contents in block.parts)
                 )
@@ -128,6 +137,21 @@ class AlignedOperator(WindowOperator):
                 updated = self._updated.setdefault(start, {}).setdefault(group, {})
                 updated.update(dict.fromkeys(keys))
 
+    def _settle_arrived(self) -> None:
+        """Put what was folded by field into the table, but for windows that fire at once."""
+        for arrived in self._arrived.take():
+            if arrived.is_whole and self._fires_at_once(arrived.start):
+                self._fired_at_once[arrived.start] = arrived
+            else:
+                self._settle(arrived.parts(self._arrived.columns))
+
+    def _fires_at_once(self, start: int) -> bool:
+        """Tell whether the window of a strip fires now, once, and with what this epoch brought."""
+        if not self._strips.is_tumbling or self.plan.lateness_ms or self.plan.process is not None:
+            return False
+        is_due = self.previous < self._strips.last_end(start) <= self.watermark
+        return is_due and start not in self._kept()
+
     def _merge(self, start: int, group: int, keys: list[Any], contents: Sequence[Any]) -> None:
         cells, merged = self.table.cells, self.folding.merged
         kept = cells.group(start, group)
@@ -147,6 +171,12 @@ class AlignedOperator(WindowOperator):
         times: list[int] = []
         places = self._kept()
         for window in self._windows_due(sorted(places)):
+            at_once = self._fired_at_once.get(window.start)
+            if at_once is not None:
+                given, given_times = self.firing.of_columns(window, at_once.keys, at_once.columns)
+                values += given
+                times += given_times
+                continue
             parts = [start for start in self._strips.parts(window) if start in places]
             again = window.end <= self.previous
             for group in sorted({group for start in parts for group in places[start]}):
@@ -167,6 +197,8 @@ class AlignedOperator(WindowOperator):
             for window in self._strips.windows_of(start):
                 if self.previous < window.end <= self.watermark:
                     due.add(window)
+        for start in self._fired_at_once:
+            due.update(self._strips.windows_of(start))
         for start in self._updated:
             for window in self._strips.windows_of(start):
                 if window.end <= self.previous and not self.is_closed(window.end):

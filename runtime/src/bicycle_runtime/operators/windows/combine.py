@@ -20,6 +20,7 @@ from bicycle_runtime.operators.folding.slots import SessionSlots, WindowSlots
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.windows.field_fold import FieldFold, field_fold
 from bicycle_runtime.operators.windows.strips import Strips
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -49,24 +50,48 @@ class CombineOperator(Operator, Timed):
         super().__init__(spec, policy, context)
         self._plan = plan
         self._key_of = key_selector
-        contents = FoldedContents(Folding(plan, record_type), policy)
+        folding = Folding(plan, record_type)
+        contents = FoldedContents(folding, policy)
         self._step: _Step
         if isinstance(plan.assigner, AlignedWindows):
             self._step = _AlignedStep(plan.assigner, contents)
         else:
             assert isinstance(plan.assigner, SessionWindows)
             self._step = _SessionStep(plan.assigner, contents, policy)
+        self._functions, self._record_type = folding.functions, record_type
+        self._fields: FieldFold | None = None
         self._closed = WATERMARK_MIN
         self._last_ms = 0
+
+    def fold_fields(self, key: str | None, time: str | None) -> bool:
+        """Fold by field what comes as ``FieldRecords``; tell whether that is possible.
+
+        Args:
+            key: Field of the key, None when the key is something else.
+            time: The same for the event time.
+        """
+        self._fields = field_fold(
+            self._plan, self._functions, self._record_type,
+            key=key, time=time, group_count=self.spec.group_count,
+        )  # fmt: skip
+        return self._fields is not None
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
         self._step.slots.clear()
+        if self._fields is not None:
+            self._fields.clear()
 
     def begin_time(self, advance: Advance) -> None:
         self._closed = advance.previous - self._plan.lateness_ms
 
     def apply(self, batch: Batch) -> Batch:
+        if self._fields is not None and batch.groups is None:
+            last_ms = self._fields.add(batch.values, self._closed)
+            if last_ms is not None:
+                self._last_ms = last_ms
+                return self._batch(self._fields.take() if self._fields.is_full else [])
+            batch = self._fields.keyed(batch)
         window = self.spec.uid.removesuffix("-combine")  # That one the user knows.
         rows = rows_of(batch, self._key_of, self.policy, operator=window)
         if rows.keys:
@@ -77,10 +102,11 @@ class CombineOperator(Operator, Timed):
         sent = _raw_blocks(doubtful)
         if len(self._step.slots) >= _SLOTS_MAX:
             sent += self._step.blocks()
-        return self._batch(sent)
+        return self._batch(_sealed(sent))
 
     def advance(self, advance: Advance) -> Batch:  # noqa: ARG002  # what is held back travels whatever the time
-        return self._batch(self._step.blocks())
+        by_field = [] if self._fields is None else self._fields.take()
+        return self._batch([*by_field, *_sealed(self._step.blocks())])
 
     def next_event_ms(self) -> int | None:
         return None
@@ -88,8 +114,7 @@ class CombineOperator(Operator, Timed):
     def next_timer_ms(self) -> int | None:
         return None
 
-    def _batch(self, blocks: Iterable[tuple[int, Partials | RawRecords]]) -> Batch:
-        sealed = [(group, seal_block(block)) for group, block in blocks]
+    def _batch(self, sealed: Sequence[tuple[int, bytes]]) -> Batch:
         groups = [group for group, _ in sealed]
         column = bytes(groups) if self.spec.group_count <= BYTE_GROUPS_MAX else groups
         times = [self._last_ms] * len(sealed)
@@ -142,6 +167,10 @@ class _SessionStep:
 
 
 _Step = _AlignedStep | _SessionStep
+
+
+def _sealed(blocks: Iterable[tuple[int, Partials | RawRecords]]) -> list[tuple[int, bytes]]:
+    return [(group, seal_block(block)) for group, block in blocks]
 
 
 def _split(rows: Rows, least: int) -> tuple[Rows, Rows]:

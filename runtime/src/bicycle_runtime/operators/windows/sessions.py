@@ -13,7 +13,7 @@ from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.blocks import Partials, open_block
+from bicycle_runtime.operators.folding.blocks import Partials, RawRecords, open_block
 from bicycle_runtime.operators.folding.gathering import FoldedContents, KeptContents
 from bicycle_runtime.operators.folding.intervals import session_ends
 from bicycle_runtime.operators.folding.rows import Rows, rows_of
@@ -96,7 +96,7 @@ class SessionOperator(WindowOperator):
                 for (starts, ends), keys, contents in block.parts:
                     for session in zip(keys, starts, ends, contents, strict=True):
                         self._join(Session(group, *session))
-            else:
+            elif isinstance(block, RawRecords):
                 raw = Batch(block.values, batch.trail, [group] * len(block.values))
                 keys = list(map(self.key_of, block.values))
                 self._gather(Rows(raw, keys, block.times, [group] * len(keys)))

@@ -10,6 +10,7 @@ windows).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from bicycle_sdk.windows import AlignedWindows, Window
 
@@ -44,6 +45,15 @@ class Strips:
             time - step if step < second else time - step + second
             for time, step in zip(times, steps, strict=True)
         ]
+
+    @property
+    def are_slides(self) -> bool:
+        """Whether each slide is one strip, and every time in one."""
+        return not self._second
+
+    def array_starts(self, times: Any) -> Any:
+        """Return the starts of an array of times, where strips ``are_slides``."""
+        return times - (times - self._offset) % self._slide
 
     def outside(self, starts: Sequence[int]) -> list[int]:
         """Return the positions of starts that lie in a gap between windows."""

@@ -1,0 +1,180 @@
+"""Folding fields of records per key and window in arrays, without making the records.
+
+Only what is exact in 64 bits is folded so: counts, and sums, least and greatest values of ints. The
+contents are those of folding record by record, and travel in the same form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice, pairwise
+from operator import attrgetter
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.fields import FieldRecords
+from bicycle_runtime.operators.folding.arrays import Runs, as_numbers, magnitude, numpy, steps
+from bicycle_runtime.operators.folding.blocks import FieldPartials, seal_block
+from bicycle_runtime.operators.folding.field_columns import FieldColumn, field_columns
+from bicycle_runtime.operators.folding.slots import Numbers
+from bicycle_runtime.operators.windows.strips import Strips
+from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
+from bicycle_runtime.records.keys import GroupCache
+from bicycle_runtime.records.rows import plain_fields
+from bicycle_sdk.windows import AlignedWindows, WindowPlan
+
+__all__ = ["FieldFold", "field_fold"]
+
+_ROWS_MAX = 1 << 18  # rows that are held back at most; then what they fold to travels
+_KEYS_MAX = 1 << 18  # keys that are known from one epoch to the next
+_TOTAL_MAX = 1 << 62
+
+
+def field_fold(
+    plan: WindowPlan, functions: Sequence[Any], record_type: Any,
+    *, key: str | None, time: str | None, group_count: int,
+) -> FieldFold | None:  # fmt: skip
+    """Return what folds records by field; None when that would not give the same.
+
+    Args:
+        plan: The window.
+        functions: Its aggregates, as they are carried out.
+        record_type: Declared type of the records, None when unknown.
+        key: Field of the key, None when the key is something else.
+        time: The same for the event time.
+        group_count: Key groups.
+    """
+    fields = plain_fields(record_type)
+    if key is None or time is None or key not in fields or fields.get(time) is not int:
+        return None
+    if not isinstance(plan.assigner, AlignedWindows):
+        return None
+    strips = Strips(plan.assigner)
+    if not strips.are_slides:
+        return None
+    columns = field_columns(functions)
+    if columns is None or any(
+        one.field is not None and fields.get(one.field) is not int for one in columns
+    ):
+        return None
+    return FieldFold(key, time, columns, strips=strips, group_count=group_count)
+
+
+class FieldFold:
+    """Folds the records of an epoch.
+
+    Args:
+        key: Field of the key, of strings or of ints.
+        time: Field of the event time, of ints.
+        columns: What contents are made of.
+        strips: The windows; each slide must be one strip, without a gap.
+        group_count: Key groups.
+    """
+
+    def __init__(
+        self,
+        key: str,
+        time: str,
+        columns: Sequence[FieldColumn],
+        *,
+        strips: Strips,
+        group_count: int,
+    ) -> None:
+        self._np = numpy()
+        self._key, self._time, self._columns = key, time, columns
+        self._fields = {column.field for column in columns if column.field is not None}
+        self._strips = strips
+        self._group_of = GroupCache(group_count)
+        self._has_byte_groups = group_count <= BYTE_GROUPS_MAX
+        self._codes = Numbers()
+        self._groups: list[int] = []  # by code
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything that was added."""
+        if len(self._codes) > _KEYS_MAX:
+            self._codes, self._groups = Numbers(), []
+        self._held: list[dict[str, Any]] = []
+        self._count = 0
+        self._total_max = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what was folded should travel now."""
+        return self._count >= _ROWS_MAX
+
+    def add(self, records: Sequence[Any], closed: int) -> int | None:
+        """Take records in; return the time of the last one.
+
+        None when they must be folded one by one: they are no ``FieldRecords``, an int has more
+        than 64 bits or a sum might have, or a window may be closed. Then none of them was taken.
+
+        Args:
+            records: At least one.
+            closed: Windows that end by then are closed.
+        """
+        if not isinstance(records, FieldRecords):
+            return None
+        arrays = {name: records.ints(name) for name in (*self._fields, self._time)}
+        if any(array is None for array in arrays.values()) or not self._are_keys(records):
+            return None
+        starts = self._strips.array_starts(arrays[self._time])
+        total_max = self._total_max + len(records) * max(
+            (magnitude(arrays[name]) for name in self._fields), default=0
+        )
+        if starts.min() < self._strips.least_open(closed) or total_max > _TOTAL_MAX:
+            return None
+        self._total_max = total_max
+        # hot path: a lookup of 40 ns a record is all that is left to Python's objects.
+        codes = list(map(self._codes.__getitem__, records.column(self._key)))
+        held = {name: arrays[name] for name in self._fields}
+        self._held.append({**held, _CODES: self._np.array(codes), _STARTS: starts})
+        self._count += len(records)
+        return int(arrays[self._time][-1])
+
+    def keyed(self, batch: Batch) -> Batch:
+        """Return a batch that must be folded one by one, with keys and key groups."""
+        keys = list(map(attrgetter(self._key), batch.values))
+        groups = list(map(self._group_of.__getitem__, keys))
+        column = bytes(groups) if self._has_byte_groups else groups
+        return Batch(list(batch.values), batch.trail, column, keys=keys)
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Return what was folded, a sealed block per key group, and start anew."""
+        if not self._held:
+            return []
+        np = self._np
+        rows = {name: np.concatenate([part[name] for part in self._held]) for name in self._held[0]}
+        for key in islice(self._codes, len(self._groups), None):
+            self._groups.append(self._group_of[key])
+        groups = np.array(self._groups)[rows[_CODES]]
+        strips, strip_count = as_numbers(rows[_STARTS])
+        runs = Runs((groups * len(self._codes) + rows[_CODES]) * strip_count + strips)
+        codes, starts, names = runs.of(rows[_CODES]), runs.of(rows[_STARTS]), list(self._codes)
+        contents = [self._content(column, rows, runs) for column in self._columns]
+        self.clear()
+        bounds = np.array(steps(codes))  # of the contents of a key
+        keys = [names[code] for code in codes[bounds[:-1]].tolist()]
+        blocks = []
+        for first, end in pairwise(steps(runs.of(groups)[bounds[:-1]])):
+            part = slice(bounds[first], bounds[end])
+            block = FieldPartials(
+                keys[first:end],
+                np.diff(bounds[first : end + 1]).tobytes(),
+                starts[part].tobytes(),
+                [content[part].tobytes() for content in contents],
+            )
+            blocks.append((self._group_of[keys[first]], seal_block(block)))
+        return blocks
+
+    def _are_keys(self, records: FieldRecords) -> bool:
+        return type(records.column(self._key)[0]) is str or records.ints(self._key) is not None
+
+    @staticmethod
+    def _content(column: FieldColumn, rows: dict[str, Any], runs: Runs) -> Any:
+        if column.field is None:
+            return runs.lengths()
+        return runs.joined(rows[column.field], column.ufunc)
+
+
+_CODES, _STARTS = "", " "  # No field has such a name.

@@ -1,0 +1,212 @@
+"""When windows are folded by field, and that it shows in nothing but the work that is done."""
+
+import json
+from dataclasses import dataclass
+
+import pytest
+
+from bicycle_runtime.operators import fields
+from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.windows import field_fold as field_folding
+from bicycle_runtime.testing import Harness
+from bicycle_sdk import WatermarkStrategy
+from bicycle_sdk.windows import (
+    Average,
+    Count,
+    Distinct,
+    Maximum,
+    Minimum,
+    Sum,
+    WindowPlan,
+    session_windows,
+    sliding_windows,
+    tumbling_windows,
+)
+
+
+@dataclass
+class Reading:
+    sensor: str
+    at: int
+    value: int
+    share: float = 0.5
+    code: int = 1
+
+
+def sensor_of(reading):
+    return reading.sensor
+
+
+def time_of(reading):
+    return reading.at
+
+
+def value_of(reading):
+    return reading.value
+
+
+class Own(Sum):
+    """Not the sum that comes with windows."""
+
+
+def folds(assigner, *aggregates, key="sensor", time="at", record_type=Reading):
+    plan = WindowPlan(assigner=assigner, aggregates=aggregates)
+    found = field_folding.field_fold(
+        plan, Folding(plan, record_type).functions, record_type,
+        key=key, time=time, group_count=128,
+    )  # fmt: skip
+    return found is not None
+
+
+@pytest.mark.parametrize(
+    "aggregates",
+    [
+        [Count()],
+        [Count(), Sum(value_of), Average(value_of)],
+        [Minimum(value_of), Maximum(lambda reading: reading.code)],
+    ],
+)
+@pytest.mark.parametrize(
+    "assigner", [tumbling_windows(10), tumbling_windows(10, offset=3), sliding_windows(20, 10)]
+)
+@pytest.mark.parametrize("key", ["sensor", "code"])
+def test_windows_of_whole_slides_over_ints_fold_by_field(aggregates, assigner, key):
+    assert folds(assigner, *aggregates, key=key)
+
+
+@pytest.mark.parametrize(
+    "aggregates",
+    [
+        [Sum(lambda reading: reading.share)],
+        [Sum(lambda reading: reading.value * 2)],
+        [Count(), Distinct(value_of)],
+        [Own(value_of)],
+        [Maximum(sensor_of)],
+    ],
+)
+def test_what_is_no_sum_or_extreme_of_an_int_field_does_not(aggregates):
+    assert not folds(tumbling_windows(10), *aggregates)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"key": None}, {"key": "share"}, {"key": "missing"}, {"time": None}, {"time": "sensor"},
+        {"record_type": None}, {"record_type": dict},
+    ],
+)  # fmt: skip
+def test_a_key_or_time_that_is_no_field_does_not(settings):
+    assert not folds(tumbling_windows(10), Count(), **settings)
+
+
+@pytest.mark.parametrize(
+    "assigner", [sliding_windows(25, 10), sliding_windows(10, 30), session_windows(10)]
+)
+def test_other_windows_do_not(assigner):
+    assert not folds(assigner, Count())
+
+
+def written(tmp_path, readings):
+    path = tmp_path / "readings.jsonl"
+    lines = [
+        json.dumps({"sensor": sensor, "at": at, "value": value}) for sensor, at, value in readings
+    ]
+    path.write_text("\n".join(lines))
+    return path
+
+
+def results(path, *, key=sensor_of, parallelism=2):
+    def job(env):
+        readings = env.read_jsonl(path, type=Reading)
+        strategy = WatermarkStrategy.bounded_out_of_orderness(5).with_timestamps(time_of)
+        keyed = readings.assign_timestamps(strategy).key_by(key)
+        windows = keyed.tumbling_window(10)
+        windows.aggregate(Count(), Sum(value_of), Average(value_of)).collect("out")
+
+    with Harness(job, parallelism=parallelism) as harness:
+        harness.run()
+        return list(map(tuple, harness.results("out")))
+
+
+@pytest.fixture
+def no_records(monkeypatch):
+    """Let a source's records be made nowhere."""
+    monkeypatch.setattr(fields.FieldRecords, "records", None)
+
+
+READINGS = [("b", 1, 5), ("a", 12, 7), ("a", 3, -2), ("b", 9, 1), ("a", 11, 3)]
+
+
+@pytest.mark.usefixtures("no_records")
+def test_no_record_is_made(tmp_path):
+    assert sorted(results(written(tmp_path, READINGS))) == [
+        ("a", 0, 10, (1, -2, -2.0)),
+        ("a", 10, 20, (2, 10, 5.0)),
+        ("b", 0, 10, (2, 6, 3.0)),
+    ]
+
+
+@pytest.mark.usefixtures("no_records")
+def test_ints_are_keys_too(tmp_path):
+    found = results(written(tmp_path, READINGS), key=lambda reading: reading.code)
+
+    assert found == [(1, 0, 10, (3, 4, 4 / 3)), (1, 10, 20, (2, 10, 5.0))]
+
+
+def test_windows_come_in_the_order_of_time_and_key_whichever_way_they_are_folded(tmp_path):
+    sensors = [f"sensor-{number % 37}" for number in range(500)]
+    path = written(tmp_path, [(name, n % 60, n) for n, name in enumerate(sensors)])
+
+    by_field = results(path, parallelism=1)
+
+    assert by_field == results(path, key=lambda reading: str(reading.sensor), parallelism=1)
+    assert [row[1] for row in by_field] == sorted(row[1] for row in by_field)
+
+
+def test_what_is_held_back_travels_when_there_is_much_of_it(tmp_path, monkeypatch):
+    path = written(tmp_path, READINGS * 50)
+    at_once = results(path)
+    monkeypatch.setattr(field_folding, "_ROWS_MAX", 1)
+
+    assert results(path) == at_once
+
+
+def test_keys_are_forgotten_between_epochs_when_there_are_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(field_folding, "_KEYS_MAX", 1)
+    path = written(tmp_path, READINGS)
+
+    assert sorted(results(path)) == sorted(results(path, key=lambda reading: str(reading.sensor)))
+
+
+@pytest.mark.parametrize("value", [2**61, 2**62, 2**63 - 1, 2**63, -(2**63), 10**40])
+def test_sums_beyond_64_bits_are_exact(tmp_path, value):
+    readings = [("a", 1, value), ("a", 2, value), ("a", 3, value), ("b", 4, 1)]
+
+    assert sorted(results(written(tmp_path, readings))) == [
+        ("a", 0, 10, (3, 3 * value, 3 * value / 3)), ("b", 0, 10, (1, 1, 1.0))
+    ]  # fmt: skip
+
+
+def test_sums_of_several_tasks_beyond_64_bits_are_exact(tmp_path, monkeypatch):
+    monkeypatch.setattr(field_folding, "_ROWS_MAX", 1)
+    folder = tmp_path / "several"
+    folder.mkdir()
+    for number in range(4):
+        place = tmp_path / str(number)
+        place.mkdir()
+        written(place, [("a", 1, 2**62), ("c", number, number)]).rename(folder / f"{number}.jsonl")
+
+    assert sorted(results(folder)) == [
+        ("a", 0, 10, (4, 2**64, float(2**62))), ("c", 0, 10, (4, 6, 1.5))
+    ]  # fmt: skip
+
+
+def test_times_far_apart_are_no_matter(tmp_path):
+    far = 10**14
+    readings = [("a", -far, 1), ("a", far, 2), ("b", 0, 3)]
+
+    assert sorted(results(written(tmp_path, readings)), key=lambda row: row[1]) == [
+        ("a", -far, -far + 10, (1, 1, 1.0)),
+        ("b", 0, 10, (1, 3, 3.0)),
+        ("a", far, far + 10, (1, 2, 2.0)),
+    ]

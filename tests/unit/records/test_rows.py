@@ -1,0 +1,172 @@
+"""Rows hold what a record's attributes would show, or there are none."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple, TypedDict
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.records.rows import plain_fields, row_type_of
+
+
+@dataclass
+class Plain:
+    sensor: str
+    at: int
+    share: float = 0.5
+    notes: list[str] = field(default_factory=list)
+    rank: Annotated[int, msgspec.Meta(ge=0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Frozen:
+    sensor: str
+    at: int = 7
+
+
+class Struct(msgspec.Struct, frozen=True):
+    sensor: str
+    at: int
+
+
+class Child(Struct):
+    value: int = 3
+
+
+@pytest.mark.parametrize(
+    ("record_type", "fields"),
+    [
+        (Plain, {"sensor": str, "at": int, "rank": int}),
+        (Frozen, {"sensor": str, "at": int}),
+        (Struct, {"sensor": str, "at": int}),
+        (Child, {"sensor": str, "at": int, "value": int}),
+    ],
+)
+def test_plain_types_have_rows(record_type, fields):
+    assert plain_fields(record_type) == fields
+    row = msgspec.json.decode(b'{"sensor":"a","at":1,"more":[]}', type=row_type_of(record_type))
+    record = msgspec.json.decode(b'{"sensor":"a","at":1}', type=record_type)
+    assert {name: getattr(row, name) for name in row.__struct_fields__} == {
+        name: getattr(record, name) for name in row.__struct_fields__
+    }
+
+
+@dataclass
+class Checking:
+    at: int
+
+    def __post_init__(self):
+        self.at += 1
+
+
+class CheckingStruct(msgspec.Struct):
+    at: int
+
+    def __post_init__(self):
+        self.at += 1
+
+
+class Doubled:
+    def __get__(self, record, kind=None):
+        return 5 if record is None else record.__dict__["at"] * 2
+
+    def __set__(self, record, value):
+        record.__dict__["at"] = value
+
+
+@dataclass
+class Computing:
+    at: int = Doubled()
+
+
+@dataclass
+class Intercepting:
+    at: int
+
+    def __getattribute__(self, name):
+        return 1
+
+
+@dataclass
+class Uninitialised:
+    at: int = field(init=False, default=3)
+
+
+class Renamed(msgspec.Struct, rename="camel"):
+    event_time: int
+
+
+class Tagged(msgspec.Struct, tag="t"):
+    at: int
+
+
+class Strict(msgspec.Struct, forbid_unknown_fields=True):
+    at: int
+
+
+class Listed(msgspec.Struct, array_like=True):
+    at: int
+
+
+class Document(TypedDict):
+    at: int
+
+
+class Pair(NamedTuple):
+    at: int
+
+
+@dataclass
+class Unresolved:
+    at: "NoSuchName"  # noqa: F821  # the point
+
+
+@pytest.mark.parametrize(
+    "record_type",
+    [
+        Checking, CheckingStruct, Computing, Intercepting, Uninitialised, Renamed, Tagged, Strict,
+        Listed, Document, Pair, Unresolved, dict, int, dict[str, int], Plain | None, None,
+    ],
+)  # fmt: skip
+def test_types_that_could_show_something_else_have_none(record_type):
+    assert row_type_of(record_type) is None
+    assert plain_fields(record_type) == {}
+
+
+@dataclass
+class Defaulted:
+    at: int = None
+    flag: int = True
+    text: str = "none"
+    number: int | None = 3
+
+
+def test_a_default_of_another_type_makes_a_field_no_plain_one():
+    assert plain_fields(Defaulted) == {"text": str}
+
+
+VALUES = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=3), st.lists(st.text(max_size=2), max_size=2),
+)  # fmt: skip
+DOCUMENTS = st.dictionaries(
+    st.sampled_from(["sensor", "at", "share", "notes", "rank", "other"]), VALUES
+)
+
+
+def decoded(text, kind):
+    try:
+        found = msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError as error:
+        return str(error)
+    return [getattr(found, name) for name in ("sensor", "at", "share", "notes", "rank")]
+
+
+@given(document=DOCUMENTS | st.fixed_dictionaries({"sensor": st.text(), "at": st.integers()}))
+def test_rows_take_and_refuse_the_documents_that_records_do(document):
+    text = json.dumps(document)
+
+    assert decoded(text, row_type_of(Plain)) == decoded(text, Plain)
