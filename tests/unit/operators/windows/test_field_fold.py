@@ -7,6 +7,7 @@ import pytest
 
 from bicycle_runtime.operators import fields
 from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.windows import aligned
 from bicycle_runtime.operators.windows import field_fold as field_folding
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy
@@ -169,6 +170,16 @@ def test_what_is_held_back_travels_when_there_is_much_of_it(tmp_path, monkeypatc
     monkeypatch.setattr(field_folding, "_ROWS_MAX", 1)
 
     assert results(path) == at_once
+
+
+@pytest.mark.parametrize("key", [sensor_of, lambda reading: str(reading.sensor)])
+def test_results_leave_in_batches_of_whole_windows(tmp_path, monkeypatch, key):
+    path = written(tmp_path, [("a", time, time) for time in range(100)])
+    at_once = results(path, key=key)
+    monkeypatch.setattr(aligned, "_RESULTS_PER_BATCH", 3)
+
+    assert results(path, key=key) == at_once
+    assert len(at_once) == 10
 
 
 def test_keys_are_forgotten_between_epochs_when_there_are_many(tmp_path, monkeypatch):

@@ -163,11 +163,12 @@ class Timed(ABC):
         """Take note of the watermark (``watermark == previous`` here) before any record."""
 
     @abstractmethod
-    def advance(self, advance: Advance) -> Batch:
+    def advance(self, advance: Advance) -> Iterator[Batch]:
         """Fire what is due: event time up to the watermark, processing time up to ``now_ms``.
 
-        Called once per epoch, also when neither has moved. The records, made by ``emitted`` with
-        their event times, go on through the chain; side outputs are taken by ``take_sides``.
+        Called once per epoch, also when neither has moved, and asked for all that it yields. The
+        records, made by ``emitted`` with their event times, go on through the chain before the next
+        are asked for; side outputs are taken by ``take_sides`` after each batch and at the end.
         """
 
     @abstractmethod

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.calling.batches import call_all
 from bicycle_runtime.operators.calling.calls import Calls, CallSettings, Methods
 from bicycle_runtime.operators.calling.direct import direct
@@ -156,19 +156,19 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
     def begin_time(self, advance: Advance) -> None:
         self.context.watermark = advance.watermark
 
-    def advance(self, advance: Advance) -> Batch:
+    def advance(self, advance: Advance) -> Iterator[Batch]:
         self.context.begin_batch()
         self.context.watermark = advance.watermark
         timers = self.context.timers
         if self._on_timer is None or not timers.is_due(advance.watermark, advance.now_ms):
-            return Batch([], ExchangeTrail(None))
+            return
         timer_round = TimerRound(
             self.context, self._on_timer, function=full_name(self.function),
             policy=self.policy, advance=advance,
         )  # fmt: skip
         output = timer_round.fire()
         self._take_sent(output)
-        return output
+        yield output
 
     def next_event_ms(self) -> int | None:
         return self.context.timers.event.next_time_ms()

@@ -7,7 +7,7 @@ results happened, and which records came too late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
@@ -73,11 +73,11 @@ class CoProcessOperator(StatefulOperator):
         self.late = built_in.late
         return _stamped(output) if built_in.stamps else output
 
-    def advance(self, advance: Advance) -> Batch:
+    def advance(self, advance: Advance) -> Iterator[Batch]:
         self.context.can_broadcast = False
-        output = super().advance(advance)
         is_stamped = self._built_in is not None and self._built_in.stamps
-        return _stamped(output) if is_stamped else output
+        for output in super().advance(advance):
+            yield _stamped(output) if is_stamped else output
 
     def call_groups(self, batch: Batch) -> Sequence[int]:
         # Only records of keyed inputs have key groups; those of others are called the same way.

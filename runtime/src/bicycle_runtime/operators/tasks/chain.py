@@ -52,12 +52,11 @@ class Chain:
             advance = advance_of(operator)
             operator.context.watermark = advance.watermark
             if isinstance(operator, Timed):
-                LOOP_WATCH.operator = operator.spec.uid
-                operator.context.batch = None
-                batch = operator.advance(advance)
-                operator.records_out += len(batch.values)
+                for batch in _fired(operator, operator.advance(advance)):
+                    operator.records_out += len(batch.values)
+                    self._send_sides(index)
+                    self._run(batch, index + 1)
                 self._send_sides(index)
-                self._run(batch, index + 1)
                 yield
 
     def _run(self, batch: Batch, first: int) -> None:
@@ -79,3 +78,14 @@ class Chain:
                 operator.unread[side.tag] = count + len(side.batch.values)
             for router in routers:
                 router.send(side.batch)
+
+
+def _fired(operator: Operator, fired: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield what an operator fires; while it does so, it is the one at work."""
+    while True:
+        LOOP_WATCH.operator = operator.spec.uid
+        operator.context.batch = None
+        batch = next(fired, None)
+        if batch is None:
+            return
+        yield batch

@@ -6,7 +6,7 @@ they are, so that the window can count them and tell how late they were.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
@@ -104,9 +104,9 @@ class CombineOperator(Operator, Timed):
             sent += self._step.blocks()
         return self._batch(_sealed(sent))
 
-    def advance(self, advance: Advance) -> Batch:  # noqa: ARG002  # what is held back travels whatever the time
+    def advance(self, advance: Advance) -> Iterator[Batch]:  # noqa: ARG002  # what is held back travels whatever the time
         by_field = [] if self._fields is None else self._fields.take()
-        return self._batch([*by_field, *_sealed(self._step.blocks())])
+        yield self._batch([*by_field, *_sealed(self._step.blocks())])
 
     def next_event_ms(self) -> int | None:
         return None

@@ -1,7 +1,7 @@
 """Folding fields of records per key and window in arrays, without making the records.
 
-Only what is exact in 64 bits is folded so: counts, and sums, least and greatest values of ints. The
-contents are those of folding record by record, and travel in the same form.
+Only what is exact in 64 bits is folded so: counts, and sums, least and greatest values of ints. It
+travels as columns; ``FieldMerge`` is at the other end.
 """
 
 from __future__ import annotations

@@ -22,26 +22,32 @@ _TOTAL_MAX = 1 << 62
 class FieldWindow:
     """What arrived for the window that begins at ``start``: all of it, or a part.
 
-    Shape: ``groups``, ``keys`` and each of the ``columns`` have an item for each key, by key group
-    and within one in the order in which windows fire.
+    Shape: ``groups``, ``codes`` and each of the ``contents`` have an item for each key, by key
+    group and within one in the order in which windows fire. ``names`` has the key of each code.
     """
 
     start: int
     groups: Any
-    keys: list[Any]
-    columns: list[list[int]]
+    codes: Any
+    contents: list[Any]
+    names: Sequence[Any]
     is_whole: bool
+
+    def keys(self) -> list[Any]:
+        """Return the keys."""
+        return list(map(self.names.__getitem__, self.codes.tolist()))
+
+    def columns(self) -> list[list[int]]:
+        """Return what each aggregate folded, by key."""
+        return [content.tolist() for content in self.contents]
 
     def parts(self, columns: Sequence[FieldColumn]) -> Iterator[Part]:
         """Yield what is to be kept, by key group."""
-        contents = [
-            column.accumulators(values)
-            for column, values in zip(columns, self.columns, strict=True)
-        ]
-        accumulators = list(zip(*contents, strict=True))
+        folded = zip(columns, self.columns(), strict=True)
+        contents = [column.accumulators(values) for column, values in folded]
+        accumulators, keys = list(zip(*contents, strict=True)), self.keys()
         for begin, end in pairwise(steps(self.groups)):
-            group = int(self.groups[begin])
-            yield self.start, group, self.keys[begin:end], accumulators[begin:end]
+            yield self.start, int(self.groups[begin]), keys[begin:end], accumulators[begin:end]
 
 
 class FieldMerge:
@@ -95,17 +101,14 @@ class FieldMerge:
         starts = _joined(block.starts for _, block in blocks)
         strips, _ = as_numbers(starts)
         runs = Runs((strips * (int(groups.max()) + 1) + groups) * len(names) + codes)
-        found = [names[code] for code in runs.of(codes).tolist()]
-        starts, groups = runs.of(starts), runs.of(groups)
-        columns = [
-            runs.joined(content, column.ufunc).tolist()
-            for content, column in zip(contents, self.columns, strict=True)
-        ]
+        starts, groups, codes = runs.of(starts), runs.of(groups), runs.of(codes)
+        folded = zip(contents, self.columns, strict=True)
+        joined = [runs.joined(content, column.ufunc) for content, column in folded]
         for begin, end in pairwise(steps(starts)):
             part = slice(begin, end)
             yield FieldWindow(
-                int(starts[begin]), groups[part], found[part],
-                [column[part] for column in columns], is_whole,
+                int(starts[begin]), groups[part], codes[part],
+                [content[part] for content in joined], names, is_whole,
             )  # fmt: skip
 
 

@@ -154,16 +154,15 @@ class Firing:
 
     def of_columns(
         self, window: Window, keys: Sequence[Any], columns: Sequence[list[int]]
-    ) -> tuple[list[Any], list[int]]:
-        """Return the records that one window gives for several keys, and their event times.
+    ) -> list[WindowResult[Any, Any]]:
+        """Return the records that one window gives for several keys.
 
         Args:
             window: The window.
             keys: The keys.
             columns: What was folded, as ``field_columns`` says: an int for each key.
         """
-        values = self._folding.values_of_ints(columns)
-        return _window_results(keys, window, values), [window.end - 1] * len(keys)
+        return _window_results(keys, window, self._folding.values_of_ints(columns))
 
     def results(self, fired: Sequence[Fired]) -> tuple[list[Any], list[int]]:
         """Return the records that windows give, and their event times."""

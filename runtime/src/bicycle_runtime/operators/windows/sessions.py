@@ -73,15 +73,14 @@ class SessionOperator(WindowOperator):
             self._gather(rows_of(batch, self.key_of, self.policy, operator=self.spec.uid))
         return Batch([], batch.trail)
 
-    def advance(self, advance: Advance) -> Batch:
+    def advance(self, advance: Advance) -> Iterator[Batch]:
         self.watermark = advance.watermark
         for session in self._slots.take():
             self._join(session)
         self._decide_doubtful()
         self.begin_firing()
-        fired = self.fired(list(self._due()))
+        yield self.fired(list(self._due()))
         self._touched.clear()
-        return fired
 
     def next_event_ms(self) -> int | None:
         return self.event_times.first(self._is_waiting)

@@ -103,7 +103,7 @@ class TriggeredOperator(WindowOperator):
                 self._put(rows, index)
         return self._emitted()
 
-    def advance(self, advance: Advance) -> Batch:
+    def advance(self, advance: Advance) -> Iterator[Batch]:
         self.watermark = self._context.watermark = advance.watermark
         self.begin_firing()
         with user_hook(self.spec.uid, "the trigger or evictor of a window"):
@@ -111,7 +111,7 @@ class TriggeredOperator(WindowOperator):
                 self._at_event_time(time, spot)
             for time, spot in self.processing_times.due(self.now_ms):
                 self._at_processing_time(time, spot)
-        return self._emitted()
+        yield self._emitted()
 
     def next_event_ms(self) -> int | None:
         return self.event_times.first(
