@@ -182,7 +182,8 @@ def _judge(report: Report, rates: dict[str, list[float]], words: Words) -> None:
     bounds: dict[str, float | None] = {
         **dict.fromkeys(PLAIN_LOOPS, 0.6),
         **dict.fromkeys(BYTEWAX_FORMS.values(), 2.5),
-        **dict(zip(SPARK_STATE_FORMS.values(), (30.0, None), strict=True)),
+        SPARK_STATE_FORMS[50_000]: 30.0,
+        SPARK_STATE_FORMS[200_000]: None,
     }
     for name, low in bounds.items():
         if name in rates:

@@ -34,9 +34,7 @@ READINGS = st.builds(
 BAD_LINES = st.sampled_from(
     ["", "{", '{"sensor":1,"at":2,"value":3}', '{"sensor":"a","at":2}', '{"sensor":"a","at":1.5}']
 )
-LINES = st.lists(
-    st.one_of(READINGS, READINGS, READINGS, BAD_LINES), min_size=1, max_size=20
-)  # fmt: skip
+LINES = st.lists(st.one_of(READINGS, READINGS, READINGS, BAD_LINES), min_size=1, max_size=20)
 EVENTS = st.one_of(st.just("on"), FAULTS, RESCALES, LOSSES)
 KINDS = st.sampled_from([(40, 40, 0), (40, 40, -7), (60, 20, 5), (50, 20, 0), (10, 30, 0)])
 LAST = Reading("z", 100_000, 0)

@@ -13,6 +13,7 @@ from operator import attrgetter
 from types import FunctionType
 from typing import Any, Protocol, overload, runtime_checkable
 
+from bicycle_runtime.operators.arrays import int_array
 from bicycle_runtime.operators.io import SourceReader
 
 __all__ = ["FieldReader", "FieldRecords", "field_of"]
@@ -60,7 +61,7 @@ class FieldRecords(Sequence[Any]):
     def ints(self, name: str) -> Any:
         """Return a field of ints as an array of 64 bits each; None when one of them has more."""
         if name not in self._arrays:
-            self._arrays[name] = _array(self.column(name))
+            self._arrays[name] = int_array(self.column(name))
         return self._arrays[name]
 
 
@@ -95,13 +96,3 @@ def field_of(function: Any) -> str | None:
 
 def _field(record: Any) -> Any:
     return record.name
-
-
-def _array(column: list[Any]) -> Any:
-    # A slow import (100 ms): only jobs that fold by column wait for it.
-    import numpy as np
-
-    try:
-        return np.array(column, np.int64)
-    except OverflowError:
-        return None

@@ -11,6 +11,7 @@ from bicycle_runtime.operators.windows import aligned
 from bicycle_runtime.operators.windows import field_fold as field_folding
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.windows import (
     Average,
     Count,
@@ -152,6 +153,18 @@ def test_ints_are_keys_too(tmp_path):
     found = results(written(tmp_path, READINGS), key=lambda reading: reading.code)
 
     assert found == [(1, 0, 10, (3, 4, 4 / 3)), (1, 10, 20, (2, 10, 5.0))]
+
+
+@pytest.mark.parametrize("key", [lambda reading: reading.code, lambda reading: int(reading.code)])
+def test_an_int_that_can_be_no_key_is_refused_by_key_by(tmp_path, key):
+    path = tmp_path / "readings.jsonl"
+    path.write_text('{"sensor":"a","at":1,"value":1,"code":1' + "0" * 300 + "}\n")
+
+    with pytest.raises(BicycleError) as caught:
+        results(path, key=key)
+
+    assert caught.value.facts["operator"] == "vertex_3"  # behind the source and its times
+    assert caught.value.facts["offset"] == 0
 
 
 def test_windows_come_in_the_order_of_time_and_key_whichever_way_they_are_folded(tmp_path):

@@ -151,10 +151,21 @@ class KeyByOperator(_FunctionOperator):
         return None if self._sampler is None else self._sampler.take()
 
     def apply(self, batch: Batch) -> Batch:
-        if self.field_behind is not None and isinstance(batch.values, FieldRecords):
-            if self._sampler is not None:
-                self._sampler.see_keys(batch.values.column(self.field_behind))
-            return Batch(batch.values, batch.trail)
+        return self._by_field(batch) or self.by_record(batch)
+
+    def _by_field(self, batch: Batch) -> Batch | None:
+        """Return the batch without keys, for the operator behind; None when that does not do."""
+        if self.field_behind is None or not isinstance(batch.values, FieldRecords):
+            return None
+        keys = batch.values.column(self.field_behind)
+        if type(keys[0]) is int and batch.values.ints(self.field_behind) is None:
+            return None  # An int may be too large for a key.
+        if self._sampler is not None:
+            self._sampler.see_keys(keys)
+        return Batch(batch.values, batch.trail)
+
+    def by_record(self, batch: Batch) -> Batch:
+        """Return the batch with the key group of each record."""
         if self._sampler is not None:
             self._sampler.see(batch.values)
         group_of = self._groups.__getitem__

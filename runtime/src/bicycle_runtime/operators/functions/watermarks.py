@@ -259,19 +259,16 @@ class AssignOperator(GeneratorOperator):
     ) -> None:  # fmt: skip
         super().__init__(spec, policy, context, keeper)
         self.function = function
-        self.field = field_of(function)
+        # Set where the newest time of a batch is all that is followed.
+        follows_newest = keeper is None or keeper.follows_newest
+        self.field = field_of(function) if follows_newest else None
         self._call = None if function is None else eager(function)
         self._awaits = self._call is not None and is_async(self._call)
 
-    @property
-    def is_by_field(self) -> bool:
-        """Whether times are those of a field, and the newest of a batch is all that is followed."""
-        follows_newest = self.keeper is None or self.keeper.follows_newest
-        return self.field is not None and follows_newest
-
     def apply(self, batch: Batch) -> Batch:
-        if isinstance(batch.values, FieldRecords) and (output := self._by_field(batch)):
-            return output
+        return self._by_field(batch) or self._by_record(batch)
+
+    def _by_record(self, batch: Batch) -> Batch:
         output = batch if self._call is None else self._stamped(batch, self._call)
         times = output.trail.times() if self.keeper is not None else None
         if self.keeper is not None and times is not None:
@@ -280,14 +277,16 @@ class AssignOperator(GeneratorOperator):
 
     def _by_field(self, batch: Batch) -> Batch | None:
         """Return the batch with the times that a field holds; None when that does not suffice."""
-        assert isinstance(batch.values, FieldRecords)
-        if self.field is None or not self.is_by_field:
+        if self.field is None or not isinstance(batch.values, FieldRecords):
             return None
         times = batch.values.ints(self.field)
-        if times is None or _is_out_of_bounds([int(times.min()), int(times.max())]):
+        if times is None:
+            return None
+        oldest, newest = int(times.min()), int(times.max())
+        if _is_out_of_bounds([oldest, newest]):
             return None
         if self.keeper is not None:
-            self.keeper.see(self._shard(batch), [int(times.max())], batch.values)
+            self.keeper.see(self._shard(batch), [newest], batch.values)
         return Batch(batch.values, StampedTrail(batch.trail, batch.values.column(self.field)))
 
     def _stamped(self, batch: Batch, call: Callable[[Any], Any]) -> Batch:

@@ -151,10 +151,10 @@ class _Builder:
         if not isinstance(key_by, KeyByOperator) or not isinstance(combine, CombineOperator):
             return
         reader = self._image.readers.get(source.spec.uid)
-        assigners = [one for one in between if isinstance(one, AssignOperator) and one.is_by_field]
+        assigners = [one for one in between if isinstance(one, AssignOperator) and one.field]
         if isinstance(reader, FieldReader) and len(assigners) == len(between):
             key = field_of(key_by.function)
-            if combine.fold_fields(key, assigners[-1].field):
+            if combine.fold_fields(key, assigners[-1].field, by_record=key_by.by_record):
                 key_by.field_behind = key
                 reader.give_fields()
 

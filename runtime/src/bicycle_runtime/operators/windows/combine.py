@@ -12,7 +12,7 @@ from typing import Any
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling.policy import RecordPolicy
 from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.blocks import Partials, RawRecords, seal_block
+from bicycle_runtime.operators.folding.blocks import Block, Partials, RawRecords, seal_block
 from bicycle_runtime.operators.folding.gathering import FoldedContents
 from bicycle_runtime.operators.folding.intervals import session_ends
 from bicycle_runtime.operators.folding.rows import Rows, rows_of
@@ -63,13 +63,17 @@ class CombineOperator(Operator, Timed):
         self._closed = WATERMARK_MIN
         self._last_ms = 0
 
-    def fold_fields(self, key: str | None, time: str | None) -> bool:
-        """Fold by field what comes as ``FieldRecords``; tell whether that is possible.
+    def fold_fields(
+        self, key: str | None, time: str | None, *, by_record: Callable[[Batch], Batch]
+    ) -> bool:
+        """Fold by field what comes without key groups; tell whether that is possible.
 
         Args:
             key: Field of the key, None when the key is something else.
             time: The same for the event time.
+            by_record: Gives the records of a batch their key groups, to be folded one by one.
         """
+        self._by_record = by_record
         self._fields = field_fold(
             self._plan, self._functions, self._record_type,
             key=key, time=time, group_count=self.spec.group_count,
@@ -91,7 +95,7 @@ class CombineOperator(Operator, Timed):
             if last_ms is not None:
                 self._last_ms = last_ms
                 return self._batch(self._fields.take() if self._fields.is_full else [])
-            batch = self._fields.keyed(batch)
+            batch = self._by_record(batch)
         window = self.spec.uid.removesuffix("-combine")  # That one the user knows.
         rows = rows_of(batch, self._key_of, self.policy, operator=window)
         if rows.keys:
@@ -99,14 +103,14 @@ class CombineOperator(Operator, Timed):
         rows, doubtful = self._step.split(rows, self._closed)
         if rows.keys:
             self._step.slots.add(rows)
-        sent = _raw_blocks(doubtful)
+        sent: list[tuple[int, Block]] = [*_raw_blocks(doubtful)]
         if len(self._step.slots) >= _SLOTS_MAX:
             sent += self._step.blocks()
-        return self._batch(_sealed(sent))
+        return self._batch(sent)
 
     def advance(self, advance: Advance) -> Iterator[Batch]:  # noqa: ARG002  # what is held back travels whatever the time
         by_field = [] if self._fields is None else self._fields.take()
-        yield self._batch([*by_field, *_sealed(self._step.blocks())])
+        yield self._batch([*by_field, *self._step.blocks()])
 
     def next_event_ms(self) -> int | None:
         return None
@@ -114,7 +118,8 @@ class CombineOperator(Operator, Timed):
     def next_timer_ms(self) -> int | None:
         return None
 
-    def _batch(self, sealed: Sequence[tuple[int, bytes]]) -> Batch:
+    def _batch(self, blocks: Iterable[tuple[int, Block]]) -> Batch:
+        sealed = [(group, seal_block(block)) for group, block in blocks]
         groups = [group for group, _ in sealed]
         column = bytes(groups) if self.spec.group_count <= BYTE_GROUPS_MAX else groups
         times = [self._last_ms] * len(sealed)
@@ -167,10 +172,6 @@ class _SessionStep:
 
 
 _Step = _AlignedStep | _SessionStep
-
-
-def _sealed(blocks: Iterable[tuple[int, Partials | RawRecords]]) -> list[tuple[int, bytes]]:
-    return [(group, seal_block(block)) for group, block in blocks]
 
 
 def _split(rows: Rows, least: int) -> tuple[Rows, Rows]:

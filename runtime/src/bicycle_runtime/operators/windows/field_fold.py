@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import islice, pairwise
-from operator import attrgetter
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.arrays import (
+    TOTAL_MAX,
+    Runs,
+    as_numbers,
+    magnitude,
+    numpy,
+    steps,
+)
 from bicycle_runtime.operators.fields import FieldRecords
-from bicycle_runtime.operators.folding.arrays import Runs, as_numbers, magnitude, numpy, steps
-from bicycle_runtime.operators.folding.blocks import FieldPartials, seal_block
+from bicycle_runtime.operators.folding.blocks import FieldPartials
 from bicycle_runtime.operators.folding.field_columns import FieldColumn, field_columns
 from bicycle_runtime.operators.folding.slots import Numbers
 from bicycle_runtime.operators.windows.strips import Strips
-from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
-from bicycle_runtime.records.keys import GroupCache
+from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.records.rows import plain_fields
 from bicycle_sdk.windows import AlignedWindows, WindowPlan
 
@@ -27,7 +31,6 @@ __all__ = ["FieldFold", "field_fold"]
 
 _ROWS_MAX = 1 << 18  # rows that are held back at most; then what they fold to travels
 _KEYS_MAX = 1 << 18  # keys that are known from one epoch to the next
-_TOTAL_MAX = 1 << 62
 
 
 def field_fold(
@@ -64,7 +67,7 @@ class FieldFold:
     """Folds the records of an epoch.
 
     Args:
-        key: Field of the key, of strings or of ints.
+        key: Field of the key, of strings or of ints of 64 bits.
         time: Field of the event time, of ints.
         columns: What contents are made of.
         strips: The windows; each slide must be one strip, without a gap.
@@ -84,8 +87,7 @@ class FieldFold:
         self._key, self._time, self._columns = key, time, columns
         self._fields = {column.field for column in columns if column.field is not None}
         self._strips = strips
-        self._group_of = GroupCache(group_count)
-        self._has_byte_groups = group_count <= BYTE_GROUPS_MAX
+        self._group_count = group_count
         self._codes = Numbers()
         self._groups: list[int] = []  # by code
         self.clear()
@@ -116,13 +118,13 @@ class FieldFold:
         if not isinstance(records, FieldRecords):
             return None
         arrays = {name: records.ints(name) for name in (*self._fields, self._time)}
-        if any(array is None for array in arrays.values()) or not self._are_keys(records):
+        if any(array is None for array in arrays.values()):
             return None
         starts = self._strips.array_starts(arrays[self._time])
         total_max = self._total_max + len(records) * max(
             (magnitude(arrays[name]) for name in self._fields), default=0
         )
-        if starts.min() < self._strips.least_open(closed) or total_max > _TOTAL_MAX:
+        if starts.min() < self._strips.least_open(closed) or total_max > TOTAL_MAX:
             return None
         self._total_max = total_max
         # hot path: a lookup of 40 ns a record is all that is left to Python's objects.
@@ -132,21 +134,14 @@ class FieldFold:
         self._count += len(records)
         return int(arrays[self._time][-1])
 
-    def keyed(self, batch: Batch) -> Batch:
-        """Return a batch that must be folded one by one, with keys and key groups."""
-        keys = list(map(attrgetter(self._key), batch.values))
-        groups = list(map(self._group_of.__getitem__, keys))
-        column = bytes(groups) if self._has_byte_groups else groups
-        return Batch(list(batch.values), batch.trail, column, keys=keys)
-
-    def take(self) -> list[tuple[int, bytes]]:
-        """Return what was folded, a sealed block per key group, and start anew."""
+    def take(self) -> list[tuple[int, FieldPartials]]:
+        """Return what was folded, a block per key group, and start anew."""
         if not self._held:
             return []
         np = self._np
         rows = {name: np.concatenate([part[name] for part in self._held]) for name in self._held[0]}
         for key in islice(self._codes, len(self._groups), None):
-            self._groups.append(self._group_of[key])
+            self._groups.append(key_group(encode_key(key), group_count=self._group_count))
         groups = np.array(self._groups)[rows[_CODES]]
         strips, strip_count = as_numbers(rows[_STARTS])
         runs = Runs((groups * len(self._codes) + rows[_CODES]) * strip_count + strips)
@@ -155,8 +150,9 @@ class FieldFold:
         self.clear()
         bounds = np.array(steps(codes))  # of the contents of a key
         keys = [names[code] for code in codes[bounds[:-1]].tolist()]
+        group_of_key = runs.of(groups)[bounds[:-1]]
         blocks = []
-        for first, end in pairwise(steps(runs.of(groups)[bounds[:-1]])):
+        for first, end in pairwise(steps(group_of_key)):
             part = slice(bounds[first], bounds[end])
             block = FieldPartials(
                 keys[first:end],
@@ -164,11 +160,8 @@ class FieldFold:
                 starts[part].tobytes(),
                 [content[part].tobytes() for content in contents],
             )
-            blocks.append((self._group_of[keys[first]], seal_block(block)))
+            blocks.append((int(group_of_key[first]), block))
         return blocks
-
-    def _are_keys(self, records: FieldRecords) -> bool:
-        return type(records.column(self._key)[0]) is str or records.ints(self._key) is not None
 
     @staticmethod
     def _content(column: FieldColumn, rows: dict[str, Any], runs: Runs) -> Any:

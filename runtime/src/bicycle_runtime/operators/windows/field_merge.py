@@ -7,15 +7,20 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import Any
 
-from bicycle_runtime.operators.folding.arrays import Runs, as_numbers, magnitude, numpy, steps
+from bicycle_runtime.operators.arrays import (
+    TOTAL_MAX,
+    Runs,
+    as_numbers,
+    magnitude,
+    numpy,
+    steps,
+)
 from bicycle_runtime.operators.folding.blocks import FieldPartials
 from bicycle_runtime.operators.folding.field_columns import FieldColumn
 from bicycle_runtime.operators.folding.slots import Part
 from bicycle_runtime.state.memory.due import in_order
 
 __all__ = ["FieldMerge", "FieldWindow"]
-
-_TOTAL_MAX = 1 << 62
 
 
 @dataclass(slots=True)
@@ -76,7 +81,7 @@ class FieldMerge:
             return
         by_column = zip(*(block.columns for _, block in blocks), strict=True)
         contents = list(map(_joined, by_column))
-        if max(map(magnitude, contents)) * len(blocks) <= _TOTAL_MAX:
+        if max(map(magnitude, contents)) * len(blocks) <= TOTAL_MAX:
             yield from self._windows(blocks, contents, is_whole=True)
             return
         for group, block in blocks:  # A sum might have more than 64 bits.

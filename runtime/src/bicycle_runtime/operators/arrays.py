@@ -1,14 +1,13 @@
-"""Grouping rows of arrays: what folding by field and joining what was folded have in common.
-
-Arrays are those of numpy, of 64-bit ints.
-"""
+"""Arrays of 64-bit ints, and grouping their rows, for what folds by field. They are numpy's."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["Runs", "as_numbers", "magnitude", "numpy", "steps"]
+__all__ = ["TOTAL_MAX", "Runs", "as_numbers", "int_array", "magnitude", "numpy", "steps"]
 
+TOTAL_MAX = 1 << 62  # what a sum of ints may come to: half of what an item holds
 _SPAN_MAX = 1 << 20
 
 
@@ -20,6 +19,14 @@ def numpy() -> Any:
     return np
 
 
+def int_array(column: Sequence[int]) -> Any:
+    """Return a column of ints as an array; None when one of them has more than 64 bits."""
+    try:
+        return numpy().array(column, numpy().int64)
+    except OverflowError:
+        return None
+
+
 class Runs:
     """Rows in the order of a number that each has; a run is the rows with one number.
 
@@ -28,11 +35,9 @@ class Runs:
     """
 
     def __init__(self, numbers: Any) -> None:
-        self._np = np = numpy()
         # hot path: sorting takes 30 to 60 ns a row, half of all that is done in arrays.
         self._order = numbers.argsort()
-        ordered = numbers[self._order]
-        self._begins = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 1))
+        self._begins = _begins(numbers[self._order])
         self._firsts = self._order[self._begins]
 
     def of(self, column: Any) -> Any:
@@ -41,7 +46,7 @@ class Runs:
 
     def lengths(self) -> Any:
         """Return how many rows each run has."""
-        return self._np.diff(self._begins, append=len(self._order))
+        return numpy().diff(self._begins, append=len(self._order))
 
     def joined(self, column: Any, ufunc: str) -> Any:
         """Return the items of a column joined run by run.
@@ -50,7 +55,7 @@ class Runs:
             column: By row.
             ufunc: Name of a function of two numbers: ``add``, ``minimum``, ``maximum``.
         """
-        return getattr(self._np, ufunc).reduceat(column[self._order], self._begins)
+        return getattr(numpy(), ufunc).reduceat(column[self._order], self._begins)
 
 
 def as_numbers(column: Any) -> tuple[Any, int]:
@@ -69,6 +74,9 @@ def magnitude(column: Any) -> int:
 
 def steps(column: Any) -> list[int]:
     """Return the positions at which a column's item is another than the one before, and its end."""
+    return [*_begins(column).tolist(), len(column)]
+
+
+def _begins(column: Any) -> Any:
     np = numpy()
-    changes = np.flatnonzero(column[1:] != column[:-1]) + 1
-    return [0, *changes.tolist(), len(column)]
+    return np.flatnonzero(np.concatenate(([True], column[1:] != column[:-1])))
