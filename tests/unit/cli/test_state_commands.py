@@ -1,6 +1,5 @@
 """``bicycle checkpoints`` and ``bicycle state`` on real checkpoint directories, made in process."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -356,19 +355,12 @@ def read_rows(path: Path):
     ]
 
 
-def test_an_export_is_refused_before_anything_is_read(looking, tmp_path, monkeypatch):
+def test_an_export_is_refused_before_anything_is_read(looking, tmp_path):
     for target in ("state.csv", "no/such/state.jsonl"):
         exit_code, error = looking.error("state", "export", "--to", str(tmp_path / target))
         assert (exit_code, error["code"]) == (4, "BIC-1931")
     inside = f"{looking.storage.url}/state.jsonl"
     assert looking.error("state", "export", "--to", inside)[1]["code"] == "BIC-1931"
-    found = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "pyarrow" else found(name)
-    )
-    exit_code, error = looking.error("state", "export", "--to", str(tmp_path / "state.parquet"))
-    assert (exit_code, error["code"]) == (6, "BIC-1932")
-    assert error["facts"]["extra"] == "parquet"
 
 
 def test_an_operator_or_an_epoch_that_is_not_there_is_told_with_those_that_are(looking):

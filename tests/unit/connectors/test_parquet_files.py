@@ -10,8 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
-from bicycle_runtime.connectors.errors import FormatUnavailableError, NoParquetFileError
-from bicycle_runtime.connectors.files import parquet as reading
+from bicycle_runtime.connectors.errors import NoParquetFileError
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
 
 
@@ -140,14 +139,6 @@ def test_a_file_without_rows_is_read(tmp_path, source):
     write(tmp_path / "in.parquet", [], schema=pyarrow.schema([("n", pyarrow.int64())]))
 
     assert values_of(source().drain()) == []
-
-
-def test_without_pyarrow_a_job_is_refused_before_it_reads(tmp_path, source, monkeypatch):
-    write(tmp_path / "in.parquet", [{"n": 1}])
-    monkeypatch.setattr(reading.importlib.util, "find_spec", lambda _: None)
-
-    with pytest.raises(FormatUnavailableError):
-        source()
 
 
 def test_a_reader_travels_without_open_files(tmp_path, source):

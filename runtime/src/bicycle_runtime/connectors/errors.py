@@ -11,7 +11,6 @@ __all__ = [
     "ConnectorOptionError",
     "ConnectorPayloadError",
     "CsvHeaderError",
-    "FormatUnavailableError",
     "InputChangedError",
     "InputDamagedError",
     "InputMissingError",
@@ -92,14 +91,6 @@ class InputDamagedError(BicycleError):
     code = "BIC-1713"
     message = "input file {path!r} is damaged or cut behind decompressed byte {offset}: {reason}"
     fix = "replace the file by a whole one (write it under a .tmp name and rename it when complete)"
-
-
-class FormatUnavailableError(BicycleError):
-    """A source reads a format for which a library is needed that only an extra installs."""
-
-    code = "BIC-1714"
-    message = "vertex {vertex!r}: reading {format_name} needs {library}, which is not installed"
-    fix = "install it on every host that runs tasks: pip install 'bicycle-runtime[{extra}]'"
 
 
 class NoParquetFileError(BicycleError):

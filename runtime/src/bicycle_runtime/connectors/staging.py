@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 BLOCK_BYTES = 1 << 20
-_NOTHING: tuple[list[Any], bytes] = ([], b"")
+_NOTHING: tuple[Sequence[Any], bytes] = ([], b"")
 
 
 class _AbortedError(Exception):
@@ -47,14 +47,17 @@ class StagedWriter:
         file_name: Name of the staged file below the task's prefix.
         encode: Records to bytes, called once per batch, and again for its single records when it
             raised. What it gives may be dropped, so it must not count on being written.
+        takes_rows: Whether it takes ``TupleRecords`` beside lists; see ``RowWriter``.
     """
 
     def __init__(
-        self, task: WriterTask, file_name: str, encode: Callable[[list[Any]], bytes]
-    ) -> None:
+        self, task: WriterTask, file_name: str, encode: Callable[[Any], bytes],
+        *, takes_rows: bool = False,
+    ) -> None:  # fmt: skip
         self._task = task
         self._path = f"{task.prefix}/{file_name}"
         self._encode = encode
+        self.takes_rows = takes_rows
         self._context: AbstractContextManager[BinaryIO] | None = None
         self._stream: BinaryIO | None = None
         self._record_count = 0
@@ -62,7 +65,7 @@ class StagedWriter:
         self._crc32 = 0
         self._prepared = _NOTHING
 
-    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> Any:
         """Encode a batch, for the ``write`` that follows; returns the records as they are."""
         self._prepared = values, self._encode(values)
         return values
@@ -72,7 +75,7 @@ class StagedWriter:
         self._encode([value])
         return value
 
-    def write(self, values: list[Any]) -> None:
+    def write(self, values: Sequence[Any]) -> None:
         """Append some records, encoded by now or not; the file is created before the first."""
         (encoded, data), self._prepared = self._prepared, _NOTHING
         if not values:

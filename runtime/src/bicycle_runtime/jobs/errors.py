@@ -11,7 +11,6 @@ __all__ = [
     "DriverEndedError",
     "EpochNotReplayableError",
     "ExportRefusedError",
-    "ExtraMissingError",
     "GuaranteeError",
     "HomeError",
     "InspectionError",
@@ -228,14 +227,6 @@ class ExportRefusedError(BicycleError):
     code = "BIC-1931"
     message = "state can not be exported to {path!r}: {problem}"
     fix = "{hint}"
-
-
-class ExtraMissingError(BicycleError):
-    """Something asks for a library that only an extra of the runtime installs."""
-
-    code = "BIC-1932"
-    message = "{purpose} needs {library}, which is not installed"
-    fix = "install it with the extra: pip install 'bicycle-runtime[{extra}]'"
 
 
 class StateLoadingError(BicycleError):

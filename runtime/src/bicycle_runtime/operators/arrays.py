@@ -31,12 +31,11 @@ class Runs:
     """Rows in the order of a number that each has; a run is the rows with one number.
 
     Args:
-        numbers: By row.
+        numbers: By row, from 0 on; at least one.
     """
 
     def __init__(self, numbers: Any) -> None:
-        # hot path: sorting takes 30 to 60 ns a row, half of all that is done in arrays.
-        self._order = numbers.argsort()
+        self._order = _order(numbers)
         self._begins = _begins(numbers[self._order])
         self._firsts = self._order[self._begins]
 
@@ -58,11 +57,17 @@ class Runs:
         return getattr(numpy(), ufunc).reduceat(column[self._order], self._begins)
 
 
-def as_numbers(column: Any) -> tuple[Any, int]:
-    """Return small numbers that have the order of a column's items, and a bound above them all."""
-    least, greatest = int(column.min()), int(column.max())
-    if greatest - least < _SPAN_MAX:
-        return column - least, greatest - least + 1
+def as_numbers(column: Any, step: int) -> tuple[Any, int]:
+    """Return small numbers that have the order of a column's items, and a bound above them all.
+
+    Args:
+        column: By row; items differ by multiples of ``step``.
+        step: At least 1.
+    """
+    least = int(column.min())
+    span = (int(column.max()) - least) // step
+    if span < _SPAN_MAX:
+        return (column - least) // step, span + 1
     known, numbers = numpy().unique(column, return_inverse=True)
     return numbers, len(known)
 
@@ -75,6 +80,17 @@ def magnitude(column: Any) -> int:
 def steps(column: Any) -> list[int]:
     """Return the positions at which a column's item is another than the one before, and its end."""
     return [*_begins(column).tolist(), len(column)]
+
+
+def _order(numbers: Any) -> Any:
+    """Return the positions of numbers in their order; none is less than 0."""
+    np = numpy()
+    # hot path: 12 ns a row for each 16 bits, which are sorted by counting; argsort() takes 80.
+    order = numbers.astype(np.uint16).argsort(kind="stable")
+    for shift in range(16, int(numbers.max()).bit_length(), 16):
+        digits = (numbers >> shift).astype(np.uint16)
+        order = order[digits[order].argsort(kind="stable")]
+    return order
 
 
 def _begins(column: Any) -> Any:

@@ -206,6 +206,6 @@ class Batch:
         return times if times is None or isinstance(times, list) else list(times)
 
 
-def emitted(values: list[Any], times: list[int], span: Origin | None = None) -> Batch:
+def emitted(values: Sequence[Any], times: list[int], span: Origin | None = None) -> Batch:
     """Return a batch of new records with event times, as windows and timers make them."""
     return Batch(values, ExchangeTrail(span, times))

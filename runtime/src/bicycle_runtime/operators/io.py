@@ -18,6 +18,7 @@ __all__ = [
     "Headers",
     "PreparingWriter",
     "Raw",
+    "RowWriter",
     "SinkWriter",
     "Slice",
     "SourceBatch",
@@ -159,6 +160,16 @@ class PreparingWriter(SinkWriter, Protocol):
 
         Called for each record of a batch for which ``prepare`` raised, and again for a retry.
         """
+
+
+@runtime_checkable
+class RowWriter(PreparingWriter, Protocol):
+    """One that, where ``takes_rows``, also takes ``TupleRecords`` in place of a list."""
+
+    takes_rows: bool
+
+    def write(self, values: Sequence[Any]) -> None: ...
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> Any: ...
 
 
 class WriterFactory(Protocol):

@@ -7,8 +7,11 @@ import pytest
 
 from bicycle_runtime.operators import fields
 from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.blocks import open_block, seal_block
+from bicycle_runtime.operators.folding.field_columns import field_columns
 from bicycle_runtime.operators.windows import aligned
 from bicycle_runtime.operators.windows import field_fold as field_folding
+from bicycle_runtime.operators.windows.field_merge import FieldMerge
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy
 from bicycle_sdk.errors import BicycleError
@@ -234,3 +237,29 @@ def test_times_far_apart_are_no_matter(tmp_path):
         ("b", 0, 10, (1, 3, 3.0)),
         ("a", far, far + 10, (1, 2, 2.0)),
     ]
+
+
+def test_strings_and_ints_that_arrive_together_are_kept_apart():
+    plan = WindowPlan(assigner=tumbling_windows(10), aggregates=[Count()])
+    functions = Folding(plan, Reading).functions
+    readings = [Reading("1", 3, 7), Reading("2", 4, 7), Reading("1", 12, 7)]
+    merge = FieldMerge(field_columns(functions), slide_ms=10)
+    for key in ("sensor", "code"):
+        fold = field_folding.field_fold(
+            plan, functions, Reading, key=key, time="at", group_count=128
+        )
+        fold.add(fields.FieldRecords(readings, lambda: readings), closed=-(10**6))
+        for group, block in fold.take():
+            merge.add(group, open_block(seal_block(block)))
+
+    windows = list(merge.take())
+
+    found = [
+        (window.start, key, count)
+        for window in windows
+        for key, count in zip(window.keys(), window.columns()[0], strict=True)
+    ]
+    assert sorted(found, key=str) == [
+        (0, "1", 1), (0, "2", 1), (0, 1, 2), (10, "1", 1), (10, 1, 1)
+    ]  # fmt: skip
+    assert not any(window.is_whole for window in windows)

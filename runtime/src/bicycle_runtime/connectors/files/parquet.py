@@ -2,13 +2,11 @@
 
 An offset is the number of a row. How many rows a file has is known when it is read, so a file is
 taken like a compressed one: read until its end shows. Between epochs a file stays open where the
-last slice ended; otherwise row groups before the slice are skipped unread. pyarrow does the work
-and comes with the extra ``parquet``.
+last slice ended; otherwise row groups before the slice are skipped unread. pyarrow does the work.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
 from dataclasses import fields, is_dataclass, replace
@@ -16,29 +14,17 @@ from typing import Any, get_type_hints, is_typeddict
 
 import msgspec
 
-from bicycle_runtime.connectors.errors import FormatUnavailableError, NoParquetFileError
+from bicycle_runtime.connectors.errors import NoParquetFileError
 from bicycle_runtime.connectors.files.decoding import in_field_order, is_named_tuple
 from bicycle_runtime.connectors.files.event_times import with_event_times
 from bicycle_runtime.connectors.files.reader import located
 from bicycle_runtime.operators.io import BadRecord, Slice, SourceBatch
 
-__all__ = ["ParquetReader", "require_pyarrow"]
+__all__ = ["ParquetReader"]
 
 _BATCH_ROWS = 4_096
 _OPEN_FILES_MAX = 16
 _RAW_BYTES_MAX = 4_096
-
-
-def require_pyarrow(vertex_id: str) -> None:
-    """Refuse to begin where Parquet can not be read.
-
-    Raises:
-        FormatUnavailableError: pyarrow is not installed.
-    """
-    if importlib.util.find_spec("pyarrow") is None:
-        raise FormatUnavailableError(
-            vertex=vertex_id, format_name="Parquet", library="pyarrow", extra="parquet"
-        )
 
 
 class ParquetReader:
@@ -173,7 +159,7 @@ class _Rows:
         self._batches.close()
 
     def _decoded(self, start: int) -> Generator[list[dict[str, Any]]]:
-        import pyarrow  # an extra; loaded when the first such file is opened
+        import pyarrow  # slow to import; loaded when the first such file is opened
         from pyarrow import parquet
 
         try:
@@ -211,7 +197,7 @@ def _columns_of(record_type: Any) -> list[str] | None:
 
 def _in_microseconds(batch: Any) -> Any:
     """Return a batch whose times Python can hold: it knows no nanoseconds, pandas writes them."""
-    import pyarrow  # an optional extra, and slow to import
+    import pyarrow  # slow to import
 
     for number, field in enumerate(batch.schema):
         if pyarrow.types.is_timestamp(field.type) and field.type.unit == "ns":

@@ -59,7 +59,9 @@ class FileWriterFactory:
             return TimedJsonWriter(task, name, self.time_field)
         if self.file_suffix == "csv":
             return CsvWriter(task, name, self.record_type)
-        return StagedWriter(task, name, json_lines if self.file_suffix == "jsonl" else text_lines)
+        if self.file_suffix == "jsonl":
+            return StagedWriter(task, name, json_lines, takes_rows=True)
+        return StagedWriter(task, name, text_lines)
 
 
 class FileSink(Sink):

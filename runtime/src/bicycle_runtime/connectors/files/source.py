@@ -33,7 +33,7 @@ from bicycle_runtime.connectors.files.identity import find_file
 from bicycle_runtime.connectors.files.listing import InputPath
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ByteCursor, open_at
 from bicycle_runtime.connectors.files.options import FileSourceOptions
-from bicycle_runtime.connectors.files.parquet import ParquetReader, require_pyarrow
+from bicycle_runtime.connectors.files.parquet import ParquetReader
 from bicycle_runtime.connectors.files.places import MADE, typed_path
 from bicycle_runtime.connectors.files.planning import plan_slices
 from bicycle_runtime.connectors.files.reader import FileFormat, FileReader
@@ -245,17 +245,6 @@ class ParquetFileSource(FileSource):
 
     file_format = "parquet"
     hidden_prefixes = (".", "_")  # Whoever writes such folders leaves `_SUCCESS` and the like.
-
-    def start(
-        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
-    ) -> None:
-        """Begin as every file source does.
-
-        Raises:
-            FormatUnavailableError: what reads such files is not installed.
-        """
-        require_pyarrow(self.spec.vertex_id)
-        super().start(services, offsets, memo)
 
     def reader(self) -> SourceReader:
         """Return the reader of this format."""

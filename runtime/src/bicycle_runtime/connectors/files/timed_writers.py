@@ -6,6 +6,7 @@ named fields can have one more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
@@ -32,7 +33,7 @@ class TimedJsonWriter(StagedWriter):
         self._field = time_field
         self._to_json = msgspec.json.Encoder().encode
 
-    def prepare(self, values: list[Any], times: EventTimes) -> list[bytes]:
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> list[bytes]:
         """Return one line per record."""
         return list(map(self.prepare_one, values, times or repeat(None)))
 
@@ -64,7 +65,7 @@ class TimedCsvWriter(CsvWriter):
         if self._names and time_field not in self._names:
             self._names = [*self._names, time_field]
 
-    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> Any:
         """Return the cells of each record, by column."""
         return super().prepare(list(map(self._timed, values, times or repeat(None))), times)
 

@@ -117,7 +117,7 @@ class MessageEncoder:
         self._encode_values = _column_encoder(plan.value_format, plan.schemas.get("value"))
         self._encode_keys = _column_encoder(plan.key_format, plan.schemas.get("key"))
 
-    def encode(self, records: list[Any], times: EventTimes = None) -> list[Message]:
+    def encode(self, records: Sequence[Any], times: EventTimes = None) -> list[Message]:
         """Return one message per record.
 
         Args:
@@ -235,7 +235,7 @@ class MessageEncoder:
 
 def _column_encoder(
     name: MessageFormat, schema: EncodingSchema | None
-) -> Callable[[list[Any]], _Column]:
+) -> Callable[[Sequence[Any]], _Column]:
     """Return what encodes a list of values; None, which is no value, stays None in every format."""
     if schema is not None:
         return _by_function(schema.encode)
@@ -252,8 +252,10 @@ def _column_encoder(
             return _auto
 
 
-def _by_encoder(encode: Callable[[Any], bytes], *, none: bytes) -> Callable[[list[Any]], _Column]:
-    def column(values: list[Any]) -> _Column:
+def _by_encoder(
+    encode: Callable[[Any], bytes], *, none: bytes
+) -> Callable[[Sequence[Any]], _Column]:
+    def column(values: Sequence[Any]) -> _Column:
         encoded: _Column = list(map(encode, values))
         # hot path: looking for the encoded None compares bytes; `None in values` may run user code.
         if none in encoded:
@@ -265,8 +267,8 @@ def _by_encoder(encode: Callable[[Any], bytes], *, none: bytes) -> Callable[[lis
     return column
 
 
-def _by_function(encode: Callable[[Any], Any]) -> Callable[[list[Any]], _Column]:
-    def column(values: list[Any]) -> _Column:
+def _by_function(encode: Callable[[Any], Any]) -> Callable[[Sequence[Any]], _Column]:
+    def column(values: Sequence[Any]) -> _Column:
         if type(None) in set(map(type, values)):
             encoded = [None if value is None else encode(value) for value in values]
         else:
@@ -286,13 +288,13 @@ def _as_is(value: Any) -> bytes:
     return value if type(value) is bytes else bytes(memoryview(value))
 
 
-def _auto(values: list[Any]) -> _Column:
+def _auto(values: Sequence[Any]) -> _Column:
     """Encode text as UTF-8, bytes as they are, everything else as JSON."""
     kinds = set(map(type, values))
     if kinds == {str}:
         return list(map(str.encode, values))
     if kinds <= _BYTES_OR_NONE:
-        return values
+        return list(values)
     return [_auto_one(value) for value in values]
 
 
@@ -305,7 +307,7 @@ def _auto_one(value: Any) -> bytes | None:
 
 
 def _one(
-    encode: Callable[[list[Any]], _Column], value: Any, role: str, name: MessageFormat
+    encode: Callable[[Sequence[Any]], _Column], value: Any, role: str, name: MessageFormat
 ) -> bytes | None:
     try:
         return encode([value])[0]

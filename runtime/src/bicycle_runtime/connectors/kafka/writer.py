@@ -8,7 +8,7 @@ are staged, and the driver sends them when the epoch is sealed.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,7 +112,7 @@ class StagingWriter(StagedWriter):
         super().__init__(task, "messages.bin", pack_messages)
         self._encoder = encoder
 
-    def prepare(self, values: list[Any], times: EventTimes) -> list[Message]:
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> list[Message]:
         """Return the messages of some records."""
         return self._encoder.encode(values, times)
 

@@ -106,7 +106,7 @@ def _narrow_firing(firing: Firing, keys: Sequence[Any]) -> None:
         window: Window,
         contents: Mapping[Any, Any],
         values_of: Callable[[Any], dict[str, Any]],
-    ) -> tuple[list[Any], list[int]]:
+    ) -> tuple[Sequence[Any], list[int]]:
         wanted = {key: content for key, content in contents.items() if key in keys}
         return of_group(window, wanted, values_of)
 

@@ -7,7 +7,6 @@ The file appears whole or not at all, and never in a checkpoint directory.
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
@@ -17,7 +16,7 @@ from typing import Any, Protocol
 from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
-from bicycle_runtime.jobs.errors import ExportRefusedError, ExtraMissingError
+from bicycle_runtime.jobs.errors import ExportRefusedError
 
 __all__ = ["COLUMNS", "export_entries", "require_target"]
 
@@ -35,7 +34,6 @@ def require_target(path: Path, storage: Storage) -> None:
     Raises:
         ExportRefusedError: its ending says nothing, its folder is missing, or it would lie in the
             checkpoint directory.
-        ExtraMissingError: the library for Parquet is not installed.
     """
     if path.suffix not in (".parquet", ".jsonl"):
         hint = "name a file that ends in .parquet or .jsonl"
@@ -47,8 +45,6 @@ def require_target(path: Path, storage: Storage) -> None:
     if root is not None and path.resolve().is_relative_to(root.resolve()):
         problem = "it lies in the checkpoint directory"
         raise ExportRefusedError(path=str(path), problem=problem, hint="name a file elsewhere")
-    if path.suffix == ".parquet" and importlib.util.find_spec("pyarrow") is None:
-        raise ExtraMissingError(purpose="writing Parquet", library="pyarrow", extra="parquet")
 
 
 def export_entries(path: Path, entries: Iterable[PlacedEntry], reader: ValueReader) -> int:
@@ -95,7 +91,7 @@ def _written(path: Path, suffix: str) -> Iterator[_Table]:
         with path.open("w", encoding="utf-8") as stream:
             yield _Lines(stream)
         return
-    # An optional extra, slow to import.
+    # Slow to import.
     import pyarrow
     from pyarrow import parquet
 
@@ -125,7 +121,7 @@ class _Columns:
         self._schema = schema
 
     def write(self, rows: list[Row]) -> None:
-        # An optional extra, which is loaded by now.
+        # Loaded by now.
         import pyarrow
 
         plain = [

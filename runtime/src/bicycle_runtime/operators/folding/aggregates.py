@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from operator import itemgetter, truediv
 from types import GenericAlias
 from typing import Any
@@ -94,19 +94,19 @@ class Folding:
         columns = [list(map(read, several)) for read in self._readers]
         return list(zip(*columns, strict=True)) if self._is_tuple else columns[0]
 
-    def values_of_ints(self, columns: Sequence[list[int]]) -> list[Any]:
-        """Return what several windows give, where all functions have ``field_columns``.
+    def values_of_ints(self, columns: Sequence[list[int]]) -> Iterable[Any]:
+        """Yield what several windows give, where all functions have ``field_columns``.
 
         Args:
             columns: By function, with an int for each window.
         """
         found = [
-            list(map(truediv, *(columns[place] for place in places)))
+            map(truediv, *(columns[place] for place in places))
             if len(places) > 1
             else columns[places[0]]
             for places in self._places
         ]
-        return list(zip(*found, strict=True)) if self._is_tuple else found[0]
+        return zip(*found, strict=True) if self._is_tuple else found[0]
 
     def added(self, accumulators: Accumulators, value: Any) -> Accumulators:
         """Return the accumulators with one record more."""

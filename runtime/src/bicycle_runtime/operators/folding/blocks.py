@@ -6,9 +6,11 @@ A block holds what belongs to one key group, so that the shuffle needs to look a
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from bicycle_runtime.operators.folding.key_columns import PackedKeys
+from bicycle_runtime.operators.folding.packed_ints import PackedInts
 from bicycle_runtime.records.codecs import pickle_any
 
 __all__ = ["Block", "FieldPartials", "Partials", "RawRecords", "open_block", "seal_block"]
@@ -27,15 +29,15 @@ class Partials:
 class FieldPartials:
     """Contents that were folded by field, each of a key and a window, and no two of the same.
 
-    Shape: as many contents as item i of ``lengths`` says belong to ``keys[i]``; ``starts`` has the
-    start of the window of each, and each of ``columns`` what an aggregate folded. All but the keys
-    are arrays of 64-bit ints, as bytes.
+    Shape: as many contents as item i of ``lengths`` says belong to key i; ``starts`` has the start
+    of the window of each, and each of ``columns`` what an aggregate folded.
     """
 
-    keys: list[Any]
-    lengths: bytes
-    starts: bytes
-    columns: list[bytes]
+    key_count: int
+    keys: PackedKeys
+    lengths: PackedInts
+    starts: PackedInts
+    columns: list[PackedInts]
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ Block = Partials | FieldPartials | RawRecords
 def seal_block(block: Block) -> bytes:
     """Return a block as bytes."""
     if isinstance(block, FieldPartials):
-        return pickle_any((_FIELDS, block.keys, block.lengths, block.starts, block.columns))
+        return pickle_any((_FIELDS, *(getattr(block, each.name) for each in fields(block))))
     if isinstance(block, RawRecords):
         return pickle_any((_RAW, block.values, block.times))
     # Columns instead of tuples: a column of ints or floats costs 20 ns an item.

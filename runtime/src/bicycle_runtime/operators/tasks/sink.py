@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
 from typing import Any
@@ -13,12 +14,14 @@ from bicycle_runtime.operators.functions.operator import Operator, each
 from bicycle_runtime.operators.io import (
     EventTimes,
     PreparingWriter,
+    RowWriter,
     SinkWriter,
     StagedFile,
     WriterFactory,
     WriterTask,
 )
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.tuple_records import TupleRecords
 from bicycle_sdk.time import TIME_MS_MAX
 
 __all__ = ["SinkOperator"]
@@ -38,6 +41,7 @@ class SinkOperator(Operator):
         self._factory = factory
         self._writer: SinkWriter | None = None
         self._preparing: PreparingWriter | None = None
+        self._takes_rows = False
         self.task: WriterTask | None = None
 
     def apply(self, batch: Batch) -> Batch:
@@ -45,15 +49,17 @@ class SinkOperator(Operator):
             assert self.task is not None
             self._writer = writer = self._factory.open(self.task)
             self._preparing = writer if isinstance(writer, PreparingWriter) else None
-        values = batch.listed()
+            self._takes_rows = isinstance(writer, RowWriter) and writer.takes_rows
+        is_taken = self._takes_rows and isinstance(batch.values, TupleRecords)
+        values: Any = batch.values if is_taken else batch.listed()
         if self._preparing is not None:
-            values = self._prepared(self._preparing, batch)
+            values = self._prepared(self._preparing, values, batch)
         self._writer.write(values)
         return Batch([], batch.trail)
 
-    def _prepared(self, writer: PreparingWriter, batch: Batch) -> list[Any]:
+    def _prepared(self, writer: PreparingWriter, values: Any, batch: Batch) -> Sequence[Any]:
         """Return what to write: all at once, or record by record when one of them fails."""
-        values, times = batch.listed(), _event_times(batch) if self.spec.takes_times else None
+        times = _event_times(batch) if self.spec.takes_times else None
         try:
             return writer.prepare(values, times)
         except Exception:  # noqa: BLE001  # the boundary to user code: the policy decides below

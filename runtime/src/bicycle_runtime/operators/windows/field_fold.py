@@ -6,8 +6,8 @@ travels as columns; ``FieldMerge`` is at the other end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import islice, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from bicycle_runtime.operators.arrays import (
@@ -21,9 +21,9 @@ from bicycle_runtime.operators.arrays import (
 from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.operators.folding.blocks import FieldPartials
 from bicycle_runtime.operators.folding.field_columns import FieldColumn, field_columns
-from bicycle_runtime.operators.folding.slots import Numbers
+from bicycle_runtime.operators.folding.key_columns import KeyCodes, key_array, packed_keys, picked
+from bicycle_runtime.operators.folding.packed_ints import NarrowInts
 from bicycle_runtime.operators.windows.strips import Strips
-from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.records.rows import plain_fields
 from bicycle_sdk.windows import AlignedWindows, WindowPlan
 
@@ -88,14 +88,14 @@ class FieldFold:
         self._fields = {column.field for column in columns if column.field is not None}
         self._strips = strips
         self._group_count = group_count
-        self._codes = Numbers()
-        self._groups: list[int] = []  # by code
+        self._codes = KeyCodes(group_count)
         self.clear()
 
     def clear(self) -> None:
         """Forget everything that was added."""
         if len(self._codes) > _KEYS_MAX:
-            self._codes, self._groups = Numbers(), []
+            self._codes = KeyCodes(self._group_count)
+        self._keys: list[Any] = []
         self._held: list[dict[str, Any]] = []
         self._count = 0
         self._total_max = 0
@@ -120,6 +120,9 @@ class FieldFold:
         arrays = {name: records.ints(name) for name in (*self._fields, self._time)}
         if any(array is None for array in arrays.values()):
             return None
+        keys = key_array(records.column(self._key))
+        if keys is None:
+            return None
         starts = self._strips.array_starts(arrays[self._time])
         total_max = self._total_max + len(records) * max(
             (magnitude(arrays[name]) for name in self._fields), default=0
@@ -127,10 +130,9 @@ class FieldFold:
         if starts.min() < self._strips.least_open(closed) or total_max > TOTAL_MAX:
             return None
         self._total_max = total_max
-        # hot path: a lookup of 40 ns a record is all that is left to Python's objects.
-        codes = list(map(self._codes.__getitem__, records.column(self._key)))
         held = {name: arrays[name] for name in self._fields}
-        self._held.append({**held, _CODES: self._np.array(codes), _STARTS: starts})
+        self._keys.append(keys)
+        self._held.append({**held, _STARTS: starts})
         self._count += len(records)
         return int(arrays[self._time][-1])
 
@@ -140,28 +142,17 @@ class FieldFold:
             return []
         np = self._np
         rows = {name: np.concatenate([part[name] for part in self._held]) for name in self._held[0]}
-        for key in islice(self._codes, len(self._groups), None):
-            self._groups.append(key_group(encode_key(key), group_count=self._group_count))
-        groups = np.array(self._groups)[rows[_CODES]]
-        strips, strip_count = as_numbers(rows[_STARTS])
+        rows[_CODES] = self._codes.of(self._keys)
+        groups = self._codes.groups[rows[_CODES]]
+        strips, strip_count = as_numbers(rows[_STARTS], self._strips.slide_ms)
         runs = Runs((groups * len(self._codes) + rows[_CODES]) * strip_count + strips)
-        codes, starts, names = runs.of(rows[_CODES]), runs.of(rows[_STARTS]), list(self._codes)
+        codes, starts = runs.of(rows[_CODES]), runs.of(rows[_STARTS])
         contents = [self._content(column, rows, runs) for column in self._columns]
-        self.clear()
         bounds = np.array(steps(codes))  # of the contents of a key
-        keys = [names[code] for code in codes[bounds[:-1]].tolist()]
-        group_of_key = runs.of(groups)[bounds[:-1]]
-        blocks = []
-        for first, end in pairwise(steps(group_of_key)):
-            part = slice(bounds[first], bounds[end])
-            block = FieldPartials(
-                keys[first:end],
-                np.diff(bounds[first : end + 1]).tobytes(),
-                starts[part].tobytes(),
-                [content[part].tobytes() for content in contents],
-            )
-            blocks.append((int(group_of_key[first]), block))
-        return blocks
+        keys = picked(self._codes.keys, codes[bounds[:-1]])
+        self.clear()
+        groups = runs.of(groups)[bounds[:-1]]
+        return list(_blocks(keys, groups, bounds, starts=starts, contents=contents))
 
     @staticmethod
     def _content(column: FieldColumn, rows: dict[str, Any], runs: Runs) -> Any:
@@ -171,3 +162,29 @@ class FieldFold:
 
 
 _CODES, _STARTS = "", " "  # No field has such a name.
+
+
+def _blocks(
+    keys: Any, groups: Any, bounds: Any, *, starts: Any, contents: Sequence[Any]
+) -> Iterator[tuple[int, FieldPartials]]:
+    """Yield what belongs to each key group.
+
+    Args:
+        keys: In the order of their groups.
+        groups: The group of each key.
+        bounds: Where the contents of each key begin, and where those of the last one end.
+        starts: The start of the window of each content.
+        contents: What each aggregate folded.
+    """
+    cuts = steps(groups)
+    lengths, places = NarrowInts(numpy().diff(bounds)), NarrowInts(starts)
+    columns = list(map(NarrowInts, contents))
+    for (first, end), block_keys in zip(pairwise(cuts), packed_keys(keys, cuts), strict=True):
+        part = int(bounds[first]), int(bounds[end])
+        yield (
+            int(groups[first]),
+            FieldPartials(
+                end - first, block_keys, lengths.packed(first, end), places.packed(*part),
+                [column.packed(*part) for column in columns],
+            ),
+        )  # fmt: skip

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any
 
 from bicycle_runtime.operators.arrays import (
@@ -17,8 +17,9 @@ from bicycle_runtime.operators.arrays import (
 )
 from bicycle_runtime.operators.folding.blocks import FieldPartials
 from bicycle_runtime.operators.folding.field_columns import FieldColumn
+from bicycle_runtime.operators.folding.key_columns import ordered, picked, unpacked_keys
+from bicycle_runtime.operators.folding.packed_ints import unpacked
 from bicycle_runtime.operators.folding.slots import Part
-from bicycle_runtime.state.memory.due import in_order
 
 __all__ = ["FieldMerge", "FieldWindow"]
 
@@ -28,19 +29,22 @@ class FieldWindow:
     """What arrived for the window that begins at ``start``: all of it, or a part.
 
     Shape: ``groups``, ``codes`` and each of the ``contents`` have an item for each key, by key
-    group and within one in the order in which windows fire. ``names`` has the key of each code.
+    group and within one in the order in which windows fire. ``names`` has the key of each code,
+    as an array.
     """
 
     start: int
     groups: Any
     codes: Any
     contents: list[Any]
-    names: Sequence[Any]
+    names: Any
     is_whole: bool
 
     def keys(self) -> list[Any]:
         """Return the keys."""
-        return list(map(self.names.__getitem__, self.codes.tolist()))
+        # hot path: 50 ns a key; strings that are there by now lie far from each other, and cost 90.
+        found: list[Any] = picked(self.names, self.codes).to_numpy(zero_copy_only=False).tolist()
+        return found
 
     def columns(self) -> list[list[int]]:
         """Return what each aggregate folded, by key."""
@@ -60,10 +64,12 @@ class FieldMerge:
 
     Args:
         columns: What contents are made of.
+        slide_ms: What the starts of windows are multiples of, but for their offset.
     """
 
-    def __init__(self, columns: Sequence[FieldColumn]) -> None:
+    def __init__(self, columns: Sequence[FieldColumn], *, slide_ms: int) -> None:
         self.columns = columns
+        self._slide_ms = slide_ms
         self._blocks: list[tuple[int, FieldPartials]] = []
 
     def clear(self) -> None:
@@ -80,12 +86,13 @@ class FieldMerge:
         if not blocks:
             return
         by_column = zip(*(block.columns for _, block in blocks), strict=True)
-        contents = list(map(_joined, by_column))
-        if max(map(magnitude, contents)) * len(blocks) <= TOTAL_MAX:
+        contents = list(map(unpacked, by_column))
+        is_one_kind = len({block.keys[1] is None for _, block in blocks}) == 1
+        if is_one_kind and max(map(magnitude, contents)) * len(blocks) <= TOTAL_MAX:
             yield from self._windows(blocks, contents, is_whole=True)
             return
-        for group, block in blocks:  # A sum might have more than 64 bits.
-            alone = [_joined([column]) for column in block.columns]
+        for group, block in blocks:  # Strings beside ints, or a sum might have more than 64 bits.
+            alone = [unpacked([column]) for column in block.columns]
             yield from self._windows([(group, block)], alone, is_whole=False)
 
     def _windows(
@@ -96,17 +103,15 @@ class FieldMerge:
         is_whole: bool,
     ) -> Iterator[FieldWindow]:
         np = numpy()
-        keys = list(chain.from_iterable(block.keys for _, block in blocks))
-        names = in_order(set(keys))
-        ranks = {name: rank for rank, name in enumerate(names)}
-        lengths = _joined(block.lengths for _, block in blocks)
-        codes = np.repeat(np.array(list(map(ranks.__getitem__, keys))), lengths)
-        group_of_key = np.repeat([group for group, _ in blocks], [len(b.keys) for _, b in blocks])
-        groups = np.repeat(group_of_key, lengths)
-        starts = _joined(block.starts for _, block in blocks)
-        strips, _ = as_numbers(starts)
-        runs = Runs((strips * (int(groups.max()) + 1) + groups) * len(names) + codes)
-        starts, groups, codes = runs.of(starts), runs.of(groups), runs.of(codes)
+        group_of_key = np.repeat([group for group, _ in blocks], [b.key_count for _, b in blocks])
+        keys = unpacked_keys([block.keys for _, block in blocks])
+        names, group_of_name, codes = ordered(keys, group_of_key)
+        codes = np.repeat(codes, unpacked(block.lengths for _, block in blocks))
+        starts = unpacked(block.starts for _, block in blocks)
+        strips, _ = as_numbers(starts, self._slide_ms)
+        runs = Runs(strips * len(names) + codes)
+        starts, codes = runs.of(starts), runs.of(codes)
+        groups = group_of_name[codes]
         folded = zip(contents, self.columns, strict=True)
         joined = [runs.joined(content, column.ufunc) for content, column in folded]
         for begin, end in pairwise(steps(starts)):
@@ -115,7 +120,3 @@ class FieldMerge:
                 int(starts[begin]), groups[part], codes[part],
                 [content[part] for content in joined], names, is_whole,
             )  # fmt: skip
-
-
-def _joined(parts: Iterable[bytes]) -> Any:
-    return numpy().frombuffer(b"".join(parts), numpy().int64)

@@ -25,16 +25,16 @@ class Strips:
     """
 
     def __init__(self, windows: AlignedWindows) -> None:
-        self._size, self._slide = windows.size_ms, windows.slide_ms
+        self._size, self.slide_ms = windows.size_ms, windows.slide_ms
         self._offset = windows.offset_ms
-        self._has_gaps = self._slide > self._size
+        self._has_gaps = self.slide_ms > self._size
         # From here on in a slide, a record is no longer in the oldest of its windows.
-        self._second = self._size if self._has_gaps else self._size % self._slide
+        self._second = self._size if self._has_gaps else self._size % self.slide_ms
         self.is_tumbling = windows.is_tumbling
 
     def starts(self, times: Sequence[int]) -> list[int]:
         """Return the start of the strip of each time."""
-        slide, offset, second = self._slide, self._offset, self._second
+        slide, offset, second = self.slide_ms, self._offset, self._second
         # hot path: 35 ns a record.
         if not second:
             if not offset:
@@ -53,24 +53,24 @@ class Strips:
 
     def array_starts(self, times: Any) -> Any:
         """Return the starts of an array of times, where strips ``are_slides``."""
-        return times - (times - self._offset) % self._slide
+        return times - (times - self._offset) % self.slide_ms
 
     def outside(self, starts: Sequence[int]) -> list[int]:
         """Return the positions of starts that lie in a gap between windows."""
         if not self._has_gaps:
             return []
-        return [i for i, start in enumerate(starts) if (start - self._offset) % self._slide]
+        return [i for i, start in enumerate(starts) if (start - self._offset) % self.slide_ms]
 
     def last_end(self, start: int) -> int:
         """Return the end of the last window that holds a strip."""
-        return start - (start - self._offset) % self._slide + self._size
+        return start - (start - self._offset) % self.slide_ms + self._size
 
     def windows_of(self, start: int) -> Iterator[Window]:
         """Yield the windows that hold a strip, the latest first."""
-        first = start - (start - self._offset) % self._slide
+        first = start - (start - self._offset) % self.slide_ms
         while first + self._size > start:
             yield Window(first, first + self._size)
-            first -= self._slide
+            first -= self.slide_ms
 
     def first_end_after(self, start: int, moment: int) -> int | None:
         """Return the least end over ``moment`` among the windows of a strip; None for none."""
@@ -78,7 +78,7 @@ class Strips:
         if last <= moment:
             return None
         earliest = max(moment, start)
-        return last - (last - earliest - 1) // self._slide * self._slide
+        return last - (last - earliest - 1) // self.slide_ms * self.slide_ms
 
     def least_open(self, closed: int) -> int:
         """Return the start of the earliest window that ends after ``closed``.
@@ -86,11 +86,11 @@ class Strips:
         Strips that begin before it belong to windows that ended by then only.
         """
         start = closed - self._size + 1
-        return start + (self._offset - start) % self._slide
+        return start + (self._offset - start) % self.slide_ms
 
     def parts(self, window: Window) -> Iterator[int]:
         """Yield the starts of the strips of a window, in order."""
-        for start in range(window.start, window.end, self._slide):
+        for start in range(window.start, window.end, self.slide_ms):
             yield start
             if self._second and not self._has_gaps and start + self._second < window.end:
                 yield start + self._second
