@@ -1,6 +1,8 @@
 """Jobs in one process on a real broker: what they leave behind, what is told of them."""
 
 import base64
+import json
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 
 import pytest
@@ -9,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk import (
@@ -19,7 +22,7 @@ from bicycle_sdk import (
     WatermarkStrategy,
     dead_letter,
 )
-from bicycle_sdk.windows import Count
+from bicycle_sdk.windows import Count, Sum
 from tests.kafka.kafka_feeding import feed
 from tests.kafka_broker import create_topic
 from tests.unit.jobs.job_samples import status_of
@@ -45,7 +48,8 @@ def finish(harness):
 
 
 def topics_of(admin):
-    return set(admin.list_topics(timeout=10).topics)
+    """Return the topics, but for those that brokers keep for themselves."""
+    return {name for name in admin.list_topics(timeout=10).topics if not name.startswith("__")}
 
 
 # --- what a job makes when it starts -------------------------------------------------------------
@@ -208,6 +212,56 @@ def test_partitions_have_watermarks_of_their_own_and_a_silent_one_holds_nothing_
         harness.advance_time(15_000)  # Partition 1 is silent for 30 s, and the other one is not.
 
         assert (harness.watermark("windows"), len(harness.results("out"))) == (31_000, 3)
+
+
+@dataclass
+class Reading:
+    sensor: str
+    at: int
+    value: int
+
+
+def totals_of(broker, name, sensor_of):
+    """Return a job that sums by sensor and window of 10 ms."""
+
+    def job(env):
+        source = KafkaSourceBuilder[Reading](broker.bootstrap, name).bounded()
+        readings = env.add_source(source).uid("readings").on_error("skip")
+        timed = readings.assign_timestamps(lambda reading: reading.at)
+        windows = timed.key_by(sensor_of).tumbling_window(10)
+        windows.aggregate(Count(), Sum(lambda reading: reading.value)).collect("out")
+
+    return job
+
+
+def totals(broker, name, sensor_of):
+    with Harness(totals_of(broker, name, sensor_of)) as harness:
+        finish(harness)
+        return harness.results("out")
+
+
+def test_windows_over_fields_of_json_make_no_record(kafka_broker, topic, monkeypatch):
+    name = topic(partitions=1)
+    readings = [Reading("ab"[n % 2], n, n) for n in range(20)]
+    feed(kafka_broker, name, [json.dumps(asdict(reading)) for reading in readings])
+    by_record = totals(kafka_broker, name, lambda reading: str(reading.sensor))
+    monkeypatch.setattr(FieldRecords, "records", None)
+
+    assert totals(kafka_broker, name, lambda reading: reading.sensor) == by_record
+    assert list(map(tuple, by_record)) == [
+        ("a", 0, 10, (5, 20)), ("b", 0, 10, (5, 25)),
+        ("a", 10, 20, (5, 70)), ("b", 10, 20, (5, 75)),
+    ]  # fmt: skip
+
+
+def test_a_bad_message_costs_windows_over_fields_no_other(kafka_broker, topic):
+    name = topic(partitions=1)
+    feed(kafka_broker, name, ['{"sensor":"a","at":1,"value":2}', '{"sensor":"a"}', "no JSON"])
+    feed(kafka_broker, name, ['{"sensor":"a","at":3,"value":5}'])
+
+    (result,) = totals(kafka_broker, name, lambda reading: reading.sensor)
+
+    assert tuple(result) == ("a", 0, 10, (2, 7))
 
 
 # --- what is told of a job -----------------------------------------------------------------------

@@ -29,7 +29,11 @@ class Reading:
 
 
 READINGS = st.builds(
-    Reading, st.sampled_from(["a", "b", "ß", ""]), st.integers(-120, 400), INTS, st.just(["x"])
+    Reading,
+    st.sampled_from(["a", "b", "ß", "", "a\0", "\uffff", "\U0001f600"]),
+    st.integers(-120, 400),
+    INTS,
+    st.just(["x"]),
 )
 BAD_LINES = st.sampled_from(
     ["", "{", '{"sensor":1,"at":2,"value":3}', '{"sensor":"a","at":2}', '{"sensor":"a","at":1.5}']

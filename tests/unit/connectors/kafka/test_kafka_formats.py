@@ -10,6 +10,7 @@ from confluent_kafka import Message
 from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
+from bicycle_runtime.operators.fields import FieldRecords
 
 
 @dataclass
@@ -119,6 +120,46 @@ def test_a_schema_is_not_asked_about_null_values():
     batch = decoded(None, [None, b"a"], name="schema", payloads={"value_schema": Doubling()})
 
     assert batch.values == [None, b"aa"]
+
+
+def by_field(record_type, raws, **settings):
+    source = spec(record_type)
+    decoder = MessageDecoder(
+        value_format(source, settings.get("name")), key_format(source, "bytes")
+    )
+    decoder.give_fields()
+    return decoder.batch(messages(*raws), 99)
+
+
+def test_records_of_json_are_given_by_field_and_made_only_when_somebody_asks():
+    batch = by_field(Order, [b'{"id":1}', b'{"id":2}'])
+
+    assert isinstance(batch.values, FieldRecords)
+    assert batch.values.column("id") == [1, 2]
+    assert "records" not in vars(batch.values)
+    assert list(batch.values) == [Order(1), Order(2)]
+    assert (list(batch.offsets), list(batch.timestamps)) == ([10, 11], [1_000, 1_001])
+
+
+@pytest.mark.parametrize("bad", [b"{", b'{"id":"1"}', b"{}", b"\xff", None])
+def test_a_bad_message_among_fields_costs_no_other(bad):
+    batch = by_field(Order, [b'{"id":1}', bad, b'{"id":3}'])
+
+    assert batch.values == [Order(1), Order(3)]
+    assert [failure.offset for failure in batch.failures] == [11]
+
+
+@pytest.mark.parametrize(
+    ("record_type", "raw", "name"),
+    [
+        (str, b"x", None),
+        (dict, b"{}", None),
+        (None, b"{}", None),
+        (Order, b"\x81\xa2id\x07", "msgpack"),
+    ],
+)
+def test_what_has_no_fields_in_json_is_given_as_records(record_type, raw, name):
+    assert isinstance(by_field(record_type, [raw], name=name).values, list)
 
 
 def test_keys_are_decoded_by_their_own_format_and_a_bad_key_makes_a_bad_record():

@@ -10,7 +10,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -20,7 +20,9 @@ from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
 from bicycle_runtime.connectors.kafka.options import FormatName
 from bicycle_runtime.connectors.payloads import require_decodable
+from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.operators.io import BadRecord, Headers, Raw, SourceBatch
+from bicycle_runtime.records.rows import row_type_of
 from bicycle_sdk.record_types import clash, type_name
 
 __all__ = ["Format", "MessageDecoder", "Schema", "key_format", "value_format"]
@@ -122,6 +124,13 @@ class MessageDecoder:
     def __init__(self, values: Format, keys: Format) -> None:
         self.values = values
         self.keys = keys
+        self._rows: Format | None = None
+
+    def give_fields(self) -> None:
+        """Give JSON records as ``FieldRecords`` from now on, where their type allows it."""
+        row_type = row_type_of(self.values.record_type) if self.values.name == "json" else None
+        if row_type is not None:
+            self._rows = Format("json", row_type)
 
     def batch(self, messages: list[Message], next_offset: int) -> SourceBatch:
         """Return the records of messages that carry no error."""
@@ -129,7 +138,7 @@ class MessageDecoder:
         # each other column; the client itself takes 600 to 700. In all 0.81 of the rate of a bare
         # consume() loop for bytes, 0.72 for strings, 0.5 for JSON objects of four fields.
         try:
-            values = self.values.decode_all(list(map(Message.value, messages)))
+            values = self._values(list(map(Message.value, messages)))
         except Exception:  # noqa: BLE001 - decoded one by one to find the culprit.
             return self._apart(messages, next_offset)
         keys: Sequence[Any] = _Column(messages, _all_keys)
@@ -140,6 +149,13 @@ class MessageDecoder:
             except Exception:  # noqa: BLE001 - likewise.
                 return self._apart(messages, next_offset)
         return _batch_of(messages, values, keys, next_offset)
+
+    def _values(self, raws: list[bytes | None]) -> Sequence[Any]:
+        # hot path: windows over fields take 2.4 us a message with all that the client does, and
+        # 4.5 over records.
+        if self._rows is None:
+            return self.values.decode_all(raws)
+        return FieldRecords(self._rows.decode_all(raws), partial(self.values.decode_all, raws))
 
     def _apart(self, messages: list[Message], next_offset: int) -> SourceBatch:
         good: list[Message] = []
@@ -207,7 +223,7 @@ class _Column(Sequence[_T]):
 
 
 def _batch_of(
-    messages: list[Message], values: list[Any], keys: Sequence[Any], next_offset: int
+    messages: list[Message], values: Sequence[Any], keys: Sequence[Any], next_offset: int
 ) -> SourceBatch:
     return SourceBatch(
         values=values,

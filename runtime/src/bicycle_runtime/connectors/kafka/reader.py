@@ -79,6 +79,10 @@ class KafkaReader:
                 position = self._settle_loss(part, position, error)
         yield SourceBatch(values=[], offsets=(), next_offset=part.end)
 
+    def give_fields(self) -> None:
+        """Give JSON records as ``FieldRecords`` from now on, where their type allows it."""
+        self._decoder.give_fields()
+
     def close(self) -> None:
         """Close the connection."""
         self._consumer.close()
