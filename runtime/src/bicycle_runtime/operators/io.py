@@ -164,7 +164,10 @@ class PreparingWriter(SinkWriter, Protocol):
 
 @runtime_checkable
 class RowWriter(PreparingWriter, Protocol):
-    """One that, where ``takes_rows``, also takes ``TupleRecords`` in place of a list."""
+    """One that, where ``takes_rows``, also takes ``TupleRecords`` in place of a list.
+
+    Their ``rows`` give what they hold as plain tuples, which must not be kept.
+    """
 
     takes_rows: bool
 

@@ -93,7 +93,8 @@ def packed_keys(keys: Any, bounds: Sequence[int]) -> list[PackedKeys]:
     ends = np.frombuffer(offsets, np.int64)[keys.offset : keys.offset + len(keys) + 1]
     lengths = NarrowInts(np.diff(ends))
     cuts = ends[list(bounds)].tolist()
-    texts = [text.slice(begin, end - begin).to_pybytes() for begin, end in pairwise(cuts)]
+    utf8 = memoryview(text) if text is not None else b""
+    texts = [bytes(utf8[begin:end]) for begin, end in pairwise(cuts)]
     packed = [lengths.packed(first, end) for first, end in pairwise(bounds)]
     return list(zip(packed, texts, strict=True))
 
