@@ -166,7 +166,7 @@ class PreparingWriter(SinkWriter, Protocol):
 class RowWriter(PreparingWriter, Protocol):
     """One that, where ``takes_rows``, also takes ``TupleRecords`` in place of a list.
 
-    Their ``rows`` give what they hold as plain tuples, which must not be kept.
+    Their ``rows`` give what they hold as plain tuples, one at a time.
     """
 
     takes_rows: bool
