@@ -7,19 +7,19 @@ of records like any other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Callable
 from operator import attrgetter
 from types import FunctionType
-from typing import Any, Protocol, overload, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from bicycle_runtime.operators.arrays import int_array
 from bicycle_runtime.operators.io import SourceReader
+from bicycle_runtime.operators.lazy_records import LazyRecords
 
 __all__ = ["FieldReader", "FieldRecords", "field_of"]
 
 
-class FieldRecords(Sequence[Any]):
+class FieldRecords(LazyRecords):
     """Records of one type, in order.
 
     Args:
@@ -28,28 +28,10 @@ class FieldRecords(Sequence[Any]):
     """
 
     def __init__(self, rows: list[Any], make: Callable[[], list[Any]]) -> None:
+        super().__init__(len(rows), make)
         self._rows = rows
-        self._make = make
         self._columns: dict[str, list[Any]] = {}
         self._arrays: dict[str, Any] = {}
-
-    @cached_property
-    def records(self) -> list[Any]:
-        """The records themselves."""
-        return self._make()
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.records)
-
-    @overload
-    def __getitem__(self, index: int) -> Any: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Any]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        return self.records[index]
 
     def column(self, name: str) -> list[Any]:
         """Return a field of every record."""
