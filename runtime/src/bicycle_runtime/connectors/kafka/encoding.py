@@ -36,7 +36,7 @@ Message = dict[str, Any]
 MessageColumns = dict[str, list[Any]]  # by field, as many values in each
 MessageFormat = Literal["json", "string", "bytes", "msgpack", "schema", "auto"]
 _T = TypeVar("_T")
-_Column = list[bytes | None]
+_Column = Sequence[bytes | None]
 
 # Varints, CRC and the like of a batch with one message: 61 + at most 40 bytes, and some to spare.
 _OVERHEAD_BYTES = 256
@@ -294,7 +294,7 @@ def _auto(values: Sequence[Any]) -> _Column:
     if kinds == {str}:
         return list(map(str.encode, values))
     if kinds <= _BYTES_OR_NONE:
-        return list(values)
+        return values
     return [_auto_one(value) for value in values]
 
 

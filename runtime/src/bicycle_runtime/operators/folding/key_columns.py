@@ -5,16 +5,18 @@ They are Arrow's, which keeps strings one behind the other and looks them up wit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
 from bicycle_runtime.operators.arrays import numpy
+from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.operators.folding.packed_ints import NarrowInts, PackedInts, unpacked
 from bicycle_runtime.records.keys import encode_key, key_group
 
 __all__ = [
-    "KeyCodes", "PackedKeys", "key_array", "ordered", "packed_keys", "picked", "unpacked_keys",
+    "KeyCodes", "PackedKeys", "are_alike", "key_array", "listed", "ordered", "packed_keys",
+    "picked", "unpacked_keys",
 ]  # fmt: skip
 
 PackedKeys = tuple[PackedInts, bytes | None]  # Ints; or lengths in bytes, and UTF-8.
@@ -28,24 +30,34 @@ def _arrow() -> Any:
     return pa
 
 
-def key_array(column: Sequence[Any]) -> Any:
-    """Return a column of keys as an array; None when one of them can not be in one.
+def key_array(records: FieldRecords, field: str) -> Any:
+    """Return a field of records as an array of keys; None when one of them can not be in one.
 
     That is an int of more than 64 bits, or a string that is no Unicode text.
 
     Args:
-        column: All strings, or all ints; at least one.
+        records: At least one.
+        field: Holds strings in all of them, or ints.
     """
-    pa = _arrow()
+    pa, column = _arrow(), records.column(field)
+    if isinstance(column[0], int):
+        ints = records.ints(field)
+        return None if ints is None else pa.array(ints)
     try:
-        return pa.array(column, pa.large_string() if isinstance(column[0], str) else pa.int64())
-    except (OverflowError, UnicodeEncodeError):
+        return pa.array(column, pa.large_string())
+    except UnicodeEncodeError:
         return None
 
 
 def picked(keys: Any, places: Any) -> Any:
     """Return the keys of an array that stand at some places, as an array."""
     return keys.take(_arrow().array(places))
+
+
+def listed(keys: Any) -> list[Any]:
+    """Return the keys of an array as objects."""
+    found: list[Any] = keys.to_numpy(zero_copy_only=False).tolist()
+    return found
 
 
 class KeyCodes:
@@ -68,19 +80,22 @@ class KeyCodes:
         pa = _arrow()
         keys = pa.chunked_array(parts)
         if self.keys is None:
-            self._add(keys.unique())
+            self.keys = parts[0].slice(0, 0)
         # hot path: 50 to 80 ns a key, of 100,000; looking them up in a dict takes 230 to 450.
         found = pa.compute.index_in(keys, value_set=self.keys)
-        if found.null_count:
-            self._add(keys.filter(found.is_null()).unique())
-            found = pa.compute.index_in(keys, value_set=self.keys)
-        return found.to_numpy()
+        if not found.null_count:
+            return found.to_numpy()
+        is_new, codes = found.is_null(), found.fill_null(0).to_numpy().copy()
+        new = keys.filter(is_new).combine_chunks().dictionary_encode()
+        codes[is_new.to_numpy()] = new.indices.to_numpy() + len(self)
+        self._add(new.dictionary)
+        return codes
 
     def _add(self, new: Any) -> None:
         np, count = numpy(), self._group_count
-        groups = [key_group(encode_key(key), group_count=count) for key in new.to_pylist()]
+        groups = [key_group(encode_key(key), group_count=count) for key in listed(new)]
         self.groups = np.concatenate((self.groups, np.array(groups, np.int64)))
-        self.keys = new if self.keys is None else _arrow().concat_arrays([self.keys, new])
+        self.keys = _arrow().concat_arrays([self.keys, new])
 
 
 def packed_keys(keys: Any, bounds: Sequence[int]) -> list[PackedKeys]:
@@ -97,6 +112,11 @@ def packed_keys(keys: Any, bounds: Sequence[int]) -> list[PackedKeys]:
     texts = [bytes(utf8[begin:end]) for begin, end in pairwise(cuts)]
     packed = [lengths.packed(first, end) for first, end in pairwise(bounds)]
     return list(zip(packed, texts, strict=True))
+
+
+def are_alike(several: Iterable[PackedKeys]) -> bool:
+    """Tell whether all are strings, or all are ints."""
+    return len({text is None for _, text in several}) == 1
 
 
 def unpacked_keys(several: Sequence[PackedKeys]) -> Any:

@@ -160,8 +160,7 @@ class KeyByOperator(_FunctionOperator):
         keys = batch.values.column(self.field_behind)
         if type(keys[0]) is int and batch.values.ints(self.field_behind) is None:
             return None  # An int may be too large for a key.
-        if self._sampler is not None:
-            self._sampler.see_keys(keys)
+        # No sample is taken: what is folded before it travels burdens nobody.
         return Batch(batch.values, batch.trail)
 
     def by_record(self, batch: Batch) -> Batch:

@@ -10,14 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from bicycle_runtime.operators.arrays import (
-    TOTAL_MAX,
-    Runs,
-    as_numbers,
-    magnitude,
-    numpy,
-    steps,
-)
+from bicycle_runtime.operators.arrays import TOTAL_MAX, Runs, as_numbers, magnitude, numpy, steps
 from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.operators.folding.blocks import FieldPartials
 from bicycle_runtime.operators.folding.field_columns import FieldColumn, field_columns
@@ -83,7 +76,6 @@ class FieldFold:
         strips: Strips,
         group_count: int,
     ) -> None:
-        self._np = numpy()
         self._key, self._time, self._columns = key, time, columns
         self._fields = {column.field for column in columns if column.field is not None}
         self._strips = strips
@@ -120,7 +112,7 @@ class FieldFold:
         arrays = {name: records.ints(name) for name in (*self._fields, self._time)}
         if any(array is None for array in arrays.values()):
             return None
-        keys = key_array(records.column(self._key))
+        keys = key_array(records, self._key)
         if keys is None:
             return None
         starts = self._strips.array_starts(arrays[self._time])
@@ -140,7 +132,7 @@ class FieldFold:
         """Return what was folded, a block per key group, and start anew."""
         if not self._held:
             return []
-        np = self._np
+        np = numpy()
         rows = {name: np.concatenate([part[name] for part in self._held]) for name in self._held[0]}
         rows[_CODES] = self._codes.of(self._keys)
         groups = self._codes.groups[rows[_CODES]]

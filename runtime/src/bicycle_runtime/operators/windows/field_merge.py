@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from bicycle_runtime.operators.arrays import (
-    TOTAL_MAX,
-    Runs,
-    as_numbers,
-    magnitude,
-    numpy,
-    steps,
-)
+from bicycle_runtime.operators.arrays import TOTAL_MAX, Runs, as_numbers, magnitude, numpy, steps
 from bicycle_runtime.operators.folding.blocks import FieldPartials
 from bicycle_runtime.operators.folding.field_columns import FieldColumn
-from bicycle_runtime.operators.folding.key_columns import ordered, picked, unpacked_keys
+from bicycle_runtime.operators.folding.key_columns import (
+    are_alike,
+    listed,
+    ordered,
+    picked,
+    unpacked_keys,
+)
 from bicycle_runtime.operators.folding.packed_ints import unpacked
 from bicycle_runtime.operators.folding.slots import Part
 
@@ -43,8 +42,7 @@ class FieldWindow:
     def keys(self) -> list[Any]:
         """Return the keys."""
         # hot path: 50 ns a key; strings that are there by now lie far from each other, and cost 90.
-        found: list[Any] = picked(self.names, self.codes).to_numpy(zero_copy_only=False).tolist()
-        return found
+        return listed(picked(self.names, self.codes))
 
     def columns(self) -> list[list[int]]:
         """Return what each aggregate folded, by key."""
@@ -87,8 +85,8 @@ class FieldMerge:
             return
         by_column = zip(*(block.columns for _, block in blocks), strict=True)
         contents = list(map(unpacked, by_column))
-        is_one_kind = len({block.keys[1] is None for _, block in blocks}) == 1
-        if is_one_kind and max(map(magnitude, contents)) * len(blocks) <= TOTAL_MAX:
+        total_max = max(map(magnitude, contents)) * len(blocks)
+        if total_max <= TOTAL_MAX and are_alike(block.keys for _, block in blocks):
             yield from self._windows(blocks, contents, is_whole=True)
             return
         for group, block in blocks:  # Strings beside ints, or a sum might have more than 64 bits.
