@@ -182,7 +182,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
         ) -> None: ...  # fmt: skip
         @overload
         def __init__(
-            self: ValueStateDescriptor[T | None], name: str, type: _Class[T], *, ttl: _Ttl = None,
+            self: ValueStateDescriptor[V | None], name: str, type: _Class[V], *, ttl: _Ttl = None,
             version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
         ) -> None: ...  # fmt: skip
         @overload
