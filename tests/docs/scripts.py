@@ -4,7 +4,7 @@ import contextlib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -20,6 +20,12 @@ PAGES = [
 def name_of(page: Path) -> str:
     """Return the path of a page in the repository."""
     return str(page.relative_to(ROOT))
+
+
+def faults_of_pages(find: Callable[[str], Collection[str]]) -> dict[str, Collection[str]]:
+    """Return what a rule finds in the text of each page, without the pages that keep it."""
+    found = {name_of(page): find(page.read_text("utf-8")) for page in PAGES}
+    return {page: faults for page, faults in found.items() if faults}
 
 
 def load(name: str) -> ModuleType:

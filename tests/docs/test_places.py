@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.scripts import DOCS, PAGES, ROOT, name_of
+from tests.docs.scripts import DOCS, ROOT, faults_of_pages
 
 RUNTIME = ROOT / "runtime/src/bicycle_runtime"
 PATH = re.compile(r"`([A-Za-z_.][\w./-]*/[\w./*-]*)`")
@@ -47,14 +47,12 @@ def is_there(name: str) -> bool:
     return True
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_page_names_only_files_and_folders_that_exist(page):
-    assert missing_places(page.read_text("utf-8")) == set()
+def test_pages_name_only_files_and_folders_that_exist():
+    assert faults_of_pages(missing_places) == {}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_page_names_only_modules_that_exist_and_imports_what_is_in_them(page):
-    assert missing_names(page.read_text("utf-8")) == set()
+def test_pages_name_only_modules_that_exist_and_import_what_is_in_them():
+    assert faults_of_pages(missing_names) == {}
 
 
 def test_what_is_gone_is_noticed():
