@@ -1,12 +1,14 @@
 """The checks of this repository as sessions; plain ``nox`` runs those that every change must pass.
 
 Sessions call the targets of the Makefile where there is one, so that ``make test``, the pipeline
-and ``nox`` can not differ. They use ``.venv``; only ``wheels`` makes environments of its own.
+and ``nox`` cannot differ. They use ``.venv``; sessions that need another version of Python or tools
+of their own make environments of their own.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
 import tempfile
 import zipfile
 from pathlib import Path
@@ -39,8 +41,8 @@ DISTRIBUTIONS = {
 }
 
 
-def _make(session: nox.Session, target: str) -> None:
-    session.run("make", target, external=True)
+def _make(session: nox.Session, *words: str) -> None:
+    session.run("make", *words, external=True)
 
 
 def _pytest(session: nox.Session, *arguments: str) -> None:
@@ -68,8 +70,62 @@ def imports(session: nox.Session) -> None:
 
 @nox.session
 def tests(session: nox.Session) -> None:
-    """Every test, with the short forms of crash and soak; arguments go to pytest."""
-    _pytest(session)
+    """The core tests, or what the arguments for pytest say."""
+    if session.posargs:
+        _pytest(session)
+    else:
+        _make(session, "tests")
+
+
+@nox.session(name="tests-all")
+def tests_all(session: nox.Session) -> None:
+    """Every test, with the short forms of crash and soak."""
+    _make(session, "tests", "TEST_SLICE=all")
+
+
+@nox.session(name="tests-3.12")
+def tests_312(session: nox.Session) -> None:
+    """The core tests on Python 3.12, also with state that the Python of `.venv` wrote."""
+    _tests_on(session, "3.12")
+
+
+@nox.session(name="tests-3.13")
+def tests_313(session: nox.Session) -> None:
+    """The core tests on Python 3.13, also with state that the Python of `.venv` wrote."""
+    _tests_on(session, "3.13")
+
+
+def _tests_on(session: nox.Session, version: str) -> None:
+    """Run tests on another Python; arguments go to pytest in place of all core tests."""
+    python = _interpreter(version)
+    if python is None:
+        session.skip(f"there is no Python {version} on this machine")
+    _make(session, "setup")
+    written = Path(".build", f"written-for-{version}").absolute()
+    shutil.rmtree(written, ignore_errors=True)
+    written.parent.mkdir(exist_ok=True)
+    session.run(str(BIN / "python"), "-m", "tests.golden.write", str(written), external=True)
+    environment = {"BICYCLE_GOLDEN": str(written)}
+    words = (f"VENV=.venv-{version}", f"PYTHON={python}")
+    if not session.posargs:
+        session.run("make", "tests", *words, external=True, env=environment)
+        return
+    session.run("make", "setup", *words, external=True)
+    other = str(Path(f".venv-{version}/bin/python").absolute())
+    session.run(other, "-m", "pytest", *session.posargs, external=True, env=environment)
+
+
+def _interpreter(version: str) -> str | None:
+    """Return a Python of a minor version: from PATH, or the newest that pyenv installed."""
+    installed = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"), reverse=True)
+    for candidate in (f"python{version}", *map(str, installed)):
+        path = shutil.which(candidate)
+        if (
+            path
+            and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0
+        ):
+            return path
+    return None
 
 
 @nox.session
@@ -105,7 +161,7 @@ def crash(session: nox.Session) -> None:
 @nox.session(name="crash-kafka")
 def crash_kafka(session: nox.Session) -> None:
     """Every crash point of jobs with Kafka a hundred times: hours on Spark."""
-    _pytest(session, "tests/kafka", "-m", "crash", "--crash-rounds=100")
+    _pytest(session, "tests/kafka", "-m", "crash", "--crash-rounds=100", "--outage-seconds=60")
 
 
 @nox.session(name="backlog-kafka")
@@ -174,9 +230,18 @@ def _install_alone(session: nox.Session, *, store: Path, folder: str, place: Pat
     session.run(str(BIN / "python"), "-m", "venv", str(place), external=True)
     session.run(
         *(str(place / "bin/python"), "-m", "pip", "install", "--quiet"),
-        *("--constraint", "requirements.lock", *sorted(wheels)),
+        *("--constraint", str(_constraints(store)), *sorted(wheels)),
         external=True,
     )
+
+
+def _constraints(store: Path) -> Path:
+    """Write the locked versions without hashes: with them, pip refuses the wheels made here."""
+    lines = Path("requirements.lock").read_text(encoding="utf-8").splitlines()
+    pins = [line.removesuffix(" \\") for line in lines if "==" in line]
+    path = store / "constraints.txt"
+    path.write_text("\n".join(pins), encoding="utf-8")
+    return path
 
 
 def _wheel_of(store: Path, folder: str) -> Path:
@@ -201,3 +266,35 @@ def _import_alone(
     found = {line.partition("==")[0] for line in str(listing).split()}
     if allowed is not None and found != allowed:
         session.error(f"{module} brought {sorted(found)}, expected {sorted(allowed)}")
+
+
+@nox.session(venv_backend="venv")
+def lock(session: nox.Session) -> None:
+    """Write the hashes of the versions in requirements.lock, for every platform."""
+    path = Path("requirements.lock")
+    text = path.read_text(encoding="utf-8")
+    head = [line for line in text.splitlines() if line.startswith("#")]
+    session.install("uv")
+    session.run(
+        *("uv", "pip", "compile", "requirements.lock", "--quiet", "--no-deps", "--no-header"),
+        *("--no-annotate", "--no-emit-index-url", "--universal", "--python-version", "3.11"),
+        *("--generate-hashes", "--output-file", "requirements.lock"),
+    )
+    path.write_text("\n".join([*head, path.read_text(encoding="utf-8")]), encoding="utf-8")
+
+
+@nox.session(venv_backend="venv")
+def audit(session: nox.Session) -> None:
+    """Look for known vulnerabilities in what is locked; fails when a package cannot be checked."""
+    session.install("pip-audit")
+    words = ("--strict", "--disable-pip", "--no-deps", "--require-hashes")
+    session.run("pip-audit", *words, "--requirement", "requirements.lock")
+
+
+@nox.session(venv_backend="venv")
+def sbom(session: nox.Session) -> None:
+    """Write the bill of materials of what is locked, in CycloneDX: .build/sbom.json."""
+    Path(".build").mkdir(exist_ok=True)
+    session.install("cyclonedx-bom")
+    words = ("--output-reproducible", "--output-file", ".build/sbom.json")
+    session.run("cyclonedx-py", "requirements", "requirements.lock", *words)

@@ -17,6 +17,7 @@ from bicycle_runtime.dev.cluster_options import ClusterOptions
 from bicycle_runtime.dev.spark_cluster import SparkCluster
 from tests.cluster.clustersite import ClusterSite
 from tests.cluster.wheels import install, new_venv, run
+from tests.lock_file import locked
 from tests.spark.jobsite import SHORT_LIVED_JAVA
 
 _HERE = Path(__file__).parent
@@ -76,8 +77,8 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def host_python(tmp_path_factory: pytest.TempPathFactory, wheels: list[Path]) -> Path:
     """An interpreter that has the runtime and no plugin, as hosts have it."""
     python = new_venv(tmp_path_factory.mktemp("host") / "venv")
-    constraint = ["--constraint", str(_ROOT / "requirements.lock")]
-    install(python, "--no-deps", *constraint, *WORKER_LIBRARIES, *map(str, wheels))
+    libraries = [f"{name}=={locked()[name]}" for name in WORKER_LIBRARIES]
+    install(python, "--no-deps", *libraries, *map(str, wheels))
     return python
 
 

@@ -1,6 +1,8 @@
 """Write the golden checkpoints of a release: ``python -m tests.golden.write VERSION``, once.
 
-A folder that exists is never written again; see README.md.
+A folder that exists is never written again; see README.md. A path in place of the version writes
+them elsewhere: tests/golden also reads the folder that BICYCLE_GOLDEN names, so that another
+version of Python can read what this one wrote.
 """
 
 from __future__ import annotations
@@ -52,13 +54,12 @@ def sealed(job: GoldenJob, backend: str, pause: Callable[[Harness], None]) -> It
         yield harness
 
 
-def write(version: str) -> None:
+def write(folder: Path) -> None:
     """Write a checkpoint directory and a savepoint of each job with each backend.
 
     Raises:
         FileExistsError: the release has its golden files already.
     """
-    folder = FOLDER / version
     folder.mkdir()
     for name, job in sorted(JOBS.items()):
         for backend in BACKENDS:
@@ -67,7 +68,7 @@ def write(version: str) -> None:
                 _pack(harness.storage, folder / f"{name}.{backend}.checkpoint.zip")
                 savepoint = LocalStorage(scratch)
                 epoch = harness.epoch
-                write_savepoint(harness.storage, savepoint, epoch=epoch, name=version, now_ms=0)
+                write_savepoint(harness.storage, savepoint, epoch=epoch, name=folder.name, now_ms=0)
                 _pack(savepoint, folder / f"{name}.{backend}.savepoint.zip")
 
 
@@ -92,4 +93,4 @@ def _pack(storage: Storage, path: Path) -> None:
 
 
 if __name__ == "__main__":
-    write(sys.argv[1])
+    write(FOLDER / sys.argv[1])

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import sys
 import tomllib
 from importlib.metadata import packages_distributions
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests.lock_file import LOCK, locked, locked_lines
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = [
@@ -21,12 +24,6 @@ PROJECTS = [
 
 def project_of(file: Path) -> dict:
     return tomllib.loads(file.read_text(encoding="utf-8"))["project"]
-
-
-def locked() -> dict[str, str]:
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
-    return {name: version for name, version in pairs}
 
 
 def requirements_of(file: Path) -> list[Requirement]:
@@ -74,11 +71,17 @@ def test_every_development_tool_is_locked():
 
 
 def test_the_lock_names_each_package_once_in_order():
-    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
-    names = [line.partition("==")[0] for line in lines if not line.startswith("#")]
+    names = [line.partition("==")[0] for line in locked_lines()]
 
     assert names == sorted(set(names))
     assert all(canonicalize_name(name) == name for name in names)
+
+
+def test_the_lock_has_a_hash_for_each_package():
+    text = LOCK.read_text(encoding="utf-8")
+    locks = re.findall(r"^\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+$", text, re.MULTILINE)
+
+    assert len(locks) == len(locked())
 
 
 @pytest.mark.parametrize("module", ["bicycle_sdk", "bicycle_runtime"])
