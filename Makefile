@@ -8,22 +8,25 @@ STAMP := $(VENV)/setup.stamp
 PROJECTS := $(wildcard plugin_sdk/pyproject.toml runtime/pyproject.toml plugins/*/pyproject.toml)
 EDITABLE := $(foreach project,$(PROJECTS),--editable ./$(patsubst %/,%,$(dir $(project))))
 
-# In how many processes test files run at once; 0: one after another. Two take two thirds of the time,
-# and want more than two cores: some tests kill and freeze processes, and wait for others.
-TEST_PROCESSES ?= 0
+# How many files of tests run at once; 0: one after another, in one process.
+TEST_PROCESSES ?= 2
 
-# How often processes are killed at each of their crash points; the pipeline takes three.
-CRASH_ROUNDS ?= 1
+# Which part of the extended tests runs beside the core ones: none, all, or a slice such as 3/5.
+TEST_SLICE ?= none
+
+# More for pytest, such as --crash-rounds 3.
+TEST_OPTIONS ?=
 
 export PYTHON
 
-.PHONY: help setup check-machine demo demo-kafka test lint types imports tests docs bench clean
+.PHONY: help setup check-machine demo demo-kafka test test-all durations lint types imports tests docs bench clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo       count the words of a text, from nothing to the result"
 	@echo "make demo-kafka start a Kafka broker, and count through it what is typed into a socket"
-	@echo "make test       all checks and all tests"
+	@echo "make test       all checks, and a test of everything that is promised: about ten minutes"
+	@echo "make test-all   all checks and all tests: about an hour"
 	@echo "make setup      only what these two need, in $(VENV)"
 	@echo "make lint       ruff; also: make types, make imports, make tests"
 	@echo "make docs       write the reference tables of docs/reference anew"
@@ -37,7 +40,8 @@ check-machine:
 
 $(STAMP): requirements.lock $(PROJECTS) | check-machine
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--requirement requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(EDITABLE)
 	@touch $@
 
@@ -48,6 +52,14 @@ demo-kafka: setup
 	@$(BIN)/python docs/demo/demo_kafka.py
 
 test: lint types imports tests
+
+test-all: TEST_SLICE = all
+test-all: test
+
+# Writes how long each test takes on this machine into tests/durations.tsv.
+durations: TEST_SLICE = all
+durations: TEST_OPTIONS = --record-durations
+durations: tests
 
 lint: setup
 	$(BIN)/ruff check .
@@ -60,7 +72,8 @@ imports: setup
 	$(BIN)/lint-imports
 
 tests: setup
-	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --crash-rounds $(CRASH_ROUNDS)
+	$(BIN)/python -m pytest --numprocesses $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
+		--extended $(TEST_SLICE) $(TEST_OPTIONS)
 
 docs: setup
 	$(BIN)/python docs/generate.py --write

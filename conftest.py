@@ -1,3 +1,3 @@
-"""What tests here and tests of plugins share: a Kafka broker, for those that ask for one."""
+"""Fixtures of all tests, here and in plugins: tiers, and a Kafka broker for those that ask."""
 
-pytest_plugins = ["tests.kafka_broker"]
+pytest_plugins = ["tests.temporary", "tests.tiers", "tests.kafka_broker"]

@@ -1,15 +1,23 @@
 """What every test may use: the sizes of the long forms. Other fixtures stand beside their tests."""
 
+import fcntl
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.examples import EXAMPLES_MAX
 from tests.spark.jobsite import JobSite
 
-# How fast an example is, is never what a test is about.
-settings.register_profile("bicycle", deadline=None)
-settings.load_profile("bicycle")
+SPARK_CACHE = Path(__file__).parents[1] / ".build/spark-cache"
+
+# How fast an example is, is never what a test is about. `make test` draws a quarter of them.
+settings.register_profile("all", deadline=None, max_examples=EXAMPLES_MAX)
+settings.register_profile("some", deadline=None, max_examples=EXAMPLES_MAX // 4)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("all" if config.getoption("--extended") == "all" else "some")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,7 +29,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--soak-epochs", type=int, default=300, help="How many epochs a soak test runs."
     )
     group.addoption(
-        "--outage-seconds", type=int, default=60, help="How long a broker stands still."
+        "--outage-seconds", type=int, default=20, help="How long a broker stands still."
     )
     group.addoption(
         "--backlog-messages", type=int, default=300_000, help="How many messages wait for a job."
@@ -62,12 +70,15 @@ def backlog_messages(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session")
 def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What makes Spark start faster from the second time on.
+    """What makes Spark start faster from the second time on; it is kept from run to run.
 
     Java leaves its classes at a clean end only: jobs that are killed would never have them.
     """
-    cache = tmp_path_factory.mktemp("spark-cache")
-    first = JobSite(tmp_path_factory.mktemp("first-start") / "site", cache)
-    (first.input / "lines.txt").write_text("once\n")
-    first.finish()
-    return cache
+    SPARK_CACHE.mkdir(parents=True, exist_ok=True)
+    with (SPARK_CACHE / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not list(SPARK_CACHE.glob("*.jsa*")):
+            first = JobSite(tmp_path_factory.mktemp("first-start") / "site", SPARK_CACHE)
+            (first.input / "lines.txt").write_text("once\n")
+            first.finish()
+    return SPARK_CACHE

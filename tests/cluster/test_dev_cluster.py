@@ -33,6 +33,7 @@ def answer(folder, *words):
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.core
 def test_a_cluster_is_started_shown_and_stopped(folder):
     code, started = answer(folder, "start", "--hosts", "1", "--cores-per-host", "2")
     assert (code, started["started"], started["hosts"]) == (0, True, ["127.0.0.2"])

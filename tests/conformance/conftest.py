@@ -1,10 +1,11 @@
-"""The ``runner`` of the conformance suite: every case runs on the harness and on Spark."""
+"""The ``runner`` of the conformance suite: every case runs on the harness and on Spark.
+
+On Spark, the cases marked ``core`` run in every `make test`; the others are extended tests.
+"""
 
 import os
 import sys
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.testing import Runner
+from tests.tiers import CORE
 
 WITH_STATE = {
     "test_broadcast",
@@ -43,13 +45,13 @@ def spark_clock():
 
 
 @pytest.fixture(scope="session")
-def spark(spark_clock):
+def spark(spark_clock, spark_cache):
     """A Spark of this session; workers find the test modules where pytest found them."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     executor = SparkExecutor(
         "local[2,4]",
         settings={"spark.executorEnv.PYTHONPATH": path},
-        cache_dir=Path(tempfile.gettempdir()) / "bicycle-test-cache",
+        cache_dir=spark_cache,
         job="conformance",
         clock=spark_clock,
     )
@@ -69,7 +71,10 @@ class DiskRunner(Runner):
 
 def pytest_generate_tests(metafunc):
     if "runner" in metafunc.fixturenames:
-        kinds = ["local", pytest.param("spark", marks=pytest.mark.spark)]
+        marks = [pytest.mark.spark]
+        if CORE not in {mark.name for mark in metafunc.definition.iter_markers()}:
+            marks.append(pytest.mark.extended)
+        kinds = ["local", pytest.param("spark", marks=marks)]
         if metafunc.module.__name__.rpartition(".")[2] in WITH_STATE:
             kinds.insert(1, "disk")
         metafunc.parametrize("runner", kinds, indirect=True)

@@ -296,6 +296,7 @@ class Waiting(AsyncFunction[int, int]):
         return [value]
 
 
+@pytest.mark.core
 def test_a_crash_loses_no_call_in_flight_and_publishes_none_twice(runner):
     job = runner(
         lambda s: s.process_unordered(Waiting(), timeout=LONG, capacity=10),

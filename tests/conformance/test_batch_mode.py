@@ -10,6 +10,7 @@ from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import WatermarkStrategy
 from bicycle_sdk.windows import EventTimeTrigger, TimeEvictor, session_windows, sliding_windows
 from tests.event_time import SIZE, Tumbling, first, second
+from tests.examples import examples
 
 DISORDER_MS = 2_000
 BATCH = EngineOptions(mode="batch")
@@ -41,6 +42,7 @@ def played(runner, job, events, **settings):
         return sorted(harness.published), sum(1 for e in harness.epochs if e.record_count)
 
 
+@pytest.mark.core
 def test_one_pass_gives_what_small_epochs_give(runner):
     streaming, many = played(
         runner, on_script(windows), EVENTS, engine=EngineOptions(max_records_per_epoch=1)
@@ -179,7 +181,7 @@ def everything(env):
         stream.collect(name)
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.too_slow])
 @given(histories(), st.integers(1, 7), st.integers(1, 3))
 def test_one_pass_equals_any_epochs_of_streaming(events, budget, parallelism):
     found = []

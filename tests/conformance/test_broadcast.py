@@ -91,6 +91,7 @@ def named(left, right):
     return (left, right and right[1])
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("function", [named, Named()], ids=["plain", "async"])
 def test_a_small_side_is_joined_by_every_subtask(runner, function):
     def job(env):

@@ -73,6 +73,7 @@ def limits(env):
     passed.side_output("over").collect("over")
 
 
+@pytest.mark.core
 def test_two_keyed_streams_share_state_and_timers_by_key_over_crash_and_rescale(runner):
     with runner.harness(limits, parallelism=2) as harness:
         harness.push([("ada", 11), ("bob", 11)], source="a")

@@ -161,6 +161,7 @@ def test_retry_calls_again_until_it_works(runner, call):
     assert sorted(job.published) == ["a3", "b3", "c3"]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("call", [lambda s, f: s.process(f), concurrent], ids=["single", "many"])
 def test_retry_gives_up_and_does_what_follows(runner, call):
     job = runner(
@@ -227,6 +228,7 @@ def test_a_pause_before_a_retry_may_be_longer_than_the_time_limit(runner):
     assert job.published == ["fails", "fine"]
 
 
+@pytest.mark.core
 def test_a_dead_letter_tells_what_where_and_why(runner):
     job = runner(
         lambda s: s.map(lambda n: n).map(inverse).uid("inverse").on_error(dead_letter()),
@@ -268,6 +270,7 @@ def failure_of(runner, job, script, **settings):
     return caught.value.facts
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("how", JOBS)
 def test_fail_names_the_record_the_operator_and_the_users_line(runner, how):
     facts = failure_of(
@@ -306,6 +309,7 @@ class Passing(AsyncFunction[int, int]):
         return [value]
 
 
+@pytest.mark.core
 def test_behind_an_exchange_the_position_is_a_span(runner):
     facts = failure_of(
         runner,
@@ -328,6 +332,7 @@ def test_the_same_failure_in_all_tasks_is_counted(runner):
     assert facts["task_count"] == 4
 
 
+@pytest.mark.core
 def test_nothing_of_a_failed_epoch_is_published(runner):
     with runner.harness(_inverses) as harness:
         harness.push([1, 2])
@@ -361,6 +366,7 @@ def test_a_stop_iteration_is_an_error_and_not_the_end_of_the_batch(runner):
     assert job.published == ["a", "b", "c"]
 
 
+@pytest.mark.core
 def test_max_error_rate_allows_as_many_as_it_says(runner):
     job = runner(lambda s: s.map(inverse).on_error(skip(), max_error_rate=0.5), [1, 0, 2, 0, END])
 

@@ -31,6 +31,7 @@ EVENTS = [("a", 1_000), ("b", 4_000), ("a", 9_000), ("a", 12_000), ("b", 11_000)
 COUNTS = [("a", 10_000, 2), ("a", 20_000, 1), ("b", 10_000, 1), ("b", 20_000, 1), ("b", 30_000, 1)]
 
 
+@pytest.mark.core
 def test_a_window_closes_when_the_watermark_reaches_its_end(runner):
     #  disorder 2 s: the watermark is 7 s, 9 s, 9.999 s and then 10 s
     with runner.harness(on_script(windowed)) as harness:
@@ -45,6 +46,7 @@ def test_a_window_closes_when_the_watermark_reaches_its_end(runner):
         assert harness.watermark("windows") == 10_000
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
 @pytest.mark.parametrize("size", [1, 2, 6])
 def test_results_depend_neither_on_epochs_nor_on_parallelism(runner, parallelism, size):
@@ -63,6 +65,7 @@ def test_results_do_not_depend_on_crashes(runner, count):
     assert sorted(job.published) == COUNTS
 
 
+@pytest.mark.core
 def test_a_watermark_passes_through_stateful_operators_within_one_epoch(runner):
     def twice(stream):
         counts = windowed(stream)

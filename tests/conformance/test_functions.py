@@ -124,6 +124,7 @@ class YieldingExclaim(AsyncFunction[str, str]):
         yield value + "?"
 
 
+@pytest.mark.core
 def test_process_calls_an_async_function(runner):
     assert runner(lambda s: s.process(Exclaim()), ["a", "b", END]).published == ["a!", "b!"]
 
@@ -165,6 +166,7 @@ def test_properties_of_the_job_are_there_in_functions(runner):
         assert harness.published == ["ada: a"]
 
 
+@pytest.mark.core
 def test_open_runs_before_the_first_record(runner):
     job = runner(lambda s: s.process(Lifecycle()), ["a", EPOCH, "b", END])
 
@@ -181,6 +183,7 @@ class Slow(AsyncFunction[tuple[str, int], str]):
 SLOW_FIRST = [("slow", 120), ("fast", 0), ("middle", 40), END]
 
 
+@pytest.mark.core
 def test_ordered_calls_keep_the_order_of_the_input(runner):
     job = runner(lambda s: s.process_ordered(Slow(), timeout=LONG, capacity=10), SLOW_FIRST)
 

@@ -50,6 +50,7 @@ def test_forward_keeps_the_subtask(runner, width):
     assert len({receiver for _, _, receiver in seen}) == width
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("before", "after"), SIZES)
 def test_rebalance_sends_to_all_in_turn(runner, before, after):
     seen = spread(runner, lambda s: s.rebalance(), before, after)
@@ -68,6 +69,7 @@ def test_shuffle_reaches_every_subtask_and_loses_nothing(runner, before, after):
     assert {receiver for _, _, receiver in seen} == set(range(after))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("before", "after"), SIZES)
 def test_broadcast_sends_each_record_to_every_subtask(runner, before, after):
     seen = spread(runner, lambda s: s.broadcast(), before, after)
@@ -159,6 +161,7 @@ def test_feedback_comes_round_in_the_next_epoch(runner, parallelism):
     assert job.published[:2] in ([2, 0], [0, 2])
 
 
+@pytest.mark.core
 def test_feedback_survives_crashes(runner):
     job = runner(countdown, [3, EPOCH, CRASH, EPOCH, CRASH, END])
 
@@ -250,6 +253,7 @@ def halves_of(number):
         yield number
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
 def test_a_graph_of_all_shapes_reads_once_and_gives_the_same_at_any_parallelism(
     runner, parallelism

@@ -76,6 +76,7 @@ def picky(left, right):
     return (left[1], right[1])
 
 
+@pytest.mark.core
 def test_a_pair_that_fails_leaves_its_row_out_and_all_others_in(runner):
     def job(env):
         left, right = sides(env)
@@ -100,6 +101,7 @@ def test_rows_without_event_time_are_an_error_that_says_so(runner):
         assert caught.value.facts["operator"] == "join"
 
 
+@pytest.mark.core
 def test_rows_of_one_window_meet_when_it_closes_and_late_ones_are_told(runner):
     def job(env):
         left, right = sides(env)
@@ -144,6 +146,7 @@ def test_a_join_a_window_and_a_co_group_in_one_job_each_see_the_watermark(runner
         assert harness.results("out") == [(1, 2)]
 
 
+@pytest.mark.core
 def test_a_row_meets_the_rate_that_held_at_its_time_however_late_it_came(runner):
     def job(env):
         left, right = sides(env)

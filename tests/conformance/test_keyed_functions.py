@@ -127,6 +127,7 @@ class Counter(RichAsyncFunction[str, tuple[str, int]]):
         return [(value, self.counts[value])]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("parallelism", [1, 2, 4])
 def test_attributes_of_a_rich_function_are_kept_per_key(runner, parallelism):
     words = ["to", "be", "or", "not", "to", "be", "that", "is", "the", "question", "to", "be"]
@@ -204,6 +205,7 @@ class Median(RichAsyncFunction[tuple[str, int], tuple[str, int]]):
         self.seen = {name: list(map(int, text.split())) for name, text in state["texts"].items()}
 
 
+@pytest.mark.core
 def test_snapshot_and_restore_hooks_carry_the_state_over_a_crash(runner):
     with runner.harness(_median_job) as harness:
         harness.push([("a", 5), ("a", 1)])
@@ -259,6 +261,7 @@ class Chance(RichAsyncFunction[str, tuple[str, float, int]]):
         return [(value, ctx.random.random(), ctx.now())]
 
 
+@pytest.mark.core
 def test_an_epoch_computed_again_sees_the_same_random_numbers_and_time(runner):
     def chances(stream):
         return stream.process(Chance()).uid("chance")
@@ -287,6 +290,7 @@ class YieldingRouter(ProcessFunction[int, int]):
             yield value
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("function", [Router(), YieldingRouter()], ids=["list", "generator"])
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_side_outputs_reach_those_who_read_them(runner, function, parallelism):

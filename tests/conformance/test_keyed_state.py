@@ -58,6 +58,7 @@ class AllKinds(KeyedProcessFunction[str, tuple[str, int], tuple]):
 SCRIPT = [("a", 2), ("b", 7), ("a", 1), EPOCH, ("a", 3), CRASH, ("b", 8), EPOCH, ("a", 4), END]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("parallelism", [1, 3])
 def test_states_of_all_kinds_are_kept_per_key_and_survive_a_crash(runner, parallelism):
     job = runner(
@@ -90,6 +91,7 @@ class Counting(KeyedProcessFunction[str, str, tuple[str, int]]):
         return [(value, state.value())]
 
 
+@pytest.mark.core
 def test_state_follows_its_keys_when_the_parallelism_changes(runner):
     words = ["w" + str(number % 10) for number in range(40)]
     with runner.harness(counting, parallelism=1) as harness:

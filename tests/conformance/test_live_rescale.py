@@ -3,6 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+import pytest
+
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction
 from bicycle_sdk.windows import Count
@@ -71,6 +73,7 @@ def results(runner, widths):
         return {name: Counter(harness.results(name)) for name in harness.sink_names()}, sums
 
 
+@pytest.mark.core
 def test_results_are_those_of_a_job_that_kept_its_widths(runner):
     widths = [{"parallelism": 4}, {"parallelism": 1, "windows": 3}, {"sums": 2}]
 

@@ -30,6 +30,7 @@ def completed(row, answer):
     return (*row, answer)
 
 
+@pytest.mark.core
 def test_rows_that_ask_for_the_same_ask_once_and_keep_their_order(runner):
     rows = [("ada", 1), ("bob", 2), ("ada", 3), ("eve", 4), ("ada", 5)]
     finished = runner(

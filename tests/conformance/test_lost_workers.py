@@ -42,6 +42,7 @@ def counting(env):
     words.key_by(str).count().uid("counts").collect("out")
 
 
+@pytest.mark.core
 def test_a_killed_worker_makes_only_its_ranges_load_again(spark):
     recording = Recording(spark)
     with Harness(counting, parallelism=2, new_executor=lambda: recording) as harness:

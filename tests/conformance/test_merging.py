@@ -15,6 +15,7 @@ def merged(names):
     return job
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("streams", "expected"),
     [

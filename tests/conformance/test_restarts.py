@@ -56,6 +56,7 @@ def running_counts(words):
     return sorted((word, words[: i + 1].count(word)) for i, word in enumerate(words))
 
 
+@pytest.mark.core
 def test_a_count_goes_on_after_a_crash_without_counting_twice(runner):
     #  epoch 1: ada ada | epoch 2: ada ✗      restart → epoch 2: ada bob |
     job = runner(
@@ -83,6 +84,7 @@ def test_state_follows_its_keys_to_another_parallelism(runner, sizes):
         assert harness.state("named", "be") == {"count": 2 * 3 * len(sizes)}
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("point", ["before_seal", "after_seal", "before_publish", "after_publish"])
 def test_a_death_of_the_driver_neither_loses_nor_repeats(runner, point):
     with runner.harness(counted, parallelism=2) as harness:

@@ -46,6 +46,7 @@ def alarms(function, env):
     rung.collect("out")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     "function", [Alarm(), AsyncAlarm(), YieldingAlarm()], ids=["plain", "async", "generator"]
 )
@@ -97,6 +98,7 @@ class Reminder(KeyedProcessFunction[str, str, tuple[str, str]]):
         return [(ctx.current_key(), ctx.time_domain)]
 
 
+@pytest.mark.core
 def test_timers_of_processing_time_fire_on_quiet_input(runner):
     def reminders(env):
         env.add_source(script_source(str)).key_by(lambda w: w).process_fn(Reminder()).collect("out")

@@ -60,6 +60,7 @@ def test_a_strategy_decides_how_far_event_time_has_come(runner, name):
         assert [mark for _, mark in harness.published] == [WATERMARK_MIN] * 4 + [expected] * 2
 
 
+@pytest.mark.core
 def test_an_assigner_overrides_those_above_it(runner):
     def job(env):
         words = env.add_source(script_source()).uid("words")

@@ -42,6 +42,7 @@ def value(record):
     return record[2]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("parallelism", [1, 3])
 @pytest.mark.parametrize(
     ("cut", "expected"),
@@ -196,6 +197,7 @@ def test_results_carry_the_last_time_of_their_window(runner):
     assert rows(job) == [(0, 0, 60, 2), (0, 60, 120, 2)]
 
 
+@pytest.mark.core
 def test_a_crash_does_not_change_a_window(runner):
     #  epoch 1: a a | epoch 2: a ✗      restart → epoch 2: a b |
     script = [*VISITS[:2], EPOCH, ("a", 30 * S, 5), CRASH, VISITS[2], END]
@@ -212,6 +214,7 @@ LATE = [("a", 0, 1), ("a", 65 * S, 1), EPOCH, ("a", 5 * S, 1), EPOCH, ("a", 100 
         ("a", 6 * S, 1), END]  # fmt: skip
 
 
+@pytest.mark.core
 def test_late_records_update_a_window_while_that_is_allowed_and_go_aside_after(runner):
     def build(s):
         window = keyed(s, delay=0).tumbling_window(60 * S)
@@ -408,6 +411,7 @@ def test_state_of_a_key_expires_by_the_time_of_windows_whatever_the_epochs(runne
     assert job.published == [(0, False), (20, True), (60, False)]
 
 
+@pytest.mark.core
 def test_several_aggregates_come_in_one_result(runner):
     job = runner(
         lambda s: keyed(s).tumbling_window(60 * S).aggregate(Count(), Sum(value)), [*VISITS, END]

@@ -23,6 +23,7 @@ def shown(result):
     return f"window=[{result.start}..{result.end}] key={result.key} sum={result.value}"
 
 
+@pytest.mark.core
 def test_ten_events_are_filtered_doubled_and_summed_by_five_seconds(runner):
     #  a1@1 b1@2 a5@6 → watermark 4 | a1@3 b2@7 a3@10 → 8, [0 5) is over ✗ and once more
     #  b1@12 b10@4, too late, a-1@15 → 13 | b4@16 ∎
@@ -73,6 +74,7 @@ def written(folder, word):
     return path
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("word", ["jsonl", "csv"])
 def test_three_visits_in_a_file_are_counted_by_windows_into_a_file(runner, tmp_path, word):
     path, out = written(tmp_path, word), tmp_path / "out"

@@ -25,6 +25,8 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 POINTS = FAULT_POINTS + TRANSACTION_POINTS
 WORKER_POINTS = ("read", "operator", "delta_written")
 DRIVER_POINTS = POINTS[len(WORKER_POINTS) :]
+# One while a task works, one behind the seal, one within the transaction.
+SOME_POINTS = ("operator", "after_seal", "transaction_marked")
 PARALLELISM = (2, 1, 3)
 ROUNDS_PER_LIFE = 20  # Then the next width has its turn.
 
@@ -68,28 +70,34 @@ def test_a_driver_killed_at_any_point_on_spark_loses_and_doubles_nothing(
     assert load.counts.uncommitted_count() > 0
 
 
-def test_a_killed_java_process_loses_and_doubles_nothing(quick_site, load, crash_round_count, tell):
+@pytest.mark.parametrize(
+    "points", [pytest.param(SOME_POINTS, marks=pytest.mark.core), POINTS], ids=["some", "all"]
+)
+def test_a_killed_java_process_loses_and_doubles_nothing(
+    quick_site, load, crash_round_count, tell, points
+):
     """The driver starts Spark again by itself; the next kill may come before it has recovered."""
     load.start()
     begun = time.monotonic()
     for first in range(0, crash_round_count, ROUNDS_PER_LIFE):
         width = _width(first // ROUNDS_PER_LIFE)
-        strikes = Strikes(quick_site, dict.fromkeys(POINTS, "hold"), "--parallelism", width)
+        strikes = Strikes(quick_site, dict.fromkeys(points, "hold"), "--parallelism", width)
         for number in range(first, min(first + ROUNDS_PER_LIFE, crash_round_count)):
-            for place, point in enumerate(POINTS):
+            for place, point in enumerate(points):
                 load.counts.wait_for_more(1 + 100 * ((number + place) % 3))
                 until(lambda at=point, on=strikes: _kill_java(quick_site, on, at), "a Java")
                 load.counts.look()
         # One that was under way may be sealed without Java, no other.
         _wait_for_seals(quick_site)
         _stop(quick_site, strikes.life)
-    tell("Java", crash_round_count * len(POINTS), begun)
+    tell("Java", crash_round_count * len(points), begun)
 
     life = quick_site.start()
     load.finish()
     _stop(quick_site, life)
 
 
+@pytest.mark.core
 def test_killed_workers_are_replaced_in_the_running_job(spark_site, load, crash_round_count, tell):
     """Spark runs their tasks again: no restart is needed, and nobody takes the first attempt."""
     load.start()

@@ -35,6 +35,7 @@ def values_in(broker, topic, count, **settings):
         consumer.close()
 
 
+@pytest.mark.core
 def test_messages_go_in_and_come_out(kafka_broker, topic):
     name = topic()
 

@@ -124,6 +124,7 @@ def letters_of(job):
         return harness.dead_letters
 
 
+@pytest.mark.core
 def test_a_dead_letter_says_what_the_message_was_and_where_it_is(kafka_broker, topic):
     name = topic(partitions=2)
     feed(
@@ -167,6 +168,7 @@ def test_a_dead_letter_of_a_function_says_what_the_message_was(kafka_broker, top
     }
 
 
+@pytest.mark.core
 def test_each_bad_message_is_one_dead_letter_wherever_the_job_crashes(kafka_broker, topic):
     name = topic(partitions=2)
     feed(kafka_broker, name, [*map(str, range(5)), b"{", "6"])
@@ -240,6 +242,7 @@ def totals(broker, name, sensor_of):
         return harness.results("out")
 
 
+@pytest.mark.core
 def test_windows_over_fields_of_json_make_no_record(kafka_broker, topic, monkeypatch):
     name = topic(partitions=1)
     readings = [Reading("ab"[n % 2], n, n) for n in range(20)]

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import pytest
+
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
 from tests.kafka.sink_runs import messages_in
@@ -20,6 +22,7 @@ def counting(broker, target):
     return job
 
 
+@pytest.mark.core
 def test_a_sink_with_more_and_fewer_writers_publishes_each_epoch_once(kafka_broker, topic):
     target = topic(partitions=2)
     round_count = 0

@@ -64,6 +64,7 @@ def test_at_least_once_is_visible_when_the_task_ends(run_of, topic, kafka_broker
     assert values_in(kafka_broker.bootstrap, out) == numbers(1) + numbers(2)
 
 
+@pytest.mark.core
 def test_exactly_once_is_invisible_until_it_is_published(run_of, topic, kafka_broker):
     out = topic(partitions=1)
     run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
@@ -77,6 +78,7 @@ def test_exactly_once_is_invisible_until_it_is_published(run_of, topic, kafka_br
     assert values_in(kafka_broker.bootstrap, out) == numbers(1)
 
 
+@pytest.mark.core
 def test_keys_headers_timestamps_and_partitions_arrive(run_of, topic, kafka_broker):
     for guarantee in ("at-least-once", "exactly-once"):
         out = topic(partitions=3)
@@ -180,6 +182,7 @@ def test_publishing_twice_is_harmless_also_by_another_run(run_of, topic, kafka_b
     assert sorted(values_in(kafka_broker.bootstrap, out)) == numbers(1) + numbers(2) + numbers(3)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("point", TRANSACTION_POINTS)
 def test_a_crash_within_a_transaction_loses_and_repeats_nothing(run_of, topic, kafka_broker, point):
     out = topic(partitions=2)
@@ -271,6 +274,7 @@ def test_a_run_that_starts_behind_its_output_is_refused_unless_it_was_asked_for(
     assert values_in(kafka_broker.bootstrap, out) == [v for e in range(1, 6) for v in numbers(e)]
 
 
+@pytest.mark.core
 def test_a_zombie_is_fenced_and_changes_nothing(run_of, topic, kafka_broker):
     out = topic()
     run = run_of(out, record_type=str, **EXACTLY_ONCE).start()

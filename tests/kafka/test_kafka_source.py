@@ -21,6 +21,7 @@ from bicycle_runtime.connectors.kafka.errors import (
 from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.testing.connectors.running import SourceRun, eventually, services_in
+from tests.examples import examples
 from tests.kafka.kafka_feeding import (
     ONE,
     feed,
@@ -291,7 +292,7 @@ def kafka_module_folder(tmp_path_factory):
 
 
 @given(data=st.data())
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_any_ranges_in_any_order_give_what_is_in_them(holey, data):
     name, end, committed, reader = holey
     cuts = [0, *sorted(data.draw(st.sets(st.integers(1, end - 1), max_size=6))), end]

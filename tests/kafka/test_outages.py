@@ -25,7 +25,7 @@ from tests.waiting import until
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 ON_SPARK = "transaction_marked"
-KILLED_S = 10.0
+KILLED_S = 5.0
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ def assert_exact(broker, topic, lines):
     assert counts == {word: list(range(1, total + 1)) for word, total in totals.items()}
 
 
+@pytest.mark.core
 def test_a_bounded_run_counts_all_that_is_there(job, kafka_broker):
     write_lines(kafka_broker, job.params["raw_topic"], LINES)
 
@@ -90,7 +91,12 @@ def test_a_bounded_run_counts_all_that_is_there(job, kafka_broker):
 
 @pytest.mark.crash
 @pytest.mark.parametrize(
-    "fault", ["after_seal@2=kill", "transaction_produced@3=kill", "transaction_committed@3=kill"]
+    "fault",
+    [
+        "after_seal@2=kill",
+        pytest.param("transaction_produced@3=kill", marks=pytest.mark.core),
+        "transaction_committed@3=kill",
+    ],
 )
 def test_counts_go_on_exactly_once_after_the_driver_was_killed(job, kafka_broker, fault):
     write_lines(kafka_broker, job.params["raw_topic"], LINES)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.testing import Harness
 from bicycle_sdk.windows import CountEvictor, CountTrigger, PurgingTrigger, TimeEvictor
+from tests.examples import examples
 from tests.property import window_model
 from tests.property.mishaps import ENGINES
 from tests.property.test_windows import (
@@ -20,7 +21,7 @@ from tests.property.test_windows import (
     windowed,
 )
 
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def by_key(records):

@@ -9,6 +9,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import WatermarkStrategy
 from tests.event_time import SIZE, Stamps, Tumbling, first, second
+from tests.examples import examples
 from tests.property.mishaps import act, actions
 
 DISORDER = 5_000
@@ -47,7 +48,7 @@ def disordered(draw):
 WAITS = st.tuples(st.just("wait"), st.integers(1, 400))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     disordered(),
     disordered(),

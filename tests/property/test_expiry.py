@@ -14,6 +14,7 @@ from bicycle_sdk import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
+from tests.examples import examples
 from tests.property.test_windows import histories, run
 
 TTL_MS = 40
@@ -75,7 +76,7 @@ class Model:
 
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 @pytest.mark.parametrize("update", ["on_write", "on_access"])
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(records=RECORDS, history=histories(), parallelism=st.integers(1, 3))
 def test_what_has_expired_is_not_seen_again(backend, update, records, history, parallelism):
     ttl = StateTtl(TTL_MS, time="event", update=update)

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy
 from bicycle_sdk.windows import Average, Count, Maximum, Minimum, Sum
+from tests.examples import examples
 from tests.property.mishaps import ENGINES, FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
 
-PATIENT = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+PATIENT = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck)
+)
 # What a sum of 64 bits has no room for is folded by Python's ints.
 INTS = st.one_of(
     st.integers(-50, 50), st.integers(-(2**66), 2**66), st.sampled_from([2**61, 2**63, -(2**63)])

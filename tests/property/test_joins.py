@@ -6,9 +6,12 @@ from hypothesis import strategies as st
 
 from bicycle_sdk.windows import session_windows, sliding_windows
 from tests.event_time import Stamps
+from tests.examples import examples
 from tests.property.join_jobs import ACTIONS, disordered, run, sides
 
-MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(
+    deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow]
+)
 BUDGETS = st.sampled_from([1, 4, 10])
 
 

@@ -25,13 +25,16 @@ from bicycle_sdk.state import (
     ValueStateDescriptor,
 )
 from bicycle_sdk.state.handles import make_handle
+from tests.examples import examples
 
 GROUPS = 8
 KEYS = ["ada", "bob", 1, ("eve", 2), 2.5]
 MAP_KEYS = st.one_of(
     st.text(max_size=3), st.integers(-3, 3), st.tuples(st.text(max_size=2), st.integers(-2, 2))
 )
-FILES = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FILES = settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 # --- scans ---------------------------------------------------------------------------------------
@@ -362,7 +365,7 @@ def test_what_is_sealed_comes_back_whatever_happens(tmp_path_factory, epochs):
     play_and_compare(tmp_path_factory.mktemp("state"), "memory", epochs)
 
 
-@settings(FILES, max_examples=20)
+@settings(FILES, max_examples=examples(20))
 @given(epochs=EPOCHS)
 def test_what_is_sealed_comes_back_from_disk_whatever_happens(tmp_path_factory, epochs):
     play_and_compare(tmp_path_factory.mktemp("state"), "rocksdb", epochs)

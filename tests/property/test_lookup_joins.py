@@ -10,13 +10,16 @@ from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import LookupCache
 from bicycle_sdk.joins.lookups import Answers
 from tests.event_time import Stamps
+from tests.examples import examples
 from tests.property.join_jobs import (
     STRATEGY,
     key_of,
 )
 from tests.property.mishaps import FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
 
-MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(
+    deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow]
+)
 FAILING, UNKNOWN = "f", "u"
 KEYS = st.sampled_from(["a", "b", "c", "d", FAILING, UNKNOWN])
 # The last question of a part is answered long after its last row has come.

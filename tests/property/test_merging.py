@@ -5,10 +5,13 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.testing import Harness, script_source
 from tests.event_time import Stamps
+from tests.examples import examples
 from tests.property.join_jobs import STRATEGY, disordered, run
 from tests.property.mishaps import FAULTS, RESCALES, actions, befall
 
-MANY = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(
+    deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow]
+)
 NAMES = ("one", "two", "three")
 
 

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bicycle_runtime.recovery.errors import NoEpochReadableError
 from bicycle_runtime.recovery.history import EpochHistory
+from tests.examples import examples
 from tests.unit.recovery.ledger_job import Job, sink_paths
 
 HOUR_MS = 3_600_000
@@ -154,11 +155,13 @@ def test_no_order_of_events_removes_what_is_needed(tmp_path_factory):
         def folder_factory(self):
             return tmp_path_factory.mktemp("job")
 
-    Here.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+    Here.TestCase.settings = settings(
+        max_examples=examples(60), stateful_step_count=30, deadline=None
+    )
     Here.TestCase().runTest()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), seed=st.integers(0, 10_000))
 def test_any_byte_that_is_flipped_or_cut_in_any_file_is_found_and_fallen_back_from(
     tmp_path_factory, data, seed

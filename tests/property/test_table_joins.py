@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from tests.event_time import Stamps
+from tests.examples import examples
 from tests.property.join_jobs import (
     STRATEGY,
     key_of,
@@ -16,7 +17,9 @@ from tests.property.join_jobs import (
 )
 from tests.property.mishaps import FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
 
-MANY = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(
+    deadline=None, max_examples=examples(25), suppress_health_check=[HealthCheck.too_slow]
+)
 KEYS = "xyz"
 TIMES = st.integers(-200, 200)  # In no order at all: nothing is late where no time counts.
 EVENTS = st.one_of(st.none(), st.none(), FAULTS, RESCALES, LOSSES)

@@ -10,6 +10,7 @@ from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction
 from bicycle_sdk.state.timers import TimerQueue
+from tests.examples import examples
 from tests.property.mishaps import ENGINES
 
 KEYS = ["a", "b", "c", "d"]
@@ -101,7 +102,7 @@ def job(env):
 
 
 @pytest.mark.parametrize("is_one_subtask", [True, False], ids=["in-order", "rescaled"])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(steps=STEPS, engine=ENGINES)
 def test_timers_fire_as_the_model_says(is_one_subtask, steps, engine):
     model = Model()

@@ -10,6 +10,7 @@ from bicycle_sdk.windows import (
     EventTimeTrigger,
     PurgingTrigger,
 )
+from tests.examples import examples
 from tests.property import trigger_model
 from tests.property.mishaps import ENGINES
 from tests.property.test_counted_windows import EVICTORS
@@ -43,7 +44,7 @@ def numbers(records, ctx):
     return [(ctx.current_key(), ctx.window.start, ctx.window.end, sorted(r[2] for r in records))]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     kind=st.one_of(FIXED, SESSIONS, st.just(("global",))),
     rule=RULES,

@@ -19,6 +19,7 @@ from bicycle_sdk.windows import (
     Minimum,
     Sum,
 )
+from tests.examples import examples
 from tests.property import window_model
 from tests.property.mishaps import ENGINES, FAULTS, LOSSES, RESCALES, fail_in_next_epoch, happen
 
@@ -44,7 +45,9 @@ def gap_of(record):
 
 SESSIONS = st.sampled_from([("session", lambda record: 10), ("session", gap_of)])
 KINDS = st.one_of(FIXED, SESSIONS)
-PATIENT = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+PATIENT = settings(
+    max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 class Chained(AggregateFunction):

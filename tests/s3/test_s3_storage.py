@@ -27,6 +27,7 @@ from tests.s3.s3_server import KEY, SECRET
 MIB = 1 << 20
 
 
+@pytest.mark.core
 def test_objects_are_written_read_measured_listed_and_deleted(storage):
     storage.write("epochs/1", b"one")
     storage.write("epochs/1", b"one again")
@@ -113,6 +114,7 @@ def test_uploads_of_killed_writers_are_discarded_in_their_folder(storage):
     assert storage.discard_unfinished("") == 1
 
 
+@pytest.mark.core
 def test_of_many_concurrent_creators_one_wins(storage):
     barrier = threading.Barrier(12)
 

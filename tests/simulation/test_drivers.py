@@ -18,6 +18,7 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.testing import script_source
 from bicycle_sdk.errors import BicycleError
 from tests.simulation.drivers import ACTS, LOOKS, Driver, World
+from tests.simulation.seeds import core_first
 
 SHARED_MEMORY = Path("/dev/shm")
 WORDS = [f"w{number}" for number in range(12)]
@@ -30,7 +31,7 @@ MOMENTS = ((ACTS, 40), (ACTS, 40), (LOOKS, 40), (("create",), 3))
 def pytest_generate_tests(metafunc):
     if "seed" in metafunc.fixturenames:
         count = metafunc.config.getoption("--driver-schedules")
-        metafunc.parametrize("seed", range(count))
+        metafunc.parametrize("seed", core_first(range(count)))
 
 
 @pytest.fixture

@@ -90,6 +90,7 @@ def test_a_driver_that_was_stopped_and_replaced_ends_and_changes_nothing(site, p
     assert all(path.startswith(("state/", "staged/")) for path in made), made
 
 
+@pytest.mark.core
 def test_of_two_drivers_one_goes_within_five_seconds_and_says_which_runs(site):
     holder = site.start("before_seal@5=hold")
     holder.wait_for_fault("before_seal@5=hold")

@@ -23,6 +23,7 @@ from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import AsyncFunction, KeyedProcessFunction, ProcessFunction, RichAsyncFunction
 from bicycle_sdk.failures import dead_letter
+from tests.simulation.seeds import core_first
 
 SHARED_MEMORY = Path("/dev/shm")
 SEEDS = range(120)
@@ -193,13 +194,13 @@ class Schedule:
         harness.run()
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", core_first(SEEDS))
 def test_nothing_is_missing_and_nothing_twice(seed):
     engine = EngineOptions(max_records_per_epoch=16, checkpoint_interval_ms=60_000)
     play_and_compare(Schedule(seed), engine)
 
 
-@pytest.mark.parametrize("seed", DISK_SEEDS)
+@pytest.mark.parametrize("seed", core_first(DISK_SEEDS, count=2))
 @pytest.mark.parametrize("is_kept", [False, True], ids=["new folder", "kept folder"])
 def test_nothing_is_missing_and_nothing_twice_with_state_on_disk(seed, is_kept, tmp_path):
     engine = EngineOptions(
@@ -251,7 +252,7 @@ def dice(env):
     rolled.rebalance().collect("two")
 
 
-@pytest.mark.parametrize("seed", RANDOM_SEEDS)
+@pytest.mark.parametrize("seed", core_first(RANDOM_SEEDS))
 def test_a_random_function_publishes_what_was_sealed(seed):
     schedule = Schedule(seed)
     engine = EngineOptions(max_records_per_epoch=16)

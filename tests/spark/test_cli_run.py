@@ -107,6 +107,7 @@ def test_bounded_input_ends_with_exit_code_0_and_a_second_run_reads_nothing(bicy
     count.assert_exact()
 
 
+@pytest.mark.core
 def test_the_same_command_continues_after_the_driver_was_killed(bicycle, count):
     killed = bicycle.run(*count.words("killed"), BICYCLE_FAULTS="after_seal@1=kill")
     lost = bicycle.answer("status", "killed")
@@ -197,6 +198,7 @@ def test_a_wrong_parameter_is_an_error_of_the_run_and_of_its_status(bicycle, cou
     assert java_children(bicycle.status("mistaken")["pid"]) == []
 
 
+@pytest.mark.core
 def test_an_error_of_a_function_names_all_that_matters_in_its_first_lines(bicycle, tmp_path):
     numbers = tmp_path / "numbers.txt"
     numbers.write_text("1\n2\nthree\n")

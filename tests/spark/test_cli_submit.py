@@ -38,6 +38,7 @@ def is_gone(pid):
     return False
 
 
+@pytest.mark.core
 def test_a_submitted_job_can_be_listed_followed_and_stopped(bicycle, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("a b a\n")

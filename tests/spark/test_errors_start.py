@@ -28,6 +28,7 @@ def _refused(site: JobSite, code: str, exit_code: int) -> dict[str, object]:
     return life.answer["facts"]
 
 
+@pytest.mark.core
 def test_missing_input_is_named_and_the_job_runs_once_it_is_there(site: JobSite):
     site.params["input"] = str(site.input / "later.txt")
 

@@ -108,6 +108,7 @@ def python_workers(driver):
     return [pid for pid in found if pid not in daemons]
 
 
+@pytest.mark.core
 def test_a_killed_driver_is_started_again_by_its_supervisor_and_nothing_is_counted_twice(
     bicycle, tmp_path
 ):

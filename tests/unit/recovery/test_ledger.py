@@ -13,6 +13,7 @@ from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEp
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.state.sealed import bases
+from tests.examples import examples
 from tests.unit.recovery.ledger_job import GROUPS, PLAN, Job, hurt, sink_paths
 
 
@@ -135,7 +136,9 @@ def bases_at_each_interval(monkeypatch):
 
 
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     actions=ACTIONS,

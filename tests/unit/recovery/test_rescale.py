@@ -18,6 +18,7 @@ from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.memory.tables import AccumulatorTable
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 from bicycle_runtime.state.stores.in_memory import StateStore
+from tests.examples import examples
 
 GROUPS = 16
 PLACE = ("job", "op")
@@ -95,7 +96,7 @@ def count(table, group, key):
     table.touched[(group, key)] = None
 
 
-@settings(deadline=None, max_examples=5)
+@settings(deadline=None, max_examples=examples(5))
 @given(seed=st.integers(0, 2**32), is_quiet=st.booleans())
 def test_fifty_rescales_leave_few_files_and_little_storage(tmp_path_factory, seed, is_quiet):
     """Keys are counted between rescales, or (quiet) only at every tenth; a base now and then.

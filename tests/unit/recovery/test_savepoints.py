@@ -30,6 +30,7 @@ from bicycle_runtime.recovery.savepoints import (
     verify_savepoint,
     write_savepoint,
 )
+from tests.examples import examples
 from tests.unit.recovery.ledger_job import Job, hurt, sink_paths
 
 NOW_MS = 1_000_000
@@ -404,7 +405,7 @@ ACTIONS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(actions=ACTIONS, seed=st.integers(0, 10_000))
 def test_no_order_of_crashes_collections_savepoints_and_restores_removes_what_is_needed(
     tmp_path_factory, actions, seed

@@ -12,6 +12,7 @@ from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.operators.tasks.routing import origin_text, parse_origin
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import AsyncFunction
+from tests.examples import examples
 
 LONG = timedelta(seconds=30)
 
@@ -46,7 +47,7 @@ STEPS = {
 }
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(st.sampled_from(list(STEPS)), max_size=5),
     st.lists(st.integers(0, 40), unique=True, max_size=20),

@@ -13,6 +13,7 @@ from bicycle_runtime.state.paged import agenda
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
+from tests.examples import examples
 
 GROUPS = 2
 BLANK = RangeState(first_group=0, end_group=GROUPS)
@@ -29,7 +30,9 @@ STEPS = st.one_of(
     st.tuples(st.just("first"), TIMES),
 )
 ENDS = st.sampled_from(["seal", "seal", "base", "fail", "lose", "other rules"])
-PATIENT = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+PATIENT = settings(
+    max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 class Process:

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.state.paged.dicts import PagedDict
+from tests.examples import examples
 from tests.unit.state.paged_workers import BLANK, Worker
 
 KEYS = st.sampled_from(["", "a", "a\x00", "b\x00c", "é", "\udc80", "zz"])
@@ -99,7 +100,7 @@ class Play:
         self.begin()
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_a_dict_on_disk_is_a_dict(tmp_path_factory, steps):
     play = Play(tmp_path_factory.mktemp("state"))

@@ -11,6 +11,7 @@ from bicycle_runtime.state.paged import agenda
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
+from tests.examples import examples
 
 GROUPS = GroupCache(4)
 BLANK = RangeState(first_group=0, end_group=4)
@@ -116,7 +117,7 @@ def in_order(timers):
     return sorted(timers, key=lambda timer: (timer[1], encode_key(timer[0])))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 @given(epochs=st.lists(st.tuples(st.lists(STEPS, max_size=8), ENDS), max_size=14))
 def test_timers_fire_in_order_whatever_happens(tmp_path_factory, epochs):
     play = Play(tmp_path_factory.mktemp("timers"))

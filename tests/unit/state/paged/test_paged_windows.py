@@ -8,6 +8,7 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
+from tests.examples import examples
 
 GROUPS = 2
 BLANK = RangeState(first_group=0, end_group=GROUPS)
@@ -139,7 +140,7 @@ class Play:
             }
 
 
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @FEW

@@ -16,6 +16,7 @@ from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.state import StateTtl, ValueStateDescriptor
+from tests.examples import examples
 from tests.unit.state.paged_workers import BACKENDS, BLANK, GROUPS, Worker, counts_of
 
 
@@ -114,7 +115,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(STEPS)
 def test_any_mix_of_bases_deltas_sizes_and_backends_gives_one_state(tmp_path_factory, steps):
     job, model = Job(tmp_path_factory.mktemp("job")), {}

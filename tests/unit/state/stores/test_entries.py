@@ -13,6 +13,7 @@ from bicycle_runtime.state.stores.entries import infer_kind, sealed_entries
 from bicycle_runtime.state.stores.in_memory import StateStore
 from bicycle_sdk.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from bicycle_sdk.state.handles import make_handle
+from tests.examples import examples
 
 GROUPS = 4
 KEYS = st.sampled_from(["a", "b", 1, 2.5, ("a", 1), None])
@@ -69,7 +70,7 @@ class Subtask:
         )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.lists(WRITES, max_size=5), max_size=12))
 def test_entries_are_what_was_written(epochs):
     with tempfile.TemporaryDirectory() as folder:

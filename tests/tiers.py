@@ -1,0 +1,174 @@
+"""Tiers of tests: which run in every `make test`, which in slices, which need the machine alone.
+
+Every test has one tier. In the folders of ``EXTENDED_PLACES`` it is the extended one unless the
+test is marked ``core``; elsewhere it is the core tier unless the test is marked ``extended``.
+``--extended`` says what runs of the extended tier beside the core tests: ``all`` (the default),
+``none`` (`make test`), or a slice such as ``3/5`` (the pipeline). Slices consist of whole files and
+take about equally long.
+
+`durations.tsv` holds how long tests took on the machine that last recorded them
+(`make durations`). It orders the files, the longest first, so that two processes end at about
+the same time, and `tests/tidy` checks it against the limits of the tiers.
+
+Processes of pytest-xdist share the machine, but for tests marked ``alone``: these run last, and
+wait until no other test is running.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+CORE = "core"
+EXTENDED = "extended"
+ALONE = "alone"
+# Folders of tests on real systems and of long schedules: few of them run in every `make test`.
+EXTENDED_PLACES = ("cluster", "kafka", "s3", "simulation", "spark")
+# Seconds that a test of a tier may take, its fixtures included.
+LIMITS_S = {CORE: 30.0, EXTENDED: 300.0}
+# Shorter tests are not in the table.
+RECORDED_S_MIN = 0.5
+TABLE = Path(__file__).with_name("durations.tsv")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tiers")
+    group.addoption(
+        "--extended",
+        default="all",
+        metavar="all|none|K/N",
+        help="What runs of the extended tier: everything, nothing, or one slice of N.",
+    )
+    group.addoption(
+        "--record-durations",
+        action="store_true",
+        help=f"Write how long the tests took into {TABLE.name}.",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    chosen_slice(config.getoption("--extended"))
+    if config.getoption("--record-durations") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Recorder())
+
+
+def chosen_slice(text: str) -> tuple[int, int]:
+    """Return number and count of the slice that ``--extended`` asks for.
+
+    Returns:
+        ``(1, 1)`` for ``all``, ``(0, 1)`` for ``none``, ``(3, 5)`` for ``3/5``.
+
+    Raises:
+        pytest.UsageError: It is none of these.
+    """
+    if text in ("all", "none"):
+        return (int(text == "all"), 1)
+    found = re.fullmatch(r"([1-9]\d?)/([1-9]\d?)", text)
+    if found is None or int(found[1]) > int(found[2]):
+        raise pytest.UsageError(f"--extended takes all, none, or K/N with K <= N, not '{text}'")
+    return int(found[1]), int(found[2])
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what this run does not ask for, and put the longest files first."""
+    seconds = seconds_by_file(recorded())
+    number, count = chosen_slice(config.getoption("--extended"))
+    extended = [item for item in items if tier_of(item) == EXTENDED]
+    slices = slices_of({_file(item) for item in extended}, seconds, count=count)
+    left_out = {item for item in extended if slices[_file(item)] != number}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
+    last = {_file(item) for item in items if _is(item, ALONE)}
+    items.sort(key=lambda item: (_file(item) in last, -seconds[_file(item)], _file(item)))
+
+
+def tier_of(item: pytest.Item) -> str:
+    """Return the tier of a test: that of its marker, else that of its folder.
+
+    Raises:
+        pytest.UsageError: It is marked with both.
+    """
+    marked = [tier for tier in LIMITS_S if _is(item, tier)]
+    if len(marked) > 1:
+        raise pytest.UsageError(f"{item.nodeid} is marked with two tiers")
+    by_place = item.path.parent.parent == TABLE.parent and item.path.parent.name in EXTENDED_PLACES
+    return marked[0] if marked else EXTENDED if by_place else CORE
+
+
+def slices_of(files: Iterable[str], seconds: Mapping[str, float], *, count: int) -> dict[str, int]:
+    """Return the slice of each file, 1 to ``count``: the longest goes where least is so far."""
+    loads = [0.0] * count
+    slices = {}
+    for file in sorted(files, key=lambda file: (-seconds.get(file, 0.0), file)):
+        index = loads.index(min(loads))
+        loads[index] += max(seconds.get(file, 0.0), RECORDED_S_MIN)
+        slices[file] = index + 1
+    return slices
+
+
+def recorded() -> dict[str, float]:
+    """Return the seconds of each test in the table, by its node id."""
+    rows = (line.split("\t", 1) for line in TABLE.read_text(encoding="utf-8").splitlines())
+    return {test: float(seconds) for seconds, test in rows}
+
+
+def seconds_by_file(tests: Mapping[str, float]) -> Counter[str]:
+    """Return the seconds that the recorded tests of each file take together."""
+    files: Counter[str] = Counter()
+    for test, seconds in tests.items():
+        files[test.partition("::")[0]] += seconds
+    return files
+
+
+class Recorder:
+    """Adds up setup, call and teardown of each test, and writes the table at the end."""
+
+    def __init__(self) -> None:
+        self.seconds: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds[report.nodeid] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        """Replace what this run has seen; keep the other rows."""
+        kept = {test: each for test, each in recorded().items() if test not in self.seconds}
+        found = {test: each for test, each in self.seconds.items() if each >= RECORDED_S_MIN}
+        rows = sorted((kept | found).items())
+        text = "".join(f"{seconds:.1f}\t{test}\n" for test, seconds in rows)
+        TABLE.write_text(text, encoding="utf-8")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
+    """Run a test beside others, or alone. Waiting does not count against its time-out."""
+    if not hasattr(item.config, "workerinput"):
+        return (yield)
+    with _share_of_machine(item.config, is_alone=_is(item, ALONE)):
+        return (yield)
+
+
+@contextmanager
+def _share_of_machine(config: pytest.Config, *, is_alone: bool) -> Iterator[None]:
+    folder = config.cache.mkdir("machine")
+    with (folder / "machine").open("wb") as machine:
+        # Who waits to be alone holds the turnstile: no other test begins meanwhile.
+        with (folder / "turnstile").open("wb") as turnstile:
+            fcntl.flock(turnstile, fcntl.LOCK_EX)
+            fcntl.flock(machine, fcntl.LOCK_EX if is_alone else fcntl.LOCK_SH)
+        yield
+
+
+def _is(item: pytest.Item, marker: str) -> bool:
+    return item.get_closest_marker(marker) is not None
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
