@@ -1,11 +1,21 @@
-"""Small files that others read while they are written: whole as they were, or whole as they are."""
+"""Small files that are replaced as one step, and the time at which a file was born."""
 
 from __future__ import annotations
 
+import ctypes
 import os
+import struct
+import sys
+from functools import cache
 from pathlib import Path
+from typing import Any
 
-__all__ = ["replace_file"]
+__all__ = ["birth_time_ns", "replace_file"]
+
+_AT_EMPTY_PATH = 0x1000
+_STATX_BTIME = 0x800
+_STATX_BYTE_COUNT = 256
+_MASK_AND_BIRTH = struct.Struct("=I76xqI")
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -13,3 +23,30 @@ def replace_file(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}-{os.getpid()}")
     temporary.write_bytes(data)
     temporary.replace(path)
+
+
+def birth_time_ns(descriptor: int) -> int | None:
+    """Return when an open file was born, in ns since 1970; None where the file system has no such.
+
+    Source: statx(2), which Python does not offer before 3.15; macOS tells it with ``fstat``.
+    """
+    if sys.platform != "linux":
+        birth_s = getattr(os.fstat(descriptor), "st_birthtime", None)
+        return None if birth_s is None else int(birth_s * 1e9)
+    statx = _statx()
+    found = ctypes.create_string_buffer(_STATX_BYTE_COUNT)
+    if statx is None or statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, found) != 0:
+        return None
+    mask, seconds, nanoseconds = _MASK_AND_BIRTH.unpack_from(found.raw)
+    return seconds * 1_000_000_000 + nanoseconds if mask & _STATX_BTIME else None
+
+
+@cache
+def _statx() -> Any:
+    """Return the call of the C library, None where that is older than it."""
+    call = getattr(ctypes.CDLL(None), "statx", None)
+    if call is not None:
+        call.argtypes = [
+            ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p,
+        ]  # fmt: skip
+    return call

@@ -1,79 +1,138 @@
-"""Which file is which: recognising a file after it was renamed, replaced, cut or copied.
+"""File identity: recognising a file after it was renamed, replaced, cut or copied.
 
-A path is a name that rotation gives to other files. A file is told by its inode and by a checksum
-of its first bytes, which never change while it only grows. Works without keeping the file open, so
-also after a restart.
+A path is a name that rotation gives to other files, and an inode is a number that a file system
+gives to the next file once the old one is gone. So a file is told by its inode, by the time of its
+birth where the file system keeps one, and by checksums of its first bytes and of the last bytes
+before the offset up to which it is read: these never change while it only grows. Works without
+keeping the file open, so also after a restart.
 """
 
 from __future__ import annotations
 
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FileIdentity", "find_file", "identify", "is_same_head"]
+from bicycle_runtime.base.files import birth_time_ns
+
+__all__ = ["FileIdentity", "find_file", "identify", "with_tail"]
 
 HEAD_BYTE_COUNT_MAX = 256
+TAIL_BYTE_COUNT_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """What a file is known by. The head may be shorter than the maximum while the file is young."""
+    """The facts by which a file is known.
+
+    The head may be shorter than the maximum while the file is young. The tail is the bytes before
+    ``tail_end``. Positions of earlier versions have neither a tail nor a birth.
+    """
 
     inode: int
     head_byte_count: int
     head_crc32: int
+    birth_ns: int | None = None
+    tail_end: int = 0
+    tail_byte_count: int = 0
+    tail_crc32: int = 0
 
-    def to_json(self) -> list[int]:
+    def to_json(self) -> list[int | None]:
         """Return the form that memos and slices carry."""
-        return [self.inode, self.head_byte_count, self.head_crc32]
+        return [
+            self.inode, self.head_byte_count, self.head_crc32, self.birth_ns,
+            self.tail_end, self.tail_byte_count, self.tail_crc32,
+        ]  # fmt: skip
 
     @classmethod
     def from_json(cls, data: list[Any]) -> FileIdentity:
-        """Return what ``to_json`` wrote."""
+        """Return what ``to_json`` wrote, in this version or an earlier one."""
         return cls(*data)
+
+    def is_inode_of(self, other: FileIdentity) -> bool:
+        """Whether both were told of one inode in one life; a birth that is not known tells nothing.
+
+        Args:
+            other: Identity of a file with the content of this one.
+        """
+        births = {self.birth_ns, other.birth_ns} - {None}
+        return self.inode == other.inode and len(births) < 2
 
 
 def identify(path: str) -> FileIdentity:
-    """Return the identity of the file at ``path``; OSError when it can not be read."""
+    """Return the identity of the file at ``path``; OSError when it cannot be read."""
     with Path(path).open("rb") as stream:
         inode = os.fstat(stream.fileno()).st_ino
         head = stream.read(HEAD_BYTE_COUNT_MAX)
-    return FileIdentity(inode, len(head), zlib.crc32(head))
+        birth_ns = birth_time_ns(stream.fileno())
+    return FileIdentity(inode, len(head), zlib.crc32(head), birth_ns)
 
 
-def is_same_head(path: str, identity: FileIdentity) -> bool:
-    """Tell whether the file at ``path`` begins like the known one; a missing file does not."""
+def with_tail(path: str, identity: FileIdentity, end: int) -> FileIdentity:
+    """Return the identity with the bytes before ``end``; as it was where the file has gone away."""
+    if end <= 0 or end == identity.tail_end:
+        return identity
     try:
-        with Path(path).open("rb") as stream:
-            head = stream.read(identity.head_byte_count)
-    except FileNotFoundError:
-        return False
-    return len(head) == identity.head_byte_count and zlib.crc32(head) == identity.head_crc32
+        with Path(path).open("rb", buffering=0) as stream:
+            now = _identity_now(stream.fileno(), identity, end)
+            if now is None or not now.is_inode_of(identity):
+                return identity
+            tail = _bytes_before(stream.fileno(), end, min(end, TAIL_BYTE_COUNT_MAX))
+    except OSError:
+        return identity  # The next look at the directory tells what became of it.
+    return replace(identity, tail_end=end, tail_byte_count=len(tail), tail_crc32=zlib.crc32(tail))
 
 
-def find_file(path: str, identity: FileIdentity) -> str | None:
-    """Return where a known file is now, or None.
+def find_file(
+    path: str, identity: FileIdentity, *, size_min: int = 0
+) -> tuple[str, FileIdentity] | None:
+    """Return where a known file is now, and its identity there, or None.
 
     1. At its path, with its inode.
     2. Beside it under another name (rotation), with its inode.
     3. At its path with another inode: rewritten with more lines at its end, or another host's copy.
+
+    Args:
+        path: Where it was last.
+        identity: What it is known by.
+        size_min: A shorter file is another one: the known one was read up to there.
     """
-    if _inode(path) == identity.inode and is_same_head(path, identity):
-        return path
+    here = _read_identity(path, identity, size_min)
+    if here is not None and here.is_inode_of(identity):
+        return path, here
     for other in _paths_of_inode(Path(path).parent, identity.inode):
-        if is_same_head(other, identity):
-            return other
-    return path if is_same_head(path, identity) else None
+        found = _read_identity(other, identity, size_min)
+        if found is not None and found.is_inode_of(identity):
+            return other, found
+    return None if here is None else (path, here)
 
 
-def _inode(path: str) -> int | None:
+def _read_identity(path: str, identity: FileIdentity, size_min: int) -> FileIdentity | None:
     try:
-        return Path(path).stat().st_ino
-    except OSError:
+        with Path(path).open("rb", buffering=0) as stream:
+            return _identity_now(stream.fileno(), identity, size_min)
+    except FileNotFoundError:
         return None
+
+
+def _identity_now(descriptor: int, identity: FileIdentity, size_min: int) -> FileIdentity | None:
+    """Return the identity with the inode of an open file; None when its content is another."""
+    status = os.fstat(descriptor)
+    if status.st_size < max(size_min, identity.tail_end, identity.head_byte_count):
+        return None
+    head = _bytes_before(descriptor, identity.head_byte_count, identity.head_byte_count)
+    if zlib.crc32(head) != identity.head_crc32:
+        return None
+    tail = _bytes_before(descriptor, identity.tail_end, identity.tail_byte_count)
+    if identity.tail_end and zlib.crc32(tail) != identity.tail_crc32:
+        return None
+    return replace(identity, inode=status.st_ino, birth_ns=birth_time_ns(descriptor))
+
+
+def _bytes_before(descriptor: int, end: int, byte_count: int) -> bytes:
+    return os.pread(descriptor, byte_count, end - byte_count)
 
 
 def _paths_of_inode(folder: Path, inode: int) -> list[str]:

@@ -184,11 +184,11 @@ def located(part: Slice) -> str:
         InputChangedError: it is gone, or another file has its place.
     """
     planned: str = part.details["path"]
-    path = find_file(planned, FileIdentity.from_json(part.details["identity"]))
-    if path is None:
-        problem = "it is gone, or begins with other bytes"
+    found = find_file(planned, FileIdentity.from_json(part.details["identity"]))
+    if found is None:
+        problem = "it is gone, or has other bytes where it was read"
         raise InputChangedError(path=planned, offset=part.start, problem=problem)
-    return path
+    return found[0]
 
 
 def _cut(batch: SourceBatch, count: int) -> SourceBatch:

@@ -149,7 +149,7 @@ class FileSource(Source):
             file.is_done = self._is_done(file, end)
             if end < (last_end := self._last_end(shard)) and not file.is_compressed:
                 file.stalled_end = last_end
-            file.offset = end
+            file.move_to(end)
             file.turn = self._turn
 
     def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
@@ -174,7 +174,8 @@ class FileSource(Source):
     def describe(self, shard: str, offset: int) -> str:
         """Return path and line number, counted from 1; the byte where the file is gone by now."""
         file = self._table.files.get(shard)
-        path = shard if file is None else find_file(file.path, file.identity) or file.path
+        found = None if file is None else find_file(file.path, file.identity)
+        path = found[0] if found else shard if file is None else file.path
         try:
             with closing(open_at(path, 0)) as cursor:
                 return f"{path} line {_newline_count(cursor, offset) + 1}"

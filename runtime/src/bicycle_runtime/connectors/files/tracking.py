@@ -22,6 +22,7 @@ from bicycle_runtime.connectors.files.identity import (
     FileIdentity,
     find_file,
     identify,
+    with_tail,
 )
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, is_compressed
 
@@ -51,6 +52,7 @@ class TrackedFile:
     is_done: bool = False
     is_packed: bool = False
     turn: int = 0
+    next_identity: FileIdentity | None = None
 
     @property
     def is_compressed(self) -> bool:
@@ -65,8 +67,22 @@ class TrackedFile:
         return self.readable_end > self.offset and self.readable_end != self.stalled_end
 
     def to_json(self, offset: int, *, is_done: bool) -> list[Any]:
-        """Return the memo of this file, read up to ``offset``."""
-        return [self.path, *self.identity.to_json(), self.size, offset, int(is_done)]
+        """Return the memo of this file, read up to ``offset``; ``move_to`` takes what it found out.
+
+        What earlier versions did not have stands at the end.
+        """
+        self.next_identity = self.identity_at(offset)
+        known = self.next_identity.to_json()
+        return [self.path, *known[:3], self.size, offset, int(is_done), *known[3:]]
+
+    def identity_at(self, offset: int) -> FileIdentity:
+        """Return what the file is known by when it is read up to ``offset``."""
+        return with_tail(self.path, self.identity, self.size if self.is_compressed else offset)
+
+    def move_to(self, offset: int) -> None:
+        """Go on at ``offset``, where a sealed epoch ended."""
+        self.offset = offset
+        self.identity, self.next_identity = self.next_identity or self.identity, None
 
 
 class FileTable:
@@ -92,11 +108,20 @@ class FileTable:
 
     def restore(self, files: Mapping[str, Any]) -> None:
         """Take over a sealed epoch's memo; ``refresh`` then finds out what became of the files."""
-        for shard, (path, inode, head_size, head_crc32, size, offset, is_done) in files.items():
+        for shard, (
+            path,
+            inode,
+            head_size,
+            head_crc32,
+            size,
+            offset,
+            is_done,
+            *more,
+        ) in files.items():
             self.files[shard] = TrackedFile(
                 shard=shard,
                 path=path,
-                identity=FileIdentity(inode, head_size, head_crc32),
+                identity=FileIdentity.from_json([inode, head_size, head_crc32, *more]),
                 size=size,
                 offset=offset,
                 is_done=bool(is_done),
@@ -130,11 +155,13 @@ class FileTable:
         stat = listing.get(file.path) or _stat(file.path)
         if stat is not None and file.scanned_end >= 0 and _is_untouched(file, stat):
             return
-        path = find_file(file.path, file.identity)
-        stat = None if path is None else _stat(path)
-        if path is None or stat is None or stat.st_size < self._needed_size(file):
+        needed_size = self._needed_size(file)
+        found = find_file(file.path, file.identity, size_min=needed_size)
+        stat = None if found is None else _stat(found[0])
+        if found is None or stat is None or stat.st_size < needed_size:
             self._lose(file)
             return
+        path, file.identity = found
         if path != file.path:
             log_event(_logger, "input_file_renamed", shard=file.shard, path=path)
         file.path = path
@@ -177,12 +204,13 @@ class FileTable:
         self._measure(file, stat)
 
     def _measure(self, file: TrackedFile, stat: os.stat_result) -> None:
-        is_young = file.identity.head_byte_count < min(HEAD_BYTE_COUNT_MAX, stat.st_size)
-        if is_young or stat.st_ino != file.identity.inode:
-            file.identity = identify(file.path)
+        if file.identity.head_byte_count < min(HEAD_BYTE_COUNT_MAX, stat.st_size):
+            file.identity = with_tail(file.path, identify(file.path), file.identity.tail_end)
         has_grown = stat.st_size > file.size
         file.size = stat.st_size
         file.modified_ns = stat.st_mtime_ns
+        if file.offset and not file.identity.tail_end:
+            file.identity = file.identity_at(file.offset)  # Of a position of an earlier version.
         if file.is_compressed:
             file.is_done = file.is_done and not has_grown
             file.scanned_end = stat.st_size
