@@ -257,7 +257,8 @@ def test_only_the_retained_epochs_stay_and_the_directory_does_not_grow(tmp_path)
 
 
 STAGED = st.builds(
-    StagedFile, path=st.text(max_size=5), record_count=st.integers(0, 9),
+    StagedFile,
+    path=st.text("ab.", min_size=1).map("staged/f/x{}".format), record_count=st.integers(0, 9),
     byte_count=st.integers(0, 9), crc32=st.integers(0, 2**32 - 1), subtask=st.integers(0, 9),
     details=st.just({"target": 1}),
 )  # fmt: skip

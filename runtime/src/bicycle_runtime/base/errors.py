@@ -27,6 +27,7 @@ __all__ = [
     "StorageUnreachableError",
     "UnknownError",
     "UnknownOptionError",
+    "UnsafePathError",
     "error_from_json",
 ]
 
@@ -145,6 +146,17 @@ class StorageDriverError(StorageError):
     code = "BIC-1138"
     message = "storage {url} can not be opened: {reason}"
     fix = "install what the scheme needs; for s3:// that is bicycle-runtime[s3]"
+
+
+class UnsafePathError(BicycleError):
+    """A path that a file of a checkpoint or savepoint names leads out of its directory."""
+
+    code = "BIC-1139"
+    message = "path {path!r} is refused: {problem}"
+    fix = (
+        "do not use this savepoint or checkpoint directory unless you know who changed it: nothing "
+        "that Bicycle writes looks like this; nothing was read, written or removed at that path"
+    )
 
 
 class UnknownError(BicycleError):

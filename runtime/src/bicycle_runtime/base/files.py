@@ -1,4 +1,4 @@
-"""Small files that are replaced as one step, and the time at which a file was born."""
+"""Local files: replaced as one step, kept through a power cut, and when they were born."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["birth_time_ns", "replace_file"]
+__all__ = ["birth_time_ns", "make_folder", "replace_file", "sync_folder"]
 
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800
@@ -23,6 +23,23 @@ def replace_file(path: Path, data: bytes) -> None:
     temporary = path.with_name(f".{path.name}-{os.getpid()}")
     temporary.write_bytes(data)
     temporary.replace(path)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above it, so that none of them is lost to a power cut."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in made:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder, and renames, survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def birth_time_ns(descriptor: int) -> int | None:

@@ -32,6 +32,7 @@ from bicycle_runtime.base.errors import (
     StorageMissingError,
     StorageUnreachableError,
 )
+from bicycle_runtime.base.object_paths import checked_path, refuse_links
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["FsspecStorage", "file_system"]
@@ -192,7 +193,10 @@ class FsspecStorage:
         return file_system(self.url)
 
     def _at(self, path: str) -> str:
+        checked_path(path)
         root: str = self._fs._strip_protocol(self.url).rstrip("/")
+        if getattr(self._fs, "local_file", False):
+            refuse_links(root, path)
         return f"{root}/{path}"
 
     def _create(self, path: str, data: bytes) -> None:

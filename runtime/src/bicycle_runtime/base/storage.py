@@ -2,7 +2,8 @@
 
 The idea a reader needs: nothing is ever modified. Objects are created whole (readers never see a
 half written one), *create-if-absent* is atomic, and everything else is built on these two. Paths
-are relative, with forward slashes. This module knows nothing of epochs, manifests or sinks.
+are relative, with forward slashes, and lead nowhere else (``object_paths``). This module knows
+nothing of epochs, manifests or sinks.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from bicycle_runtime.base.errors import (
 )
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.remote_storage import FsspecStorage
+from bicycle_runtime.base.object_paths import checked_path, refuse_links
 from bicycle_runtime.base.s3_storage import S3Storage
 
 __all__ = [
@@ -121,8 +123,13 @@ class LocalStorage:
         return self.root
 
     def local_path(self, path: str) -> Path:
-        """Return where the object lies, for tools that need a real file."""
-        return Path(self.root) / path
+        """Return where the object lies, for tools that need a real file.
+
+        Raises:
+            UnsafePathError: the path, or a link on the way, leads out of the root.
+        """
+        refuse_links(self.root, checked_path(path))
+        return Path(self.root, path)
 
     def read(self, path: str) -> bytes:
         try:
@@ -206,7 +213,8 @@ class LocalStorage:
 
     def delete(self, path: str) -> None:
         try:
-            self.local_path(path).unlink(missing_ok=True)
+        refuse_links(self.root, checked_path(path), is_last_fine=True)
+            Path(self.root, path).unlink(missing_ok=True)
         except OSError as error:
             raise self._error("delete", path, error) from error
         self._remove_empty_folders(path)
@@ -235,7 +243,7 @@ class LocalStorage:
 
     def _remove_empty_folders(self, path: str) -> None:
         """Remove the folders above a deleted object that nothing is in any more, up to the root."""
-        folder = self.local_path(path).parent
+        folder = Path(self.root, path).parent
         with contextlib.suppress(OSError):  # It is not empty, or somebody else removed it.
             while folder != Path(self.root):
                 folder.rmdir()

@@ -19,6 +19,8 @@ from typing import BinaryIO, TypeVar
 from zlib import crc32
 
 import msgspec
+from bicycle_runtime.base.files import sync_folder
+from bicycle_runtime.base.object_paths import checked_path
 
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, open_storage
@@ -66,7 +68,7 @@ def folder_of(storage: Storage, path: str) -> Storage:
     """Return a folder of a storage as a storage of its own."""
     if isinstance(storage, LocalStorage):
         return replace(storage, root=str(storage.local_path(path)))
-    return open_storage(f"{storage.url}/{path}")
+    return open_storage(f"{storage.url}/{checked_path(path)}")
 
 
 def copy_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:

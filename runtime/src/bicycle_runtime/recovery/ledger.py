@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.base.storage import ObjectExistsError, Storage, delete_all
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.lease import Fence, Unfenced
@@ -29,6 +30,7 @@ __all__ = ["EpochLedger", "LastEpoch"]
 _LOG = logging.getLogger(__name__)
 _NAME_DIGITS = 12
 _TASK_FOLDERS = ("state", "staged")
+_SINK_FOLDERS = ("staged", "connectors")
 _RETAINED_MAX = 1_000  # However young: a start reads all retained manifests.
 _READERS = 16
 
@@ -269,7 +271,9 @@ class EpochLedger:
         return manifest
 
     def _paths(self, manifest: Manifest) -> set[str]:
-        return manifest.state_paths() | manifest.feedback_paths() | self._sink_paths(manifest)
+        sink_paths = self._sink_paths(manifest)
+        require_below(sink_paths, *_SINK_FOLDERS)
+        return manifest.state_paths() | manifest.feedback_paths() | sink_paths
 
     def _left_in(self, folder: str) -> set[str]:
         """Return what nobody needs of a base that is not in the making any more.

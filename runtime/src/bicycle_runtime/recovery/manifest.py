@@ -15,6 +15,8 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.errors import UnsafePathError
+from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.operators.functions.watermarks import ShardTimes
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
@@ -171,7 +173,8 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
     """Read a manifest.
 
     Raises:
-        ManifestError: cut, changed, or of another format version.
+        ManifestError: cut, changed, of another format version or epoch than its name says, or with
+            paths that lead elsewhere.
     """
     try:
         reader = FieldReader(data, end=_FORM.body_size(data))
@@ -180,9 +183,18 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
     except CheckpointFormatError as error:
         raise ManifestError(path=path, reason=error.facts["detail"]) from error
     try:
-        return _manifest(state)
-    except (msgspec.DecodeError, KeyError) as error:
+        manifest = _manifest(state)
+        require_below(manifest.state_paths() | manifest.bases_in_making(), "state")
+        require_below(manifest.feedback_paths(), "staged")
+    except UnsafePathError as error:
+        raise ManifestError(path=path, reason=error.summary) from error
+    except (msgspec.DecodeError, KeyError, ValueError) as error:
         raise ManifestError(path=path, reason=str(error)) from error
+    number = path.rpartition("/")[2].partition(".")[0]
+    if number.isdigit() and int(number) != manifest.epoch:
+        reason = f"it is the manifest of epoch {manifest.epoch}, under another's name"
+        raise ManifestError(path=path, reason=reason)
+    return manifest
 
 
 def _manifest(state: CheckpointState) -> Manifest:

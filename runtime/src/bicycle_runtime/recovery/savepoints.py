@@ -20,6 +20,8 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.errors import UnsafePathError
+from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.base.storage import (
     LocalStorage,
     ObjectExistsError,
@@ -63,6 +65,7 @@ FORMAT_VERSION = 1
 JOB_FILE = "job.json"
 _FILE, _CLAIM = "savepoint.json", "savepoint.unfinished"
 SAVEPOINT_FILES = (_FILE, _CLAIM)  # One of them is wherever a savepoint is, whole or not.
+_FOLDERS = ("connectors", "epochs", "staged", "state")
 _CONNECTORS, _STAGED = "connectors", "staged/"
 
 
@@ -244,7 +247,11 @@ def read_savepoint(storage: Storage) -> Savepoint:
     try:
         version = msgspec.json.decode(data, type=_Version).format_version
         if version == FORMAT_VERSION:
-            return msgspec.json.decode(data, type=Savepoint)
+            savepoint = msgspec.json.decode(data, type=Savepoint)
+            require_below((f.path for f in savepoint.files if f.path != JOB_FILE), *_FOLDERS)
+            return savepoint
+    except UnsafePathError as error:
+        raise SavepointFormatError(url=storage.url, problem=error.summary) from error
     except msgspec.MsgspecError as error:
         raise SavepointFormatError(url=storage.url, problem=str(error)) from error
     problem = f"it has format version {version}, this runtime reads {FORMAT_VERSION}"

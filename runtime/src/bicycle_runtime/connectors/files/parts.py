@@ -27,6 +27,7 @@ from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file, storage_error
+from bicycle_runtime.base.object_paths import checked_name
 from bicycle_runtime.connectors.errors import OpenPartDamagedError
 from bicycle_runtime.connectors.staging import (
     BLOCK_BYTES,
@@ -140,7 +141,7 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
 
 
 def _carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
-    target = None if plan.name is None else folder / plan.name
+    target = None if plan.name is None else folder / checked_name(plan.name)
     if target is not None and target.exists():
         if plan.path is not None:
             storage.delete(plan.path)

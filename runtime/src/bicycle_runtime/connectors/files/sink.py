@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bicycle_runtime.base.errors import UnsafePathError
+from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
 from bicycle_runtime.connectors.errors import ConnectorOptionError, OutputUnwritableError
@@ -94,7 +96,7 @@ class FileSink(Sink):
             OutputHeldError: there is one that may live.
         """
         if "run" in memo and self._folder.is_dir():  # What else it is, ``start`` says.
-            self._claim_of(str(memo["run"]), services).refuse_holder()
+            self._claim_of(_run_of(memo), services).refuse_holder()
 
     def makes(self) -> list[str]:
         """Return the output directory."""
@@ -125,7 +127,7 @@ class FileSink(Sink):
                 path=str(self._folder),
                 reason=error.strerror or str(error),
             ) from error
-        self._run = str(memo.get("run") or self._new_run())
+        self._run = _run_of(memo) or self._new_run()
         claim = self._claim_of(self._run, services)
         claim.take()
         self._claim = claim
@@ -232,6 +234,14 @@ class CsvFileSink(FileSink):
     """Writes CSV, each part with a header line."""
 
     file_suffix = "csv"
+
+
+def _run_of(memo: Mapping[str, Any]) -> str:
+    """Return the token that stands in names of files; empty before the first start."""
+    run = str(memo.get("run", ""))
+    if run and not run.isalnum():
+        raise UnsafePathError(path=run, problem="it is no token of a run of a file sink")
+    return run
 
 
 def _open_part(memo: Mapping[str, Any]) -> OpenPart | None:

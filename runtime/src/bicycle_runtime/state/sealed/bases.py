@@ -21,8 +21,10 @@ from zlib import crc32
 
 import msgspec
 
+from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.object_paths import checked_name, require_below
 from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.files import SealedFiles
@@ -67,13 +69,23 @@ def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
     """Read an index.
 
     Raises:
-        StateFileError: cut, changed, or of another format version.
+        StateFileError: cut, changed, of another format version, or with paths that lead elsewhere.
     """
     body = unframed(
         data, _MAGIC, _FORMAT_VERSION,
         path=path, operator=operator, foreign="it is no index of a base",
     )  # fmt: skip
-    return _DECODER.decode(body)
+    try:
+        index = _DECODER.decode(body)
+        objects = [item for ref in index.refs for item in ref.objects]
+        require_below((item.path for item in (*objects, *index.ssts)), "state")
+        for name in (*index.files, *(sst.name for sst in index.ssts)):
+            checked_name(name)
+    except UnsafePathError as error:
+        raise StateFileError(path=path, operator=operator, reason=error.summary) from error
+    except msgspec.DecodeError as error:
+        raise StateFileError(path=path, operator=operator, reason=str(error)) from error
+    return index
 
 
 class BaseFolder:

@@ -1,0 +1,84 @@
+"""Object paths: the one place that decides whether a path may be used below the root of a storage.
+
+Paths of objects come from files that somebody else may have made: manifests, descriptions of
+savepoints, indexes of bases, memos of sinks. Every storage asks here before it touches anything, so
+that none of them leads out of its root, by its words or by links that lie there.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+
+from bicycle_runtime.base.errors import UnsafePathError
+
+__all__ = ["checked_name", "checked_path", "refuse_links", "require_below"]
+
+_NO_PARTS = frozenset(("", ".", ".."))
+
+
+def checked_path(path: str) -> str:
+    """Return the path of an object, or of a folder with or without a slash at its end.
+
+    Raises:
+        UnsafePathError: it is absolute, has `.`, `..` or nothing between two slashes, or a NUL.
+    """
+    if not path:
+        return path
+    if path[0] == "/":
+        raise UnsafePathError(path=path, problem="it is absolute")
+    if "\0" in path:
+        raise UnsafePathError(path=path, problem="it has a NUL in it")
+    if not _NO_PARTS.isdisjoint(path.removesuffix("/").split("/")):
+        raise UnsafePathError(path=path, problem="it has an empty part, `.` or `..` in it")
+    return path
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a file.
+
+    Raises:
+        UnsafePathError: it is none, or one in another folder.
+    """
+    if not name or "/" in name:
+        raise UnsafePathError(path=name, problem="it is not the name of a file")
+    return checked_path(name)
+
+
+def require_below(paths: Iterable[str], *folders: str) -> None:
+    """See that all paths that a file names lie below the folders where such files belong.
+
+    Raises:
+        UnsafePathError: one does not.
+    """
+    starts = tuple(f"{folder}/" for folder in folders)
+    for path in paths:
+        if not checked_path(path).startswith(starts):
+            where = " or ".join(f"`{start}`" for start in starts)
+            raise UnsafePathError(path=path, problem=f"it is not below {where}")
+
+
+def refuse_links(root: str, path: str, *, is_last_fine: bool = False) -> None:
+    """See that nothing between a root and an object is a link, and the object no device or pipe.
+
+    Args:
+        root: A local directory; it may be a link itself.
+        path: A checked path below it.
+        is_last_fine: The object itself may be anything: it is removed, not followed.
+
+    Raises:
+        UnsafePathError: something is.
+    """
+    place = root
+    parts = path.removesuffix("/").split("/") if path else []
+    for part in parts[:-1] if is_last_fine else parts:
+        place = f"{place}/{part}"
+        try:
+            mode = os.lstat(place).st_mode
+        except OSError:
+            return  # What is not there leads nowhere; whoever uses it is told why.
+        if stat.S_ISLNK(mode):
+            raise UnsafePathError(path=path, problem=f"{place} is a link")
+        if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
+            raise UnsafePathError(path=path, problem=f"{place} is no file")
