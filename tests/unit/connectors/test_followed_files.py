@@ -3,6 +3,7 @@
 import gzip
 import logging
 import os
+from pathlib import Path
 
 import pytest
 
@@ -352,3 +353,52 @@ def test_one_epoch_reads_a_bounded_number_of_files(folder, follow):
     run = follow(folder, follow=False, epoch_files_max=2)
 
     assert [epoch.values for epoch in run.drain()] == [["0", "1"], ["2", "3"], ["4"]]
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "**"])
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_links_that_lead_to_themselves_are_told_once_and_skipped(
+    folder, follow, caplog, pattern, is_followed
+):
+    (folder / "deep").mkdir()
+    (folder / "a.log").write_text("one\n")
+    (folder / "self.log").symlink_to(folder / "self.log")
+    (folder / "x.log").symlink_to(folder / "y.log")
+    (folder / "y.log").symlink_to(folder / "x.log")
+    (folder / "deep" / "up").symlink_to(folder)
+    with caplog.at_level(logging.WARNING):
+        run = follow(folder / pattern, follow=is_followed, recursive=pattern == "")
+        assert read(run) == ["one"]
+        append(folder / "a.log", "two\n")
+        (folder / "b.log").symlink_to(folder / "b.log")
+        assert read(run) == (["two"] if is_followed else [])
+        assert read(run) == []
+    skipped = [vars(record)["bicycle_fields"]["path"] for record in caplog.records]
+    assert len(skipped) == len(set(skipped))
+    assert str(folder / "self.log") in skipped
+    assert (str(folder / "b.log") in skipped) is is_followed
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_a_name_that_is_not_utf_8_is_told_once_and_skipped(folder, follow, caplog, is_followed):
+    (folder / "a.log").write_text("one\n")
+    strange = os.fsdecode(os.fsencode(folder) + b"/caf\xe9.log")
+    Path(strange).write_text("no\n")
+    with caplog.at_level(logging.WARNING):
+        run = follow(folder, follow=is_followed)
+        assert read(run) == ["one"]
+        assert read(run) == []
+    assert caplog.messages == ["input_file_skipped"]
+    assert vars(caplog.records[0])["bicycle_fields"]["path"].endswith("/caf\\xe9.log")
+
+
+def test_a_file_that_gets_a_name_that_is_not_utf_8_is_gone(folder, follow, caplog):
+    (folder / "a.log").write_text("one\n")
+    run = follow(folder)
+    assert read(run) == ["one"]
+    (folder / "a.log").rename(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.log"))
+
+    assert read(run) == []
+    run.restart()
+    assert read(run) == []
+    assert "input_file_skipped" in caplog.messages

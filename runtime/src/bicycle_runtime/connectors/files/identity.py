@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.base.files import birth_time_ns
+from bicycle_runtime.connectors.files.listing import is_text
 
 __all__ = ["FileIdentity", "find_file", "identify", "with_tail"]
 
@@ -141,4 +142,4 @@ def _paths_of_inode(folder: Path, inode: int) -> list[str]:
             found = [entry.path for entry in entries if entry.inode() == inode and entry.is_file()]
     except OSError:
         return []
-    return sorted(found)
+    return sorted(filter(is_text, found))

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import glob
+import logging
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import InputUnreadableError
 
-__all__ = ["InputPath"]
+__all__ = ["InputPath", "is_text"]
 
+_logger = logging.getLogger(__name__)
 _TEMPORARY_SUFFIXES = (".tmp", ".part", "~")
 
 
@@ -20,12 +26,14 @@ class InputPath:
     """The ``path`` option of a file source.
 
     A name that exists is taken as it is, even with ``*`` in it; else ``*``, ``?``, ``[`` and ``**``
-    make it a glob. Names with a hidden prefix are no input.
+    make it a glob. Names with a hidden prefix are no input. What cannot be read as a file, a link
+    that leads to itself or a name that is not UTF-8, is told once and skipped.
     """
 
     text: str
     is_recursive: bool
     hidden_prefixes: tuple[str, ...] = (".",)
+    _skipped: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def is_directory(self) -> bool:
@@ -46,15 +54,20 @@ class InputPath:
             pattern = str(Path(glob.escape(str(Path.cwd()))) / self.text)
             # Path.glob takes no absolute pattern.
             matches = glob.glob(pattern, recursive=True)  # noqa: PTH207 - see above.
-            candidates = [_real_path(path) for path in matches if self._is_input(path)]
+            candidates = _once([_real_path(path) for path in matches if self._is_input(path)])
         else:
             candidates = [str(Path(self.text).absolute())]
         found = {}
         for path in sorted(set(candidates)):
+            if not is_text(path):
+                self._skip(path, "its name is not UTF-8")
+                continue
             try:
                 status = Path(path).stat()
-            except OSError:
-                continue  # It vanished between the listing and now; the next listing will tell.
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.ENAMETOOLONG):
+                    self._skip(path, error.strerror or str(error))
+                continue  # Else it vanished between the listing and now; the next one will tell.
             if stat.S_ISREG(status.st_mode):
                 found[path] = status
         return found
@@ -68,14 +81,44 @@ class InputPath:
             found += [_real_path(path) for path in paths]
         return found
 
+    def _skip(self, path: str, reason: str) -> None:
+        if path not in self._skipped:
+            self._skipped.add(path)
+            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+            log_event(
+                _logger, "input_file_skipped", level=logging.WARNING, path=shown, reason=reason
+            )
+
     def _is_input(self, path: str) -> bool:
         name = Path(path).name
         return not name.startswith(self.hidden_prefixes) and not name.endswith(_TEMPORARY_SUFFIXES)
 
 
+def is_text(path: str) -> bool:
+    """Tell whether a path can be written down: the names of files may be any bytes."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _real_path(path: str) -> str:
     """Return the file behind a symbolic link, so that it is not read beside its target."""
-    return str(Path(path).resolve()) if Path(path).is_symlink() else path
+    return os.path.realpath(path) if Path(path).is_symlink() else path
+
+
+def _once(paths: Iterable[str]) -> list[str]:
+    """Return each file once, at its shortest path: a pattern goes through links to directories.
+
+    One that leads upwards gives every file below again and again.
+    """
+    folder_of = cache(os.path.realpath)
+    found: dict[tuple[str, str], str] = {}
+    for path in sorted(paths, key=lambda path: (path.count(os.sep), path)):
+        folder, name = os.path.split(path)
+        found.setdefault((folder_of(folder), name), path)
+    return list(found.values())
 
 
 def _raise_unless_vanished(error: OSError) -> None:
