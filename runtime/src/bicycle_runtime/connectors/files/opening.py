@@ -1,7 +1,8 @@
 """Opening plain and compressed files as streams of decompressed bytes, at any offset.
 
 A plain file is sought; a compressed one is read from its start and skipped, unless the reader still
-holds it open at the right place. Damage inside a compressed file becomes a typed error.
+holds it open at the right place. However well a file is compressed, no more is decompressed at a
+time than a block. Damage inside a compressed file becomes a typed error.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import gzip
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Protocol, cast
 
 from bicycle_runtime.connectors.errors import InputDamagedError, InputUnreadableError
+from bicycle_runtime.connectors.files.zstd_blocks import ZstdDamage, ZstdStream
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ByteCursor", "is_compressed", "open_at"]
@@ -77,52 +79,12 @@ class ByteCursor:
     def _guarded(self, read: Callable[[], bytes]) -> bytes:
         try:
             return read()
-        except (EOFError, zlib.error, gzip.BadGzipFile, _ZstdDamage) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile, ZstdDamage) as error:
             raise InputDamagedError(
                 path=self.path, offset=self.position, reason=str(error) or type(error).__name__
             ) from error
         except OSError as error:
             raise _unreadable(self.path, error) from error
-
-
-class _ZstdDamage(Exception):
-    """The zstd data is broken or ends inside a frame."""
-
-
-class _ZstdStream:
-    """Decompresses zstd frames; unlike the library's reader it notices a cut one."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self._input = b""
-        self._output = b""
-        self._frame: Any = None
-
-    def read(self, size: int, /) -> bytes:
-        """Return some decompressed bytes, at least one unless the file ends here."""
-        import zstandard  # an optional format; loaded when the first such file is opened
-
-        output, self._output = self._output, b""
-        while not output:
-            chunk = self._input or self._raw.read(BLOCK_BYTES)
-            self._input = b""
-            if not chunk:
-                if self._frame is not None:
-                    raise _ZstdDamage("the file ends inside a frame")
-                return b""
-            frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
-            try:
-                output = frame.decompress(chunk)
-            except zstandard.ZstdError as error:
-                raise _ZstdDamage(str(error)) from error
-            self._frame = None if frame.eof else frame
-            self._input = frame.unused_data if frame.eof else b""
-        output, self._output = output[:size], output[size:]
-        return output
-
-    def close(self) -> None:
-        """Close the file."""
-        self._raw.close()
 
 
 def open_at(path: str, position: int) -> ByteCursor:
@@ -153,7 +115,7 @@ def _open_stream(path: str, position: int) -> _Readable:
         return cast(_Readable, gzip.GzipFile(path, "rb"))
     raw = Path(path).open("rb")  # noqa: SIM115 - the cursor closes it.
     if path.endswith(".zst"):
-        return _ZstdStream(raw)
+        return ZstdStream(raw)
     raw.seek(position)
     return raw
 
