@@ -29,9 +29,10 @@ from bicycle_runtime.base.errors import (
     StorageError,
     StorageFullError,
 )
+from bicycle_runtime.base.files import make_folder, sync_folder
 from bicycle_runtime.base.ids import attempt_id
-from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.object_paths import checked_path, refuse_links
+from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.s3_storage import S3Storage
 
 __all__ = [
@@ -212,8 +213,8 @@ class LocalStorage:
         return sorted(path.removeprefix("./") for path in found)
 
     def delete(self, path: str) -> None:
-        try:
         refuse_links(self.root, checked_path(path), is_last_fine=True)
+        try:
             Path(self.root, path).unlink(missing_ok=True)
         except OSError as error:
             raise self._error("delete", path, error) from error
@@ -260,13 +261,8 @@ class LocalStorage:
             os.fsync(stream.fileno())
 
     def _sync_directory(self, folder: Path) -> None:
-        if not self.is_synced:
-            return
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        if self.is_synced:
+            sync_folder(folder)
 
     def _error(self, action: str, path: str, error: OSError) -> StorageError:
         return storage_error(error, url=self.root, action=action, path=path)
@@ -353,7 +349,7 @@ def publish_file(storage: Storage, path: str, target: Path) -> None:
     """Give a finished object its place outside the storage, as one step; again is harmless.
 
     A local object is renamed; across file systems or from a URL it is copied beside the target
-    first.
+    first, and removed once neither the copy nor its name can be lost to a power cut.
 
     Raises:
         ObjectMissingError: neither the object nor the target is there.
@@ -364,7 +360,7 @@ def publish_file(storage: Storage, path: str, target: Path) -> None:
             return
         raise ObjectMissingError(url=storage.url, path=path)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(target.parent)
         if isinstance(storage, LocalStorage):
             try:
                 storage.local_path(path).rename(target)
@@ -378,6 +374,7 @@ def publish_file(storage: Storage, path: str, target: Path) -> None:
             sink.flush()
             os.fsync(sink.fileno())
         temporary.replace(target)
+        sync_folder(target.parent)
         storage.delete(path)
     except OSError as error:
         raise storage_error(error, url=str(target), action="write", path=target.name) from error

@@ -6,11 +6,9 @@ both. This module knows no format and publishes nothing.
 
 from __future__ import annotations
 
-import os
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from bicycle_runtime.base.storage import Storage
@@ -25,7 +23,6 @@ __all__ = [
     "staged_blocks",
     "staged_from_json",
     "staged_to_json",
-    "sync_directory",
 ]
 
 BLOCK_BYTES = 1 << 20
@@ -191,12 +188,3 @@ def staged_blocks(storage: Storage, file: StagedFile) -> Iterator[bytes]:
 def read_staged(storage: Storage, file: StagedFile) -> bytes:
     """Return a whole staged file, checked; see ``staged_blocks`` for the errors."""
     return b"".join(staged_blocks(storage, file))
-
-
-def sync_directory(folder: Path) -> None:
-    """Make renames in a local folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

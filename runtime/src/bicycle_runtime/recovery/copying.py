@@ -14,14 +14,13 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import BinaryIO, TypeVar
 from zlib import crc32
 
 import msgspec
+
 from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.object_paths import checked_path
-
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, open_storage
 from bicycle_runtime.recovery.errors import CopyRefusedError
@@ -100,7 +99,7 @@ def settle_links(source: Storage, target: Storage, files: Iterable[Wanted]) -> l
     found = _in_threads(partial(_read, target, source), linked)
     if isinstance(target, LocalStorage) and target.is_synced:
         folders = {target.local_path(file.path).parent for file in linked}
-        _in_threads(_sync_folder, sorted(folders))
+        _in_threads(sync_folder, sorted(folders))
     return found
 
 
@@ -124,14 +123,6 @@ def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> lis
         except OSError:  # Another file system, or one without links; a missing file is told later.
             left.append(wanted)
     return left
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _in_threads(act: Callable[[S], T], things: Iterable[S]) -> list[T]:

@@ -25,16 +25,16 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file, storage_error
 from bicycle_runtime.base.object_paths import checked_name
+from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file, storage_error
 from bicycle_runtime.connectors.errors import OpenPartDamagedError
 from bicycle_runtime.connectors.staging import (
     BLOCK_BYTES,
     staged_blocks,
     staged_from_json,
     staged_to_json,
-    sync_directory,
 )
 from bicycle_runtime.operators.io import StagedFile
 
@@ -143,6 +143,7 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
 def _carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
     target = None if plan.name is None else folder / checked_name(plan.name)
     if target is not None and target.exists():
+        sync_folder(folder)  # A crash may have come between the name and this.
         if plan.path is not None:
             storage.delete(plan.path)
         return
@@ -157,7 +158,7 @@ def _carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
     elif target is not None:
         _join(plan, storage, target)
     if target is not None:
-        sync_directory(folder)
+        sync_folder(folder)
 
 
 def carried_over(part: OpenPart, storage: Storage) -> OpenPart:
@@ -217,7 +218,7 @@ def withdraw(path: Path, storage: Storage, kept: str, part: OpenPart | None) -> 
     with path.open("rb") as source, storage.open_write(kept) as copy:
         shutil.copyfileobj(source, copy, BLOCK_BYTES)
     path.unlink()
-    sync_directory(path.parent)
+    sync_folder(path.parent)
     log_event(_logger, "part_withdrawn", level=logging.WARNING, path=str(path), kept=kept)
 
 
@@ -239,7 +240,7 @@ def _append(plan: PartPlan, storage: LocalStorage, path: str) -> None:
         part.flush()
         os.fsync(part.fileno())
     if plan.start == 0:
-        sync_directory(local.parent)
+        sync_folder(local.parent)
 
 
 def _join(plan: PartPlan, storage: Storage, target: Path) -> None:

@@ -117,7 +117,7 @@ class FileSink(Sink):
         )
         self._prepared_epoch = -1
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self._folder)
             probe = self._folder / f".tmp-{os.getpid()}-probe"
             probe.write_bytes(b"")
             probe.unlink()

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.storage import LocalStorage, Storage, storage_error
 from bicycle_runtime.connectors.errors import JournalDamagedError
-from bicycle_runtime.connectors.staging import sync_directory
 
 __all__ = ["Journal", "JournalSegments"]
 
@@ -121,7 +121,7 @@ class Journal:
         if self._stream is None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._stream = path.open("ab")
-            sync_directory(path.parent)
+            sync_folder(path.parent)
             self._starts.append(self.end)
         self._stream.write(data)
         self._stream.flush()
