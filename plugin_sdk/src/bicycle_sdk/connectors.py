@@ -126,9 +126,15 @@ def generator_source(*, rate_ms: int = 100, count: int | None = None) -> SourceD
     return SourceDescriptor(connector_type="generator", properties=properties, output_type=str)
 
 
-def socket_source(*, host: str = "0.0.0.0", port: int = 9999) -> SourceDescriptor[str]:
-    """Lines that any number of clients send to a TCP server on ``host:port`` (0: any free port)."""
-    properties = {"host": host, "port": _port("socket_source", port)}
+def socket_source(
+    *, host: str = "127.0.0.1", port: int = 9999, clients_max: int | None = None
+) -> SourceDescriptor[str]:
+    """Lines that clients send to a TCP server on ``host:port`` (0: any free port).
+
+    Only programs of this machine reach it, unless ``host`` is an address that others reach; it asks
+    nobody who they are. ``clients_max`` bounds how many are connected; more are refused.
+    """
+    properties = _socket_properties("socket_source", host, port, clients_max)
     return SourceDescriptor(connector_type="socket", properties=properties, output_type=str)
 
 
@@ -260,9 +266,15 @@ def file_sink(
     return SinkDescriptor(connector_type=_FILE_SINKS[format], properties=properties)
 
 
-def socket_sink(*, host: str = "0.0.0.0", port: int = 9998) -> SinkDescriptor[Any]:
-    """A line for each record to every client of a TCP server on ``host:port`` (0: any free)."""
-    properties = {"host": host, "port": _port("socket_sink", port)}
+def socket_sink(
+    *, host: str = "127.0.0.1", port: int = 9998, clients_max: int | None = None
+) -> SinkDescriptor[Any]:
+    """A line for each record to every client of a TCP server on ``host:port`` (0: any free).
+
+    Only programs of this machine reach it, unless ``host`` is an address that others reach; it asks
+    nobody who they are. ``clients_max`` bounds how many are connected; more are refused.
+    """
+    properties = _socket_properties("socket_sink", host, port, clients_max)
     return SinkDescriptor(connector_type="socket", properties=properties)
 
 
@@ -281,6 +293,14 @@ def _file_source(
     return SourceDescriptor(
         connector_type=connector_type, properties=properties, output_type=output_type
     )
+
+
+def _socket_properties(call: str, host: str, port: int, clients_max: int | None) -> dict[str, Any]:
+    properties: dict[str, Any] = {"host": host, "port": _port(call, port)}
+    if clients_max is not None:
+        _check(clients_max >= 1, call, f"clients_max is {clients_max}, expected 1 or more")
+        properties["clients_max"] = clients_max
+    return properties
 
 
 def _port(call: str, port: int) -> int:

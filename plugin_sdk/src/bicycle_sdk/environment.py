@@ -124,9 +124,15 @@ class StreamEnvironment(GraphDraft):
         """Read words in a circle, one every ``rate_ms``, ``count`` in all or for ever."""
         return self.add_source(connectors.generator_source(rate_ms=rate_ms, count=count))
 
-    def socket_source(self, host: str = "0.0.0.0", port: int = 9999) -> DataStream[str]:
-        """Read the lines that clients send to a TCP server on ``host:port``."""
-        return self.add_source(connectors.socket_source(host=host, port=port))
+    def socket_source(
+        self, host: str = "127.0.0.1", port: int = 9999, *, clients_max: int | None = None
+    ) -> DataStream[str]:
+        """Read the lines that clients send to a TCP server on ``host:port``.
+
+        Programs of other machines reach it only where ``host`` says so.
+        """
+        source = connectors.socket_source(host=host, port=port, clients_max=clients_max)
+        return self.add_source(source)
 
     def read_text(self, path: str | os.PathLike[str], *, follow: bool = False) -> DataStream[str]:
         """Read the lines of a file, a glob or a directory; ``follow`` waits for more."""
@@ -247,7 +253,7 @@ class StreamEnvironment(GraphDraft):
 
         Args:
             uri: ``file:in/*.jsonl?follow=true``, ``kafka://host:9092/topic?group=readers``,
-                ``socket://0.0.0.0:9999`` or ``generator:?rate_ms=10&count=100``.
+                ``socket://127.0.0.1:9999`` or ``generator:?rate_ms=10&count=100``.
             type: Type of the records, where the source has more than texts.
 
         Raises:

@@ -151,9 +151,9 @@ def _socket(parts: SplitResult, _query: _Query, _record_type: Any) -> SourceDesc
     try:
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise _refused(str(error), "write socket://0.0.0.0:9999") from error
+        raise _refused(str(error), "write socket://127.0.0.1:9999") from error
     if host is None or port is None or parts.path.strip("/"):
-        raise _refused("host or port are missing", "write socket://0.0.0.0:9999")
+        raise _refused("host or port are missing", "write socket://127.0.0.1:9999")
     return connectors.socket_source(host=host, port=port)
 
 

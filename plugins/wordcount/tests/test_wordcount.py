@@ -66,7 +66,7 @@ def test_the_interactive_form_has_sockets_at_both_ends():
     assert graph.vertex("lines-v1").details["connector"]["properties"]["port"] == 7
     assert graph.vertex("out-v1").details["connector"] == {
         "connector_type": "socket",
-        "properties": {"host": "0.0.0.0", "port": 8},
+        "properties": {"host": "127.0.0.1", "port": 8},
     }
 
 

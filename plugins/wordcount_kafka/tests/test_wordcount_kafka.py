@@ -70,7 +70,7 @@ def test_the_ends_can_be_left_out_and_the_names_stay(settings, uids):
 def test_lines_go_from_the_socket_to_the_raw_topic():
     graph = graph_of()
 
-    assert connector(graph, "socket-source-v1")["properties"] == {"host": "0.0.0.0", "port": 9999}
+    assert connector(graph, "socket-source-v1")["properties"] == {"host": "127.0.0.1", "port": 9999}
     assert connector(graph, "kafka-sink-raw-v1")["properties"] == {
         "brokers": "localhost:9092",
         "topic": "raw-lines",
@@ -111,7 +111,7 @@ def test_counts_go_from_their_topic_to_the_socket():
         "value_format": "json",
     }
     assert graph.vertex("kafka-source-counts-v1").output_type == "wordcount_kafka.WordCount"
-    assert connector(graph, "socket-sink-v1")["properties"] == {"host": "0.0.0.0", "port": 9998}
+    assert connector(graph, "socket-sink-v1")["properties"] == {"host": "127.0.0.1", "port": 9998}
 
 
 def test_parallelism_and_times_are_those_of_the_job():

@@ -137,7 +137,7 @@ def test_settings_of_a_vertex_are_in_the_graph(env, words):
             {"rate_ms": 0, "count": 3},
             "str",
         ),
-        (lambda e: e.socket_source(), "socket", {"host": "0.0.0.0", "port": 9999}, "str"),
+        (lambda e: e.socket_source(), "socket", {"host": "127.0.0.1", "port": 9999}, "str"),
         (
             lambda e: e.read_text("a/*.txt", follow=True),
             "text",
@@ -176,7 +176,7 @@ def test_sources(env, add, word, properties, output_type):
     ("add", "word", "properties"),
     [
         (lambda s: s.print(), "console", {}),
-        (lambda s: s.socket_sink(), "socket", {"host": "0.0.0.0", "port": 9998}),
+        (lambda s: s.socket_sink(), "socket", {"host": "127.0.0.1", "port": 9998}),
         (lambda s: s.collect("x"), "collect", {"name": "x"}),
         (lambda s: s.sink_to(file_sink("d")), "jsonl_file", {"path": "d"}),
         (

@@ -180,9 +180,15 @@ class DataStream(Connecting[T]):
         """Show each record on the console as ``[SINK] <record>``."""
         return self.sink_to(connectors.console_sink())
 
-    def socket_sink(self, host: str = "0.0.0.0", port: int = 9998) -> SinkStream:
-        """Send each record as a line to every client of a TCP server on ``host:port``."""
-        return self.sink_to(connectors.socket_sink(host=host, port=port))
+    def socket_sink(
+        self, host: str = "127.0.0.1", port: int = 9998, *, clients_max: int | None = None
+    ) -> SinkStream:
+        """Send each record as a line to every client of a TCP server on ``host:port``.
+
+        Programs of other machines reach it only where ``host`` says so.
+        """
+        sink = connectors.socket_sink(host=host, port=port, clients_max=clients_max)
+        return self.sink_to(sink)
 
     def kafka_sink(self, brokers: str, topic: str) -> SinkStream:
         """Send each record to a Kafka topic, at least once; ``KafkaSinkBuilder`` can do more."""

@@ -42,7 +42,7 @@ class WordCountParams:
         output: Directory for the JSON lines; needed with source=file.
         source: Read files, or listen on a socket.
         follow: Wait for appended lines and new files.
-        host: Address of both sockets.
+        host: Address of both sockets; with 0.0.0.0 other machines reach them, too.
         port: Port that takes the lines.
         sink_port: Port that sends the counts.
     """
@@ -51,7 +51,7 @@ class WordCountParams:
     output: str = ""
     source: Literal["file", "socket"] = "file"
     follow: bool = False
-    host: str = "0.0.0.0"
+    host: str = "127.0.0.1"
     port: int = 9999
     sink_port: int = 9998
 

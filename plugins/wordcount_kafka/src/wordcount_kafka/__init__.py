@@ -80,7 +80,7 @@ class WordCountKafkaParams:
         transactional_id_prefix: Begins the names of transactions; another one for each such job.
         create_topics: Create the topics that the job writes to, when they are missing.
         bounded: End when all lines are counted that were in the raw topic at the first start.
-        host: Address of both sockets.
+        host: Address of both sockets; with 0.0.0.0 other machines reach them, too.
         source_port: Port that takes the lines; default SOURCE_PORT or 9999.
         sink_port: Port that sends the counts; default SINK_PORT or 9998.
         parallelism: Subtasks of each operator; default PARALLELISM or 2.
@@ -96,7 +96,7 @@ class WordCountKafkaParams:
     transactional_id_prefix: str = "wordcount-kafka-counts"
     create_topics: bool = True
     bounded: bool = False
-    host: str = "0.0.0.0"
+    host: str = "127.0.0.1"
     source_port: int = field(default_factory=_number("SOURCE_PORT", 9999))
     sink_port: int = field(default_factory=_number("SINK_PORT", 9998))
     parallelism: int = field(default_factory=_number("PARALLELISM", 2))

@@ -1,17 +1,27 @@
-"""Opening a listening TCP socket, with an error that names the port."""
+"""Listening TCP sockets: opened with an error that names the port, and clients let in or refused.
+
+A process that is out of file descriptors cannot even refuse a client: the connection waits and
+wakes the listener again and again. So each door keeps one descriptor in reserve for that.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
+import os
 import socket
+import threading
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PortUnavailableError
 
-__all__ = ["CLIENT_BACKLOG", "open_listener"]
+__all__ = ["CLIENT_BACKLOG", "Door", "open_listener"]
 
 _logger = logging.getLogger(__name__)
 CLIENT_BACKLOG = 128
+_OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_PAUSE_S = 0.05
 
 
 def open_listener(vertex_id: str, host: str, port: int) -> socket.socket:
@@ -35,3 +45,82 @@ def open_listener(vertex_id: str, host: str, port: int) -> socket.socket:
         port=listener.getsockname()[1],
     )
     return listener
+
+
+class Door:
+    """Lets clients in, at most so many at a time, and refuses the others.
+
+    Args:
+        vertex_id: For the log.
+        listener: Listens already, non-blocking; closed by ``close``.
+        clients_max: Clients that may be connected.
+    """
+
+    def __init__(self, vertex_id: str, listener: socket.socket, clients_max: int) -> None:
+        self.listener = listener
+        self.refused_count = 0
+        self._vertex_id = vertex_id
+        self._clients_max = clients_max
+        self._reserve: int | None = _reserve()
+
+    def admit(self, client_count: int) -> tuple[socket.socket, str] | None:
+        """Return a client that is waiting and its address, or None: it left, or was refused.
+
+        Args:
+            client_count: Clients that are connected now.
+        """
+        try:
+            client, address = self.listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return None
+        except OSError as error:
+            if error.errno not in _OUT_OF_RESOURCES:
+                raise
+            self._turn_away(error.strerror or str(error))
+            return None
+        if client_count >= self._clients_max:
+            client.close()
+            self._note_refused(f"clients_max is {self._clients_max}")
+            return None
+        client.setblocking(False)
+        log_event(_logger, "socket_client_connected", vertex=self._vertex_id, client=str(address))
+        return client, str(address)
+
+    def close(self) -> None:
+        """Close the listener."""
+        self.listener.close()
+        if self._reserve is not None:
+            os.close(self._reserve)
+            self._reserve = None
+
+    def _turn_away(self, reason: str) -> None:
+        """Accept a client with the descriptor in reserve, to close its connection at once."""
+        if self._reserve is None:
+            threading.Event().wait(_PAUSE_S)  # Another one took it; the client goes on waiting.
+        else:
+            os.close(self._reserve)
+            self._reserve = None
+            with contextlib.suppress(OSError):  # It left, or the descriptor is taken already.
+                self.listener.accept()[0].close()
+                self._note_refused(reason)
+        self._reserve = self._reserve_again()
+
+    def _reserve_again(self) -> int | None:
+        with contextlib.suppress(
+            OSError
+        ):  # The next client is turned away as soon as there is one.
+            return _reserve()
+        return None
+
+    def _note_refused(self, reason: str) -> None:
+        """Count a refused client; told at the first, and then ever more seldom."""
+        self.refused_count += 1
+        if self.refused_count & (self.refused_count - 1) == 0:
+            log_event(
+                _logger, "socket_client_refused", level=logging.WARNING, vertex=self._vertex_id,
+                reason=reason, refused_count=self.refused_count,
+            )  # fmt: skip
+
+
+def _reserve() -> int:
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)

@@ -13,8 +13,15 @@ __all__ = ["SocketSinkOptions", "SocketSourceOptions"]
 class SocketSourceOptions:
     """Where to listen, and how much may wait."""
 
-    host: str = option("0.0.0.0", doc="Address to listen on.")
+    host: str = option(
+        "127.0.0.1",
+        doc="Address to listen on; `0.0.0.0` lets other machines connect, and nobody is asked who "
+        "they are.",
+    )
     port: int = option(9999, low=0, high=65_535, doc="Port to listen on; 0 takes any free one.")
+    clients_max: int = option(
+        256, low=1, high=65_536, doc="Clients that may be connected; more are refused and counted."
+    )
     journal_bytes_max: int = option(
         1 << 30,
         low=1 << 16,
@@ -42,8 +49,15 @@ class SocketSourceOptions:
 class SocketSinkOptions:
     """Where to listen, and how long to wait for slow readers."""
 
-    host: str = option("0.0.0.0", doc="Address to listen on.")
+    host: str = option(
+        "127.0.0.1",
+        doc="Address to listen on; `0.0.0.0` lets other machines connect, and nobody is asked who "
+        "they are.",
+    )
     port: int = option(9998, low=0, high=65_535, doc="Port to listen on; 0 takes any free one.")
+    clients_max: int = option(
+        256, low=1, high=65_536, doc="Clients that may be connected; more are refused and counted."
+    )
     client_timeout_ms: int = option(
         30_000,
         low=100,

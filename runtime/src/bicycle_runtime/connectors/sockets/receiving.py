@@ -7,7 +7,6 @@ rest or the end comes.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import selectors
 import socket
@@ -15,6 +14,7 @@ import threading
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.sockets.journal import Journal
+from bicycle_runtime.connectors.sockets.listening import Door
 from bicycle_runtime.connectors.sockets.options import SocketSourceOptions
 
 __all__ = ["Receiver"]
@@ -44,7 +44,7 @@ class Receiver:
         self.port: int = listener.getsockname()[1]
         self.read_position = 0
         self._vertex_id = vertex_id
-        self._listener = listener
+        self._door = Door(vertex_id, listener, options.clients_max)
         self._journal = journal
         self._options = options
         self._half_lines: dict[socket.socket, bytes] = {}
@@ -58,6 +58,11 @@ class Receiver:
         self._thread = threading.Thread(target=self._run, name=f"socket-source-{vertex_id}")
         self._thread.daemon = True
 
+    @property
+    def refused_count(self) -> int:
+        """How many clients were refused."""
+        return self._door.refused_count
+
     def start(self) -> None:
         """Begin to accept clients."""
         self._thread.start()
@@ -67,8 +72,9 @@ class Receiver:
         self._is_stopping = True
         self._wake_in.send(b"x")
         self._thread.join()
-        for client in [*self._half_lines, self._listener, self._wake_in, self._wake_out]:
+        for client in [*self._half_lines, self._wake_in, self._wake_out]:
             client.close()
+        self._door.close()
         self._selector.close()
         self._journal.close()
 
@@ -89,22 +95,20 @@ class Receiver:
 
     def _serve(self, ready: object) -> bytes:
         """Return the whole lines that came from one ready socket."""
-        if ready is self._listener:
+        if ready is self._door.listener:
             self._accept()
         elif isinstance(ready, socket.socket) and ready in self._half_lines:
             return self._receive(ready)
         return b""
 
     def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
-            client, address = self._listener.accept()
-            client.setblocking(False)
-            self._half_lines[client] = b""
-            if self._is_reading:
-                self._selector.register(client, selectors.EVENT_READ)
-            log_event(
-                _logger, "socket_client_connected", vertex=self._vertex_id, client=str(address)
-            )
+        admitted = self._door.admit(len(self._half_lines))
+        if admitted is None:
+            return
+        client, _ = admitted
+        self._half_lines[client] = b""
+        if self._is_reading:
+            self._selector.register(client, selectors.EVENT_READ)
 
     def _receive(self, client: socket.socket) -> bytes:
         try:

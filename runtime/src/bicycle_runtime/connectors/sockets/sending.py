@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.sockets.listening import Door
 from bicycle_runtime.connectors.sockets.options import SocketSinkOptions
 
 __all__ = ["Broadcaster", "SendingEndedError"]
@@ -54,7 +55,7 @@ class Broadcaster:
         self.port: int = listener.getsockname()[1]
         self.dropped_line_count = 0
         self._vertex_id = vertex_id
-        self._listener = listener
+        self._door = Door(vertex_id, listener, options.clients_max)
         self._options = options
         self._clock = clock
         self._clients: dict[socket.socket, _Client] = {}
@@ -74,6 +75,11 @@ class Broadcaster:
         """How many clients are connected now."""
         return len(self._clients)
 
+    @property
+    def refused_count(self) -> int:
+        """How many clients were refused."""
+        return self._door.refused_count
+
     def start(self) -> None:
         """Begin to accept clients."""
         self._thread.start()
@@ -83,8 +89,9 @@ class Broadcaster:
         self._is_stopping = True
         self._wake()
         self._thread.join()
-        for client in [*self._clients, self._listener, self._wake_in, self._wake_out]:
+        for client in [*self._clients, self._wake_in, self._wake_out]:
             client.close()
+        self._door.close()
         self._selector.close()
 
     def interrupt(self) -> None:
@@ -153,7 +160,7 @@ class Broadcaster:
                 self._changed.notify_all()
 
     def _serve(self, ready: socket.socket, events: int) -> None:
-        if ready is self._listener:
+        if ready is self._door.listener:
             self._accept()
         elif ready is self._wake_out:
             ready.recv(SEND_BYTES)
@@ -164,14 +171,11 @@ class Broadcaster:
                 self._drain(ready)
 
     def _accept(self) -> None:
-        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
-            client, address = self._listener.accept()
-            client.setblocking(False)
-            self._clients[client] = _Client(str(address))
+        admitted = self._door.admit(len(self._clients))
+        if admitted is not None:
+            client, address = admitted
+            self._clients[client] = _Client(address)
             self._selector.register(client, selectors.EVENT_READ)
-            log_event(
-                _logger, "socket_client_connected", vertex=self._vertex_id, client=str(address)
-            )
 
     def _send_some(self, connection: socket.socket, client: _Client) -> None:
         try:

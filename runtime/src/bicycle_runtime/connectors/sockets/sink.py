@@ -61,6 +61,11 @@ class SocketSink(Sink):
         """How many clients are connected now."""
         return self._broadcaster.client_count if self._broadcaster is not None else 0
 
+    @property
+    def refused_count(self) -> int:
+        """How many clients were refused: too many were connected, or no descriptor was left."""
+        return self._broadcaster.refused_count if self._broadcaster is not None else 0
+
     def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
         """Open the port.
 

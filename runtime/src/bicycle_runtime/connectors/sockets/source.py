@@ -78,6 +78,11 @@ class SocketSource(Source):
         """The port that is listened on, also when port 0 was asked for."""
         return self._receiver.port if self._receiver is not None else self._options.port
 
+    @property
+    def refused_count(self) -> int:
+        """How many clients were refused: too many were connected, or no descriptor was left."""
+        return self._receiver.refused_count if self._receiver is not None else 0
+
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
     ) -> None:

@@ -1,0 +1,170 @@
+"""How many clients a socket serves, what becomes of the others, and who can reach it."""
+
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+
+import pytest
+
+from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.connectors.sockets.listening import Door
+from bicycle_runtime.testing.connectors.running import (
+    SinkRun,
+    SourceRun,
+    eventually,
+    services_in,
+    values_of,
+)
+from bicycle_sdk.connectors import socket_sink, socket_source
+from bicycle_sdk.errors import BicycleError
+
+HOST = "127.0.0.1"
+ENOUGH = 400
+
+
+@pytest.fixture(params=["source", "sink"])
+def served(request, tmp_path):
+    """Start a socket connector without saying where it listens, of both kinds."""
+    runs = []
+
+    def start(**properties):
+        spec = ConnectorSpec(
+            vertex_id="v", connector_type="socket", properties={"port": 0, **properties}
+        )
+        run = SourceRun if request.param == "source" else SinkRun
+        runs.append(run(spec, services_in(tmp_path)).start())
+        return getattr(runs[-1], request.param), runs[-1]
+
+    yield start
+    for run in runs:
+        run.stop() if request.param == "source" else run.sink.stop()
+
+
+def connected(connector, client=None):
+    client = client or socket.socket()
+    client.settimeout(20)
+    client.connect((HOST, connector.port))
+    return client
+
+
+def is_refused(client):
+    try:
+        return client.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+@contextlib.contextmanager
+def descriptors_left(count):
+    """Let this process open so many files more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (ENOUGH, before[1]))
+    filling = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                filling.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(count):
+            os.close(filling.pop())
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        for descriptor in filling:
+            os.close(descriptor)
+
+
+def test_clients_beyond_the_maximum_are_refused_and_counted_until_one_leaves(served, caplog):
+    connector, _ = served(clients_max=2)
+    with caplog.at_level(logging.WARNING):
+        first, second = connected(connector), connected(connector)
+        surplus = [connected(connector) for _ in range(5)]
+        assert all(is_refused(client) for client in surplus)
+        eventually(lambda: connector.refused_count == 5)
+        # Told at the first, second and fourth.
+        assert caplog.messages == ["socket_client_refused"] * 3
+        first.close()
+
+    def is_admitted():
+        with contextlib.closing(connected(connector)) as client:
+            client.settimeout(0.2)
+            try:
+                return client.recv(1) != b""
+            except TimeoutError:
+                return True
+            except ConnectionError:
+                return False
+
+    eventually(is_admitted)
+    for client in [second, *surplus]:
+        client.close()
+
+
+def test_a_socket_that_is_out_of_descriptors_refuses_clients_and_goes_on(served, caplog):
+    connector, run = served()
+    clients = [socket.socket() for _ in range(6)]
+    with caplog.at_level(logging.WARNING), descriptors_left(2):
+        for client in clients:
+            connected(connector, client)
+        eventually(lambda: connector.refused_count == 4)
+        assert "socket_client_refused" in caplog.messages
+    assert sum(is_refused(client) for client in clients[2:]) == 4
+    last = connected(connector)
+    if isinstance(run, SourceRun):
+        for client in [*clients[:2], last]:
+            client.sendall(b"line\n")
+        eventually(lambda: run.source.poll().lag.byte_count == 15)
+        assert values_of(run.drain()) == ["line"] * 3
+    else:
+        eventually(lambda: connector.client_count == 3)
+        run.run_epoch([["line"]])
+        run.publish()
+        assert [client.recv(9) for client in [*clients[:2], last]] == [b"line\n"] * 3
+    for client in [*clients, last]:
+        client.close()
+
+
+class Full:
+    """A listener whose process has no descriptor left, whatever is closed."""
+
+    def __init__(self):
+        self.count = 0
+
+    def accept(self):
+        self.count += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def close(self):
+        pass
+
+
+def test_a_door_whose_reserve_is_taken_lets_clients_wait_without_an_error():
+    listener = Full()
+    door = Door("v", listener, 10)
+    assert [door.admit(0) for _ in range(3)] == [None] * 3
+    assert (door.refused_count, listener.count) == (0, 6)
+    door.close()
+    door.close()
+
+
+def test_sockets_listen_on_this_machine_only_unless_somebody_says_otherwise(served):
+    connector, _ = served()
+    other = "127.0.0.2"  # Every such address is this machine; only the one listened on answers.
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((other, connector.port), timeout=20)
+    connected(connector).close()
+    everywhere, _ = served(host="0.0.0.0")
+    socket.create_connection((other, everywhere.port), timeout=20).close()
+
+    assert socket_source().properties["host"] == socket_sink().properties["host"] == HOST
+
+
+def test_the_sdk_bounds_clients_and_says_nothing_of_it_by_default():
+    assert socket_source(clients_max=3).properties["clients_max"] == 3
+    assert socket_sink(clients_max=3).properties["clients_max"] == 3
+    assert "clients_max" not in {**socket_source().properties, **socket_sink().properties}
+    for call in (socket_source, socket_sink):
+        with pytest.raises(BicycleError):
+            call(clients_max=0)
