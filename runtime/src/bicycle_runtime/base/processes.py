@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import threading
@@ -15,20 +16,32 @@ import time
 from pathlib import Path
 
 __all__ = [
+    "OPEN_FILES_MIN",
     "descendants",
     "hang_up",
     "how_it_ended",
     "is_alive",
     "is_frozen",
     "kill_all",
+    "open_files_max",
     "send_signal",
     "start_ticks",
     "wait_for_end",
 ]
 
+OPEN_FILES_MIN = 1_024  # What Java with Spark, and a driver with some sockets, may need.
 _POLL_S = 0.05
 _PASS_COUNT_MAX = 20
 _FIELD_STATE, _FIELD_PARENT, _FIELD_START = 0, 1, 19  # behind the name, which may hold blanks
+
+
+def open_files_max() -> int | None:
+    """Return how many files this process, and what it starts, may have open; None for any number.
+
+    Programs may raise the soft limit, as Java does, so that the hard one counts.
+    """
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    return None if hard == resource.RLIM_INFINITY else hard
 
 
 def start_ticks(pid: int) -> int:

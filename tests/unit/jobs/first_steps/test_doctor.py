@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import pytest
 
 from bicycle_runtime.jobs.errors import DoctorError
@@ -57,3 +60,21 @@ def test_a_failed_check_is_an_error_that_names_it():
         require_health(checks)
     assert (caught.value.facts["names"], caught.value.facts["count"]) == ("b", 1)
     require_health(checks[:1])
+
+
+def test_a_limit_of_open_files_that_java_cannot_live_with_is_told(tmp_path):
+    program = (
+        "import resource\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))\n"
+        "from pathlib import Path\n"
+        "from bicycle_runtime.jobs.first_steps.doctor import examine\n"
+        "from bicycle_runtime.jobs.home import Home\n"
+        f"checks = examine(Home(Path({str(tmp_path)!r})))\n"
+        "print([c.is_ok for c in checks if c.name == 'open files'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+
+    assert (done.stdout.strip(), done.returncode) == ("[False]", 0), done.stderr
+    assert by_name(tmp_path)["open files"].is_ok

@@ -24,6 +24,7 @@ from typing import IO
 from bicycle_runtime.base.environment import chosen_variables, environment_for_child
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.java import find_java, log4j_settings
+from bicycle_runtime.base.processes import OPEN_FILES_MIN, open_files_max
 from bicycle_runtime.engine.errors import SparkStartError
 from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
@@ -94,8 +95,16 @@ class StartingJava:
     def _last_lines(self) -> str:
         with contextlib.suppress(OSError):
             lines = self._log_path.read_text(errors="replace").splitlines()[-5:]
-            return "log: " + " | ".join(lines)
-        return "it wrote no log"
+            return "log: " + " | ".join(lines) + _few_files()
+        return f"it wrote no log{_few_files()}"
+
+
+def _few_files() -> str:
+    """Return what is said where Java may have died of it: it cannot always say so itself."""
+    limit = open_files_max()
+    if limit is None or limit >= OPEN_FILES_MIN:
+        return ""
+    return f"; at most {limit} files may be open at a time, {OPEN_FILES_MIN} are needed (ulimit -n)"
 
 
 def start_java(

@@ -19,6 +19,7 @@ from bicycle_runtime import __version__
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
+from bicycle_runtime.base.processes import OPEN_FILES_MIN, open_files_max
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -70,6 +71,7 @@ def examine(home: Home, *, with_spark: bool = False, master: str | None = None) 
         Check(name="bicycle-runtime", is_ok=True, found=__version__),
         _processors(),
         _memory(),
+        _open_files(),
         _folder("home", home.path),
         _folder("temporary files", Path(tempfile.gettempdir())),
     ]
@@ -144,6 +146,16 @@ def _memory() -> Check:
         is_ok=size >= _MEMORY_BYTES_MIN,
         found=f"{size / _GIB:.1f} GiB",
         fix="Spark needs about 2 GiB; use a larger machine, or a Spark cluster with --master",
+    )
+
+
+def _open_files() -> Check:
+    limit = open_files_max()
+    return _check(
+        "open files",
+        is_ok=limit is None or limit >= OPEN_FILES_MIN,
+        found="any number" if limit is None else f"at most {limit:,}",
+        fix=f"raise the limit to {OPEN_FILES_MIN:,} or more (ulimit -n, or your service manager)",
     )
 
 
