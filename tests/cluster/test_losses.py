@@ -24,7 +24,7 @@ def test_a_job_whose_cluster_is_gone_is_told_in_time_and_goes_on_when_it_is_back
     for host in cluster.hosts():
         cluster.kill_host(host)
 
-    until(lambda: "BIC-1853" in _restarts(life), "the loss of all executors", patience_s=40)
+    until(lambda: "BIC-1853" in _restarts(life), "the loss of all executors")
     until(lambda: "BIC-1851" in _restarts(life), "a start without executors")
     cluster.add_host()
     site.let_epochs_pass(3)

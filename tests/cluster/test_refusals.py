@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,11 @@ TWO = ("--parallelism", "2")
 def test_a_master_that_is_not_there_is_told_at_once(site):
     site.write_words(lines=10)
     site.master = "spark://127.0.0.1:1"
-    began = time.monotonic()
 
-    life = site.run()
+    life = site.run("--cluster-timeout-ms", "1h")
 
     assert (life.process.returncode, life.answer["code"]) == (6, "BIC-1850")
     assert life.answer["facts"]["master"] == "spark://127.0.0.1:1"
-    assert time.monotonic() - began < 20
 
 
 def test_a_cluster_without_room_for_the_job_is_told_in_time(site):

@@ -13,6 +13,7 @@ from bicycle_runtime.dev.errors import (
 from bicycle_runtime.dev.kafka_topics import list_topics
 from bicycle_runtime.dev.waiting import wait_until
 from tests.kafka_broker import broker_in, create_topic
+from tests.waiting import until
 
 
 def produce(broker, topic, values, **settings):
@@ -97,7 +98,7 @@ def test_a_paused_broker_does_not_answer_until_it_is_resumed(new_kafka_broker):
     assert broker.is_running()
     assert not broker.is_answering(timeout_s=0.5)
     broker.resume()
-    assert broker.is_answering(timeout_s=10)
+    until(lambda: broker.is_answering(timeout_s=10), "an answer")
 
 
 def test_a_paused_broker_can_be_stopped(new_kafka_broker):

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.base.processes import wait_for_end
 from tests.kafka_broker import broker_in, end
+from tests.waiting import until
 
 _SECONDS_MAX = 120
 _BICYCLE = (sys.executable, "-c", "from bicycle_runtime.cli import main; main()")
@@ -112,7 +113,7 @@ def test_a_broker_in_the_foreground_ends_with_a_signal(terminal, number):
     with terminal.open("start", "--foreground", "--heap-mb", "256") as process:
         assert first_line(process).startswith("bootstrap=127.0.0.1:")
         broker = broker_in(terminal.folder)
-        assert broker.is_answering(timeout_s=10)
+        until(lambda: broker.is_answering(timeout_s=10), "an answer")
 
         process.send_signal(number)
 

@@ -14,11 +14,10 @@ from pathlib import Path
 
 from bicycle_runtime.base.processes import is_alive, kill_all
 from tests.spark.jobsite import SHORT_LIVED_JAVA
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [ROOT / "plugin_sdk/src", ROOT / "runtime/src", ROOT / "plugins/wordcount/src"]
-PATIENCE_S = 60
 PROGRAM = "from bicycle_runtime.cli import main; main()"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import signal
-import time
 
 import pytest
 
@@ -161,9 +160,7 @@ def test_a_stopped_job_ends_in_time_and_the_next_start_reads_nothing_again(site:
     until(lambda: site.newest_epoch() >= 5, "epoch 5")
 
     life.process.send_signal(signal.SIGTERM)
-    started = time.monotonic()
-    assert life.wait() == 0, life.stderr
-    assert time.monotonic() - started < 30
+    assert life.wait() == 0, life.stderr  # One that takes too long ends with 1.
     site.wait_for_no_process()
 
     stopped = life.answer

@@ -103,7 +103,7 @@ def test_a_job_under_load_becomes_wider_and_narrower_and_reads_nothing_again(sit
         assert site.status()["record_count"] == site.status()["event_count"]
 
         os.kill(site.java().pid, signal.SIGKILL)
-        until(lambda: site.status()["state"] == "RESTARTING", "the loss of Java")
+        until(lambda: site.status()["restart_count"] == 1, "the loss of Java")
         until(lambda: site.status()["state"] == "RUNNING", "the restart")
     until(lambda: site.status()["event_count"] == feeder.line_count, "all input")
     life.process.send_signal(signal.SIGTERM)

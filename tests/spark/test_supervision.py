@@ -11,7 +11,7 @@ from bicycle_runtime.base.processes import descendants, is_alive, is_frozen
 from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts
 from tests.spark.impatient import IMPATIENT
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]  # Spark starts twice in each.
 
@@ -117,7 +117,7 @@ def test_a_killed_driver_is_started_again_by_its_supervisor_and_nothing_is_count
     bicycle.answer(*words("submit", tmp_path, "killed", "--follow"))
     first = wait_until(bicycle, "killed", lambda status: status["record_count"] == 1)
     os.kill(first["pid"], signal.SIGKILL)
-    wait_until(bicycle, "killed", lambda status: status["state"] == "RESTARTING")
+    wait_until(bicycle, "killed", lambda status: status["restart_count"] == 1)
     with source.open("a") as stream:
         stream.write("b c\n")
     second = wait_until(bicycle, "killed", lambda status: status["record_count"] == 2)
@@ -145,7 +145,7 @@ def test_an_epoch_with_a_stopped_worker_is_ended_and_run_again(bicycle, tmp_path
             stream.write("y z\n")
         again = wait_until(bicycle, "stopped", lambda status: status["record_count"] == 2)
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(PATIENCE_S)
     finally:
         end(process)
 

@@ -12,6 +12,7 @@ from bicycle_runtime.jobs.control.draining import drain_job
 from bicycle_runtime.jobs.errors import JobNotFoundError, StopTimeoutError
 from bicycle_runtime.jobs.status import JobState
 from tests.unit.jobs.job_samples import put_job
+from tests.waiting import PATIENCE_S
 
 # A driver that meets requests until it was asked to drain, and then ends with a status, or not.
 DRIVER = """
@@ -55,7 +56,7 @@ def driver(home, word):
 def test_a_job_that_drains_is_waited_for(home):
     with driver(home, "ends") as process:
         assert drain_job(home, "job", clock=SystemClock()).state is JobState.FINISHED
-        assert process.wait(10) == 0
+        assert process.wait(PATIENCE_S) == 0
 
 
 def test_a_job_that_drains_for_too_long_goes_on_with_it(home):

@@ -13,6 +13,7 @@ from bicycle_runtime.jobs.control.looking import job_status, list_jobs
 from bicycle_runtime.jobs.errors import JobNotFoundError, StatusFormatError, StopTimeoutError
 from bicycle_runtime.jobs.status import JobState
 from tests.unit.jobs.job_samples import put_job
+from tests.waiting import PATIENCE_S
 
 OBEDIENT = "import signal; print('up', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + OBEDIENT.partition(
@@ -68,7 +69,7 @@ def test_a_job_whose_process_is_gone_without_a_last_word_has_failed(home):
 def test_stopping_waits_for_the_end(home):
     with driver(home, "job", OBEDIENT) as process:
         status = stop_job(home, "job")
-        assert process.wait(10) == -15
+        assert process.wait(PATIENCE_S) == -15
     assert status.state is JobState.FAILED  # This driver dies of the signal, without a word.
 
 
@@ -78,7 +79,7 @@ def test_a_job_whose_process_was_stopped_is_told_and_woken_to_stop(home):
         os.waitid(os.P_PID, process.pid, os.WSTOPPED)
         [frozen] = list_jobs(home)
         stop_job(home, "job")
-        assert process.wait(10) == -15
+        assert process.wait(PATIENCE_S) == -15
     assert (frozen.state, frozen.is_frozen) == (JobState.RUNNING, True)
     assert not job_status(home, "job").is_frozen
 
@@ -92,7 +93,7 @@ def test_a_job_that_does_not_stop_in_time_is_an_error(home):
 def test_canceling_kills_and_leaves_the_word_canceled(home):
     with driver(home, "job", STUBBORN) as process:
         status = cancel_job(home, "job", clock=ManualClock(77))
-        assert process.wait(10) == -9
+        assert process.wait(PATIENCE_S) == -9
     assert (status.state, status.ended_ms) == (JobState.CANCELED, 77)
     assert job_status(home, "job").state is JobState.CANCELED
 

@@ -6,7 +6,7 @@ import pytest
 
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 class Ends:

@@ -16,6 +16,7 @@ from bicycle_runtime.jobs.status import JobState, RestartPlan, write_status
 from bicycle_runtime.jobs.supervision.restarts import HISTORY_MAX
 from bicycle_runtime.jobs.supervision.supervisor import Supervisor
 from tests.unit.jobs.job_samples import request_of, status_of
+from tests.waiting import PATIENCE_S
 
 PID_OF_NOBODY = 2**22 + 1  # The kernel gives none above 2**22.
 KILLED, DONE, FAILED = -9, 0, 1
@@ -214,7 +215,7 @@ def test_a_dead_driver_under_a_living_supervisor_is_restarting_and_can_be_stoppe
         )
         assert job_status(site.home, "job").state is JobState.RESTARTING
         canceled = cancel_job(site.home, "job", clock=site.clock)
-        assert supervisor.wait(10) == -signal.SIGKILL
+        assert supervisor.wait(PATIENCE_S) == -signal.SIGKILL
     finally:
         supervisor.kill()
         supervisor.communicate()
