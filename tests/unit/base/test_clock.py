@@ -36,6 +36,15 @@ def test_manual_clock_moves_by_what_it_is_told(start_ms, durations_ms):
     assert clock.monotonic() == sum(durations_ms) / 1_000
 
 
+def test_no_time_passes_when_the_wall_clock_is_set():
+    clock = ManualClock(5_000)
+    clock.advance(100)
+    clock.set_wall(1_000)
+    clock.advance(100)
+
+    assert (clock.now_ms(), clock.monotonic()) == (1_100, 0.2)
+
+
 def test_manual_clock_does_not_go_back():
     clock = ManualClock(1_000)
 

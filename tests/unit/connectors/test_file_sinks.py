@@ -65,6 +65,33 @@ def test_small_epochs_become_one_part_when_it_is_old_enough(sink, out):
     assert run.sink.deadline_ms() is None
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_the_age_of_a_part_does_not_follow_a_wall_clock_that_is_set(sink, out, jump_ms):
+    run = sink(roll_ms=1_000)
+    clock = run.services.clock
+    run.run_epoch([[1]])
+    clock.set_wall(clock.now_ms() + jump_ms)
+    clock.advance(600)
+    run.run_epoch([[2]])
+    assert (parts(out), run.sink.deadline_ms()) == ([], clock.now_ms() + 400)
+    clock.advance(400)
+    run.run_epoch([])
+
+    assert parts(out) == ["1\n2\n"]
+
+
+def test_a_part_that_seems_to_come_from_the_future_is_complete_in_time(sink, out):
+    run = sink(roll_ms=1_000)
+    clock = run.services.clock
+    run.run_epoch([[1]])
+    clock.set_wall(clock.now_ms() - 3_600_000)
+    run.restart()
+    clock.advance(1_000)
+    run.run_epoch([])
+
+    assert parts(out) == ["1\n"]
+
+
 def test_the_age_of_a_part_counts_from_its_first_record_also_over_restarts(sink, out):
     run = sink(roll_ms=1_000)
     run.run_epoch([[1]])

@@ -47,6 +47,17 @@ def append(path, text):
         stream.write(text)
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_new_files_are_found_in_time_when_the_wall_clock_is_set(folder, follow, jump_ms):
+    run = follow(folder)
+    (folder / "a.log").write_text("one\n")
+    clock = run.services.clock
+    clock.set_wall(clock.now_ms() + jump_ms)
+
+    assert not run.source.poll().has_input
+    assert read(run) == ["one"]
+
+
 def test_half_a_line_waits_for_its_newline_without_keeping_the_engine_busy(folder, follow):
     (folder / "a.log").write_text("one\ntw")
     run = follow(folder / "a.log")

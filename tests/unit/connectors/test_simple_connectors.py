@@ -31,6 +31,20 @@ def test_a_restarted_generator_keeps_its_rhythm(tmp_path):
     assert values_of(run.drain()) == ["world", "bicycle"]
 
 
+def test_a_generator_keeps_its_rhythm_when_the_wall_clock_is_set(tmp_path):
+    run = generator(tmp_path, rate_ms=1_000)
+    clock = run.services.clock
+    for restarts in (False, True):
+        for jump_ms in (-3_600_000, 7_200_000, -7_200_000):
+            assert len(values_of(run.drain())) == 1
+            clock.set_wall(clock.now_ms() + jump_ms)
+            if restarts and jump_ms < 0:  # What passes while a job is down, only this clock tells.
+                run.restart()
+            assert not run.source.poll().has_input
+            assert run.source.poll().next_poll_ms <= 1_000
+            clock.advance(1_000)
+
+
 def test_a_counted_generator_ends(tmp_path):
     run = generator(tmp_path, rate_ms=0, count=3)
 

@@ -33,7 +33,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; both readings move together.
+    """A clock that stands still until it is moved; ``advance`` moves both readings together.
 
     Args:
         start_ms: The first wall-clock reading.
@@ -46,14 +46,14 @@ class ManualClock:
     """
 
     def __init__(self, start_ms: int = 0) -> None:
-        self._start_ms = start_ms
         self._now_ms = start_ms
+        self._elapsed_ms = 0
 
     def now_ms(self) -> int:
         return self._now_ms
 
     def monotonic(self) -> float:
-        return (self._now_ms - self._start_ms) / 1_000
+        return self._elapsed_ms / 1_000
 
     def advance(self, duration_ms: int) -> None:
         """Move forward by ``duration_ms``, 0 or more.
@@ -64,3 +64,8 @@ class ManualClock:
         if duration_ms < 0:
             raise ValueError(f"a clock moves forward only, not by {duration_ms} ms")
         self._now_ms += duration_ms
+        self._elapsed_ms += duration_ms
+
+    def set_wall(self, now_ms: int) -> None:
+        """Set the wall clock, either way, as people and time servers do; no time passes."""
+        self._now_ms = now_ms

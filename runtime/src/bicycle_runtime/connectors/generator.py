@@ -79,20 +79,22 @@ class GeneratorSource(Source):
         """Continue at the sealed number, in the rhythm of the first start."""
         self._clock = services.clock
         self._next = offsets.get(SHARD, 0)
-        self._started_ms = int(memo.get("started_ms", self._clock.now_ms()))
+        now_ms = self._clock.now_ms()
+        self._started_ms = int(memo.get("started_ms", now_ms))
+        # The clock may have been set back meanwhile: what was given before was due by then.
+        given_ms = (self._next - 1) * self._options.rate_ms
+        self._elapsed_ms = max(now_ms - self._started_ms, given_ms)
+        self._began = self._clock.monotonic()
 
     def poll(self) -> SourceStatus:
         """See how many words are due by now."""
         rate_ms, count = self._options.rate_ms, self._options.count
-        if rate_ms == 0:
-            due = self._next + (1 << 62)
-        else:
-            due = (self._clock.now_ms() - self._started_ms) // rate_ms + 1
+        due = self._rhythm_ms() // rate_ms + 1 if rate_ms else self._next + (1 << 62)
         self._available = max(due if count is None else min(due, count), self._next)
         left = self._available - self._next
         wait_ms = NEXT_POLL_MS_MAX
         if rate_ms and left == 0:
-            wait_ms = self._started_ms + self._next * rate_ms - self._clock.now_ms()
+            wait_ms = self._next * rate_ms - self._rhythm_ms()
         return SourceStatus(
             has_input=left > 0,
             is_finished=count is not None and self._next >= count,
@@ -120,6 +122,10 @@ class GeneratorSource(Source):
 
     def stop(self) -> None:
         """Nothing was opened."""
+
+    def _rhythm_ms(self) -> int:
+        """Return the time since the first word, whatever becomes of the wall clock."""
+        return self._elapsed_ms + round((self._clock.monotonic() - self._began) * 1_000)
 
     def describe(self, shard: str, offset: int) -> str:
         """Name the sequence number."""

@@ -163,6 +163,20 @@ def test_an_epoch_interval_is_kept_between_epochs(tmp_path):
         assert loop.step().has_run
 
 
+@pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])
+def test_intervals_do_not_follow_a_wall_clock_that_is_set(tmp_path, jump_ms):
+    driver = Driver(tmp_path)
+    build = counting(list(range(60)))
+    options = {"max_records_per_epoch": 10, "epoch_interval_ms": 500}
+    with driver.loop(build, **options, checkpoint_interval_ms=10_000) as loop:
+        assert loop.step().has_run
+        driver.clock.set_wall(driver.clock.now_ms() + jump_ms)
+        step = loop.step()
+        assert (step.has_run, step.wait_ms) == (False, 500)
+        driver.clock.advance(step.wait_ms)
+        assert loop.step().has_run
+
+
 # --- the order in which connectors start ---------------------------------------------------------
 
 

@@ -87,6 +87,7 @@ class FileSink(Sink):
                 hint="write jsonl_file or csv_file, or leave it out",
             )
         self._after = SinkState()
+        self._due_at = ("", 0.0)  # path of the open part, and when it becomes too old
         self._claim: OutputClaim | None = None
 
     def check(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
@@ -116,6 +117,8 @@ class FileSink(Sink):
             part_count=int(memo.get("part_count", 0)),
         )
         self._prepared_epoch = -1
+        if (part := self._after.open) is not None:
+            self._watch_age(part, age_ms=max(services.clock.now_ms() - part.since_ms, 0))
         try:
             make_folder(self._folder)
             probe = self._folder / f".tmp-{os.getpid()}-probe"
@@ -152,7 +155,7 @@ class FileSink(Sink):
         now_ms = self._services.clock.now_ms()
         for file in in_subtask_order(staged):
             draft.add(file, now_ms)
-        if draft.open is not None and (is_last or now_ms >= self._due_ms(draft.open)):
+        if draft.open is not None and (is_last or self._left_ms(draft.open) <= 0):
             draft.close()
         self._after = draft.state
         return {
@@ -181,7 +184,9 @@ class FileSink(Sink):
 
     def deadline_ms(self) -> int | None:
         """Return when the open part becomes too old."""
-        return None if self._after.open is None else self._due_ms(self._after.open)
+        if self._after.open is None:
+            return None
+        return self._services.clock.now_ms() + self._left_ms(self._after.open)
 
     def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
         """Return the epoch's staged files, and those that wait for their part."""
@@ -189,8 +194,16 @@ class FileSink(Sink):
         held = part.held if (part := _open_part(memo)) is not None else ()
         return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}
 
-    def _due_ms(self, part: OpenPart) -> int:
-        return part.since_ms + self._options.roll_ms
+    def _watch_age(self, part: OpenPart, *, age_ms: int) -> None:
+        """Let a part be complete in time, even when the wall clock is set while it is open."""
+        left_s = (self._options.roll_ms - age_ms) / 1_000
+        self._due_at = (part.path, self._services.clock.monotonic() + left_s)
+
+    def _left_ms(self, part: OpenPart) -> int:
+        """Return how long a part may stay open; 0 or less when it is too old."""
+        if self._due_at[0] != part.path:
+            self._watch_age(part, age_ms=0)
+        return round((self._due_at[1] - self._services.clock.monotonic()) * 1_000)
 
     def _claim_of(self, run: str, services: DriverServices) -> OutputClaim:
         return OutputClaim(self._folder, run=run, vertex=self.spec.vertex_id, services=services)

@@ -82,7 +82,7 @@ class FileSource(Source):
         )
         self._record_type = _record_type(self.file_format, spec)
         self._planned: dict[str, Slice] = {}
-        self._refreshed_ms: int | None = None
+        self._refreshed_at = 0.0
         self._listing_ms = 0.0
         self._turn = 0
 
@@ -105,7 +105,7 @@ class FileSource(Source):
         if not listing and not self._table.files:
             self._refuse_missing()
         self._table.refresh(listing)
-        self._refreshed_ms = self._clock.now_ms()
+        self._refreshed_at = self._clock.monotonic()
         log_event(
             _logger, "input_files_listed", vertex=self.spec.vertex_id, file_count=len(listing)
         )
@@ -183,15 +183,14 @@ class FileSource(Source):
             return f"{path} byte {offset}"
 
     def _refresh_when_due(self) -> None:
-        now_ms = self._clock.now_ms()
-        is_many = self._input.is_directory or self._input.is_glob
-        elapsed_ms = now_ms - (self._refreshed_ms or 0)
-        interval_ms = max(LISTING_INTERVAL_MS, LISTING_PAUSE_FACTOR * self._listing_ms)
-        if is_many and 0 <= elapsed_ms < interval_ms:
-            return
         started = self._clock.monotonic()
+        is_many = self._input.is_directory or self._input.is_glob
+        elapsed_ms = (started - self._refreshed_at) * 1_000
+        interval_ms = max(LISTING_INTERVAL_MS, LISTING_PAUSE_FACTOR * self._listing_ms)
+        if is_many and elapsed_ms < interval_ms:
+            return
         self._table.refresh(self._input.files())
-        self._refreshed_ms = now_ms
+        self._refreshed_at = started
         self._listing_ms = (self._clock.monotonic() - started) * 1_000
 
     def _is_done(self, file: TrackedFile, end: int) -> bool:

@@ -8,6 +8,7 @@ exactly these outputs. The loop decides when an epoch runs; ``_run_epoch`` shows
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -93,8 +94,8 @@ class EpochLoop:
         self._loads = LoadWatch(setup.storage, run_id, services.on_loaded)
         plan = plan_record(setup, now_ms=self._clock.now_ms(), is_finished=False)
         self._last = Manifest(epoch=0, plan=plan)
-        self._folded_ms = self._clock.now_ms()
-        self._started_ms = 0
+        self._folded_at = self._clock.monotonic()
+        self._started_at = -math.inf
         self._has_read = False
         timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
         self._intake = Intake(setup, timeline, options)
@@ -142,13 +143,13 @@ class EpochLoop:
             # What fires at the end of all input and goes round a loop must have its epochs.
             is_finished and self._setup.plan.has_timed_loops and not self._timeline.is_at_end
         )
-        next_ms = self._started_ms + self._options.epoch_interval_ms
-        if (has_work or fires) and now_ms >= next_ms:
-            self._started_ms = now_ms
+        wait_ms = self._interval_left_ms()
+        if (has_work or fires) and wait_ms <= 0:
+            self._started_at = self._clock.monotonic()
             self._run_epoch(statuses, fires=fires, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
         if has_work or fires:
-            return _idle(statuses, wait_ms=next_ms - now_ms)
+            return _idle(statuses, wait_ms=wait_ms)
         if is_finished:
             return _idle(statuses, wait_ms=0, is_finished=True)
         if self._is_sink_due(now_ms):
@@ -294,10 +295,11 @@ class EpochLoop:
 
     def _run_tasks(self, planned: EpochWork) -> EpochWork:
         self._has_read = True
-        now_ms = self._clock.now_ms()
-        is_interval_over = now_ms - self._folded_ms >= self._options.checkpoint_interval_ms
+        now_ms, now_s = self._clock.now_ms(), self._clock.monotonic()
+        folded_ms = (now_s - self._folded_at) * 1_000
+        is_interval_over = folded_ms >= self._options.checkpoint_interval_ms
         if is_interval_over:
-            self._folded_ms = now_ms
+            self._folded_at = now_s
         orders = epoch_orders(
             self._setup.plan,
             epoch=planned.epoch,
@@ -434,6 +436,14 @@ class EpochLoop:
             console=services.console,
             epoch_interval_ms=self._options.epoch_interval_ms,
         )
+
+    def _interval_left_ms(self) -> int:
+        """Return how long the next epoch has to wait for its interval; 0 or less when it is over.
+
+        The wall clock may be set back by an hour, and the job would stand still for as long.
+        """
+        elapsed_ms = (self._clock.monotonic() - self._started_at) * 1_000
+        return round(max(self._options.epoch_interval_ms - elapsed_ms, 0))
 
     def _is_sink_due(self, now_ms: int) -> bool:
         self._publisher.finish()
