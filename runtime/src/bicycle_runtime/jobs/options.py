@@ -11,7 +11,9 @@ from bicycle_runtime.base.options import check, describe, from_mapping, option
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["JobOptions", "JobRequest"]
+__all__ = ["LEASE_BEAT_MS_MAX", "JobOptions", "JobRequest"]
+
+LEASE_BEAT_MS_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class JobOptions:
     lease_beat_ms: int = option(
         1_000,
         low=100,
-        high=60_000,
+        high=LEASE_BEAT_MS_MAX,
         doc="Time between two signs of life in the checkpoint directory. A driver of another host "
         "takes over after four of them without a sign.",
     )

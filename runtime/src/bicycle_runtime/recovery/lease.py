@@ -34,13 +34,13 @@ from bicycle_runtime.base.storage import (
 )
 from bicycle_runtime.recovery.errors import LeaseHeldError, LeaseLostError
 
-__all__ = ["Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
+__all__ = ["WATCH_BEATS", "Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
 
 _LOG = logging.getLogger(__name__)
 _FOLDER = "lease"
 _NAME_DIGITS = 12
 _FORMAT_VERSION = 1
-_WATCH_BEATS = 4
+WATCH_BEATS = 4
 _LOOKS_PER_BEAT = 4
 _ROUNDS_MAX = 8
 _KEPT_NUMBERS = 1_000
@@ -247,7 +247,7 @@ class Lease:
             return "gone"
         beat_s = (holder.beat_ms if holder else self._beat_ms) / 1_000
         first = self._beat_of(number)
-        deadline = self._clock.monotonic() + _WATCH_BEATS * beat_s
+        deadline = self._clock.monotonic() + WATCH_BEATS * beat_s
         while self._clock.monotonic() < deadline:
             self._pause(beat_s / _LOOKS_PER_BEAT)
             if self._has(number, "released") or self._beat_of(number) != first:

@@ -9,6 +9,7 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.collect import CollectSink
 from bicycle_runtime.connectors.collection import CollectionSource
+from bicycle_runtime.connectors.errors import OutputUnwritableError
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -18,6 +19,7 @@ from bicycle_runtime.recovery.errors import EpochTakenError, StateLostError
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
+from tests.waiting import until
 
 
 class Driver:
@@ -161,6 +163,35 @@ def test_an_epoch_interval_is_kept_between_epochs(tmp_path):
         assert (step.has_run, step.wait_ms) == (False, 500)
         driver.clock.advance(step.wait_ms)
         assert loop.step().has_run
+
+
+def test_a_long_interval_is_waited_for_in_short_pieces_that_keep_workers(tmp_path):
+    driver = Driver(tmp_path)
+    build = counting(list(range(30)))
+    with driver.loop(build, max_records_per_epoch=10, epoch_interval_ms=3_600_000) as loop:
+        assert loop.step().has_run
+        waited_ms = 0
+        while not (step := loop.step()).has_run:
+            assert 0 < step.wait_ms <= 1_000
+            driver.clock.advance(step.wait_ms)
+            waited_ms += step.wait_ms
+        assert waited_ms == 3_600_000
+
+
+def test_a_publication_that_fails_is_told_while_the_next_epoch_waits(tmp_path):
+    class Failing(CollectSink):
+        def publish(self, epoch, memo):
+            raise OutputUnwritableError(vertex="out", path="x", reason="gone")
+
+    def failing(setup):
+        return replace(setup, sinks={uid: Failing(sink.spec) for uid, sink in setup.sinks.items()})
+
+    driver = Driver(tmp_path)
+    options = {"max_records_per_epoch": 10, "epoch_interval_ms": 3_600_000}
+    with driver.loop(counting(list(range(30))), change=failing, **options) as loop:
+        assert loop.step().has_run
+        with pytest.raises(OutputUnwritableError):
+            until(lambda: loop.step().has_run, "the end of the publication")
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])

@@ -1,5 +1,6 @@
 """The watchdog: what hangs is ended step by step, and told as one error with the phase."""
 
+import contextlib
 import os
 import threading
 
@@ -53,6 +54,17 @@ def test_what_hangs_is_let_go_of_and_told_with_phase_and_target(hanger):
             pass
 
 
+def test_what_ends_well_after_it_was_let_go_of_is_told_too_and_the_process_lives(hanger):
+    with hanger.watchdog(patience_s=PATIENCE_S) as watchdog:
+        with (
+            pytest.raises(StalledError),
+            watchdog.phase("extracts", "plugin", timeout_ms=SHORT_MS),
+        ):
+            assert hanger.is_free.wait(PATIENCE_S)
+        assert watchdog.take() is None
+    assert hanger.ended == []
+
+
 def test_the_main_thread_is_called_back_from_a_pipe_that_nobody_writes_to(hanger, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -77,7 +89,11 @@ def test_what_can_not_be_called_back_ends_the_process(hanger):
 
     def hang():
         watchdog = Watchdog(steps, clock=SystemClock(), job="job", patience_s=0.02)
-        with watchdog, watchdog.phase("publishes", "epoch 7", timeout_ms=SHORT_MS):
+        with (
+            watchdog,
+            contextlib.suppress(StalledError),
+            watchdog.phase("publishes", "epoch 7", timeout_ms=SHORT_MS),
+        ):
             assert ended.wait(PATIENCE_S)
 
     # Not the main thread: no signal reaches it.

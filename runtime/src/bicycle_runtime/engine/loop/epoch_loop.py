@@ -31,7 +31,7 @@ from bicycle_runtime.engine.epoch.telling import stats_of, unread_of
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.epoch.work import EpochWork, next_manifest, plan_record
 from bicycle_runtime.engine.executor import Executor
-from bicycle_runtime.engine.loop.intake import Intake
+from bicycle_runtime.engine.loop.intake import IDLE_MS_MAX, Intake
 from bicycle_runtime.engine.loop.loads import LoadWatch, tell_loads
 from bicycle_runtime.engine.loop.publishing import Publisher, referenced_paths
 from bicycle_runtime.engine.loop.rescaling import Division
@@ -149,7 +149,10 @@ class EpochLoop:
             self._run_epoch(statuses, fires=fires, is_last=False)
             return Step(has_run=True, is_finished=False, wait_ms=0)
         if has_work or fires:
-            return _idle(statuses, wait_ms=wait_ms)
+            # Meanwhile nothing else waits: neither requests, nor a failed publication, nor workers.
+            self._publisher.look()
+            self._executor.rest()
+            return _idle(statuses, wait_ms=min(wait_ms, IDLE_MS_MAX))
         if is_finished:
             return _idle(statuses, wait_ms=0, is_finished=True)
         if self._is_sink_due(now_ms):

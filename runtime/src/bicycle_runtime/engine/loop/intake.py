@@ -16,9 +16,9 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.io import Slice
 
-__all__ = ["Intake"]
+__all__ = ["IDLE_MS_MAX", "Intake"]
 
-_IDLE_MS_MAX = 1_000
+IDLE_MS_MAX = 1_000
 
 
 class Intake:
@@ -88,7 +88,7 @@ class Intake:
 
     def wait_ms(self, statuses: Mapping[str, SourceStatus], *, now_ms: int) -> int:
         """Return how long there is nothing to do, as far as sources and event time know."""
-        longest_ms = min([_IDLE_MS_MAX, *(status.next_poll_ms for status in statuses.values())])
+        longest_ms = min([IDLE_MS_MAX, *(status.next_poll_ms for status in statuses.values())])
         return self.timeline.wait_ms(now_ms=now_ms, longest_ms=longest_ms)
 
     def _views(

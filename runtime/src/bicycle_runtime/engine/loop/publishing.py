@@ -48,6 +48,11 @@ class Publisher:
             self._running.result()
             self._running = None
 
+    def look(self) -> None:
+        """Raise what the last publication raised, if it is done; waits for nothing."""
+        if self._running is not None and self._running.done():
+            self.finish()
+
     def publish_again(self, manifest: Manifest) -> None:
         """Publish the last sealed epoch after a restart; sinks make sure that twice is harmless."""
         self._publish(manifest, lambda: None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,6 +26,7 @@ from bicycle_runtime.engine.errors import (
     SparkLostError,
     SparkStartError,
 )
+from bicycle_runtime.engine.executor import DriverExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -82,6 +83,7 @@ def run_job(
     services: DoorServices,
     *,
     folder: JobFolder | None = None,
+    new_executor: Callable[[JobRequest, Home, JobPlace], DriverExecutor] | None = None,
 ) -> JobSummary:
     """Run a job until its input ends or somebody stops it.
 
@@ -90,6 +92,7 @@ def run_job(
         home: Where its folder is.
         services: Clock, output, stop request.
         folder: The job's folder when that was settled before.
+        new_executor: Makes what runs the tasks, for each start; None for Spark.
 
     Raises:
         JobRunningError: another process of this machine runs it.
@@ -102,7 +105,20 @@ def run_job(
         place = dataclasses.replace(place, folder=folder)
     with job_locks(place):
         place.folder.write_request(request)
-        return _Driver(request, home, place, services, plugin=plugin).run(plugin.ref)
+        driver = _Driver(
+            request, home, place, services, plugin=plugin, new_executor=new_executor or _on_spark
+        )
+        return driver.run(plugin.ref)
+
+
+def _on_spark(request: JobRequest, home: Home, place: JobPlace) -> DriverExecutor:
+    return SparkExecutor(
+        request.options.master or default_master(),
+        settings=request.spark,
+        cache_dir=home.cache_dir,
+        job=place.job,
+        cluster_timeout_ms=request.options.cluster_timeout_ms,
+    )
 
 
 class _Driver:
@@ -111,10 +127,10 @@ class _Driver:
     def __init__(
         self, request: JobRequest, home: Home, place: JobPlace, services: DoorServices,
         *, plugin: JobEnvironment,
+        new_executor: Callable[[JobRequest, Home, JobPlace], DriverExecutor],
     ) -> None:  # fmt: skip
         self._request = request
         self._plugin = plugin
-        self._home = home
         self._place = place
         self._services = services
         status = first_status(
@@ -126,6 +142,7 @@ class _Driver:
             hot_key_percent=request.hot_key_percent,
         )  # fmt: skip
         self._inbox = Inbox(place.folder.path)
+        self._new_executor = lambda: new_executor(self._request, home, place)
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None
         self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
@@ -143,15 +160,6 @@ class _Driver:
 
     def _stop_executor(self) -> None:
         self._executor.stop()
-
-    def _new_executor(self) -> SparkExecutor:
-        return SparkExecutor(
-            self._request.options.master or default_master(),
-            settings=self._request.spark,
-            cache_dir=self._home.cache_dir,
-            job=self._place.job,
-            cluster_timeout_ms=self._request.options.cluster_timeout_ms,
-        )
 
     def run(self, ref: PluginRef) -> JobSummary:
         self._inbox.open()
@@ -181,13 +189,14 @@ class _Driver:
             cleanup.enter_context(self._phases.work("starting or ending"))
             # 1. Take the job's lease, so that no other driver runs it.
             require_atomic_create(self._place.storage, source=self._services.source)
-            cleanup.enter_context(
-                LeaseKeeper(
-                    self._lease,
-                    beat_ms=self._request.options.lease_beat_ms,
-                    on_lost=self._abort_epoch,
+            with self._phases.taking_over():
+                cleanup.enter_context(
+                    LeaseKeeper(
+                        self._lease,
+                        beat_ms=self._request.options.lease_beat_ms,
+                        on_lost=self._abort_epoch,
+                    )
                 )
-            )
             # The loop stops the executor too; a second time is harmless, and before there is none.
             cleanup.callback(self._stop_executor)
             # 2. Start Java and extract the plugin's graph at the same time.
@@ -346,7 +355,8 @@ class _Driver:
                 return True
             if not step.has_run:
                 self._progress.take_idle(step.unread)
-                stop.wait(step.wait_ms)
+                with self._phases.waiting():
+                    stop.wait(step.wait_ms)
         return False
 
     def _handlers(self) -> dict[str, Handler]:

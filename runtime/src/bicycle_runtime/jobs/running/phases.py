@@ -6,10 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
+from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.jobs.home import JobPlace
-from bicycle_runtime.jobs.options import JobOptions
+from bicycle_runtime.jobs.options import LEASE_BEAT_MS_MAX, JobOptions
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog
+from bicycle_runtime.recovery.lease import WATCH_BEATS
 
 __all__ = ["Phases"]
 
@@ -38,10 +40,17 @@ class Phases:
         timeout_ms = self._options.watchdog_timeout_ms
         return self._watchdog.phase(name, self._place.job, timeout_ms=timeout_ms)
 
+    def taking_over(self) -> AbstractContextManager[None]:
+        """Take the job's lease, whose former holder may have to be watched for some beats."""
+        timeout_ms = self._options.watchdog_timeout_ms
+        wait_ms = WATCH_BEATS * LEASE_BEAT_MS_MAX  # It may have beats of another length.
+        return self._watchdog.phase(
+            "taking over", self._place.storage.url, timeout_ms=_longer(timeout_ms, wait_ms)
+        )
+
     def epoch(self, number: int) -> AbstractContextManager[None]:
         """Run an epoch: functions of the job may be slow."""
-        timeout_ms = self._options.epoch_stall_timeout_ms
-        return self._watchdog.phase("running", f"epoch {number}", timeout_ms=timeout_ms)
+        return self._watchdog.phase("running", f"epoch {number}", timeout_ms=self._epoch_timeout_ms)
 
     def copying(self) -> AbstractContextManager[None]:
         """Let a copy take as long as it is large."""
@@ -54,7 +63,7 @@ class Phases:
     @contextlib.contextmanager
     def step_of_start(self, name: str, target: str) -> Iterator[None]:
         """Be in a step of a start: it is shown, and ended when it makes no progress."""
-        timeout_ms = self._options.watchdog_timeout_ms
+        timeout_ms = self._start_timeout_ms
         with (
             self._watchdog.phase(name, target, timeout_ms=timeout_ms),
             self._progress.phase(name, target),
@@ -72,8 +81,27 @@ class Phases:
         if (done, total) != self._loaded:
             self._loaded = (done, total)
             is_done = is_running and done >= total
-            options = self._options
             # Once all is loaded functions run, which may be slow.
-            timeout_ms = options.epoch_stall_timeout_ms if is_done else options.watchdog_timeout_ms
+            timeout_ms = self._epoch_timeout_ms if is_done else self._start_timeout_ms
             self._watchdog.beat(timeout_ms=timeout_ms)
         self._progress.advance(self._place.storage.url, done, total, unit="bytes")
+
+    @property
+    def _start_timeout_ms(self) -> int:
+        return _longer(self._options.watchdog_timeout_ms, self._cluster_wait_ms)
+
+    @property
+    def _epoch_timeout_ms(self) -> int:
+        return _longer(self._options.epoch_stall_timeout_ms, self._cluster_wait_ms)
+
+    @property
+    def _cluster_wait_ms(self) -> int:
+        """How long a job waits on purpose for executors of a cluster."""
+        options = self._options
+        is_embedded_spark = options.master is None or is_embedded(options.master)
+        return 0 if is_embedded_spark else options.cluster_timeout_ms
+
+
+def _longer(timeout_ms: int, wait_ms: int) -> int:
+    """Return a limit that begins behind a wait which has one of its own; 0 stays for ever."""
+    return timeout_ms + wait_ms if timeout_ms else 0

@@ -103,6 +103,10 @@ class Watchdog:
         self._enter((name, target), timeout_ms / 1_000)
         try:
             yield
+            if (stalled := self.take()) is not None:  # What it needs may have been killed.
+                raise stalled
+        except StalledError:
+            raise
         except (Exception, CalledBack):
             if (stalled := self.take()) is not None:
                 raise stalled from None

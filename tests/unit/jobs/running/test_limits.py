@@ -1,0 +1,58 @@
+"""The limits of phases: what is waited for on purpose has one of its own, and comes on top."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.jobs.running.phases import Phases
+from tests.unit.jobs.job_samples import request_of
+
+
+class Dog:
+    """Takes the place of a watchdog, and tells how long phases may be."""
+
+    def phase(self, name, target, *, timeout_ms):
+        self.timeout_ms = timeout_ms
+        return contextlib.nullcontext()
+
+    def beat(self, *, timeout_ms):
+        self.timeout_ms = timeout_ms
+
+
+@pytest.mark.parametrize("limit_ms", [0, 5_000])
+@pytest.mark.parametrize(
+    ("master", "wait_ms"),
+    [(None, 0), ("local[2]", 0), ("spark://host:7077", 3_600_000)],
+)
+def test_waiting_for_executors_or_a_lease_does_not_end_an_attempt(
+    tmp_path, master, wait_ms, limit_ms
+):
+    options = request_of(
+        master=master, cluster_timeout_ms=3_600_000, watchdog_timeout_ms=limit_ms,
+        epoch_stall_timeout_ms=2 * limit_ms, lease_beat_ms=60_000,
+    ).options  # fmt: skip
+    shown = SimpleNamespace(
+        phase=lambda *_: contextlib.nullcontext(), advance=lambda *_, **__: None
+    )
+    dog = Dog()
+    place = SimpleNamespace(job="job", storage=LocalStorage(str(tmp_path)))
+    phases = Phases(dog, shown, options, place)
+
+    def limit(enter):
+        with enter:
+            return dog.timeout_ms
+
+    def expected(limit_ms, wait_ms):
+        return limit_ms + wait_ms if limit_ms else 0
+
+    assert limit(phases.work("starting or ending")) == limit_ms
+    assert limit(phases.step_of_start("recovering", "here")) == expected(limit_ms, wait_ms)
+    assert limit(phases.epoch(7)) == expected(2 * limit_ms, wait_ms)
+    assert limit(phases.taking_over()) == expected(limit_ms, 240_000)
+    assert limit(phases.waiting()) == 0
+    phases.take_loaded(1, 2, is_running=True)
+    assert dog.timeout_ms == expected(limit_ms, wait_ms)
+    phases.take_loaded(2, 2, is_running=True)
+    assert dog.timeout_ms == expected(2 * limit_ms, wait_ms)
