@@ -48,6 +48,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1802, 1803, ENVIRONMENT),
     (1804, 1804, PLUGIN),
     (1806, 1806, CONFIG),
+    (1807, 1807, ENVIRONMENT),
     (1840, 1840, USAGE),
     (1841, 1841, CONFIG),
     (1850, 1869, ENVIRONMENT),

@@ -18,6 +18,7 @@ __all__ = [
     "RescaleFailedError",
     "SparkLostError",
     "SparkStartError",
+    "SparkStartKilledError",
     "WidthOperatorUnknownError",
     "WidthRefusedError",
 ]
@@ -40,6 +41,17 @@ class SparkStartError(BicycleError):
     code = "BIC-1802"
     message = "Spark did not start (master {master}): {reason}"
     fix = "run `bicycle doctor`; check Java (17 or newer), the master URL and free memory"
+
+
+class SparkStartKilledError(SparkStartError):
+    """Spark's Java process was killed while it started, or was too slow: another start may do."""
+
+    code = "BIC-1807"
+    message = "Spark did not start (master {master}): {reason}"
+    fix = (
+        "look whether something kills Java: with signal 9 it is often a lack of memory; a job is "
+        "started again by itself as its restart strategy says"
+    )
 
 
 class MasterUnreachableError(SparkStartError):

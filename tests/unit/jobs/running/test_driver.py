@@ -3,7 +3,9 @@
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.jobs.control.requests import ask_job
+from bicycle_runtime.jobs.status import JobState
 from tests.plugin_zoo.zoo import install, whole
 from tests.unit.jobs.running.light_jobs import LightJob
 from tests.waiting import PATIENCE_S
@@ -13,7 +15,7 @@ COPYING = whole(
     """
     from dataclasses import dataclass
 
-    from bicycle_sdk import bicycle_plugin, file_sink
+    from bicycle_sdk import RestartStrategy, bicycle_plugin, file_sink
 
 
     @dataclass(frozen=True, kw_only=True)
@@ -24,6 +26,7 @@ COPYING = whole(
 
     @bicycle_plugin(name="copying", version="1.0")
     def job(env, params: Params):
+        env.set_restart_strategy(RestartStrategy.fixed_delay(max_attempts=3, delay_ms=1))
         lines = env.read_text(params.input, follow=True).uid("in")
         lines.sink_to(file_sink(params.output)).uid("out")
     """,
@@ -63,3 +66,47 @@ def test_a_job_that_waits_for_its_next_epoch_answers_meanwhile(light):
 
     assert answer["epoch"] == 2
     assert (summary.state, summary.record_count) == ("STOPPED", 2)
+
+
+def killed():
+    return SparkStartKilledError(master="local[*]", reason="java ended with signal 9")
+
+
+def test_java_that_is_killed_while_it_starts_is_started_again(light, tmp_path):
+    job = light(restart_attempts=2)
+    job.fails += [killed(), killed()]
+    running = job.start()
+    status = job.wait_until(lambda status: status.epoch == 1, "the first epoch")
+    job.end(running)
+
+    assert [note.code for note in status.restarts] == ["BIC-1807", "BIC-1807"]
+    assert job.executor_count == 3
+    assert job.fails == []
+
+
+def test_java_that_is_killed_at_every_start_ends_the_job(light):
+    job = light(restart_attempts=1)
+    job.fails += [killed(), killed(), killed()]
+    with pytest.raises(SparkStartKilledError):
+        job.run()
+
+    assert (job.status.state, job.executor_count) == (JobState.FAILED, 2)
+
+
+def test_java_that_does_not_start_at_all_is_not_started_again(light):
+    job = light()
+    job.fails.append(SparkStartError(master="local[*]", reason="java ended with exit code 1"))
+    with pytest.raises(SparkStartError):
+        job.run()
+
+    assert (job.status.restarts, job.executor_count) == ([], 1)
+
+
+def test_java_that_does_not_start_again_for_now_is_waited_for(light):
+    job = light(restart_attempts=2)
+    job.fails += [killed(), SparkStartError(master="local[*]", reason="no memory: exit code 1")]
+    running = job.start()
+    status = job.wait_until(lambda status: status.epoch == 1, "the first epoch")
+    job.end(running)
+
+    assert [note.code for note in status.restarts] == ["BIC-1807", "BIC-1802"]

@@ -26,6 +26,7 @@ from bicycle_runtime.engine.errors import (
     ExecutorsLostError,
     SparkLostError,
     SparkStartError,
+    SparkStartKilledError,
 )
 from bicycle_runtime.engine.hosts.handshake import own_facts, require_match
 from bicycle_runtime.engine.hosts.shipment import Shipment
@@ -306,7 +307,8 @@ class SparkExecutor:
             setattr(context._accumulatorServer, "handle_error", _ignore_broken_request)  # noqa: B010 - types forbid a plain assignment
             return context
         except Exception as error:
-            raise SparkStartError(master=self._master, reason=_root_reason(error)) from error
+            kind = SparkStartKilledError if self._was_killed() else SparkStartError
+            raise kind(master=self._master, reason=_root_reason(error)) from error
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)  # Spark put its own there
@@ -332,6 +334,11 @@ class SparkExecutor:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._starting.process.wait(_END_SECONDS_MAX)
         return not self._is_alive()
+
+    def _was_killed(self) -> bool:
+        """Tell whether a signal ended Java."""
+        code = self._starting.process.poll() if self._starting and self._has_ended() else None
+        return code is not None and code < 0
 
     def _end_java(self) -> None:
         if self._starting is None:

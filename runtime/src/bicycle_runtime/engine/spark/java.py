@@ -24,8 +24,8 @@ from typing import IO
 from bicycle_runtime.base.environment import chosen_variables, environment_for_child
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.java import find_java, log4j_settings
-from bicycle_runtime.base.processes import OPEN_FILES_MIN, open_files_max
-from bicycle_runtime.engine.errors import SparkStartError
+from bicycle_runtime.base.processes import OPEN_FILES_MIN, how_it_ended, open_files_max
+from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
 __all__ = ["JavaProcess", "StartingJava", "spark_environment", "start_java"]
@@ -67,20 +67,18 @@ class StartingJava:
         """Return the process once it answers.
 
         Raises:
-            SparkStartError: it ended or did not answer in time; with the last lines of its log.
+            SparkStartError: it ended; with the last lines of its log.
+            SparkStartKilledError: a signal ended it, or it did not answer in time.
         """
         pause = threading.Event()
         waited = 0.0
         while not self._info_path.is_file():
             if self.process.poll() is not None:
-                reason = (
-                    f"java ended with exit code {self.process.returncode}; {self._last_lines()}"
-                )
-                raise SparkStartError(master=self._master, reason=reason)
+                raise self._ended(self.process.returncode)
             if waited > _START_SECONDS_MAX:
                 self.process.kill()
                 reason = f"no answer within {_START_SECONDS_MAX} s; {self._last_lines()}"
-                raise SparkStartError(master=self._master, reason=reason)
+                raise SparkStartKilledError(master=self._master, reason=reason)
             pause.wait(_POLL_SECONDS)
             waited += _POLL_SECONDS
         data = self._info_path.read_bytes()
@@ -91,6 +89,11 @@ class StartingJava:
             secret=data[8 : 8 + length].decode("utf-8"),
             log_path=self._log_path,
         )
+
+    def _ended(self, code: int) -> SparkStartError:
+        reason = f"java ended with {how_it_ended(code)}; {self._last_lines()}"
+        error = SparkStartKilledError if code < 0 else SparkStartError
+        return error(master=self._master, reason=reason)
 
     def _last_lines(self) -> str:
         with contextlib.suppress(OSError):
@@ -193,7 +196,11 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
     )
     words = [word for word in result.stdout.decode().split("\0") if word.strip()]
     if result.returncode or _SUBMIT not in words:
-        raise SparkStartError(master=master, reason=result.stderr.decode(errors="replace")[-500:])
+        reason = result.stderr.decode(errors="replace")[-500:]
+        if result.returncode < 0:
+            how = how_it_ended(result.returncode)
+            raise SparkStartKilledError(master=master, reason=f"java ended with {how}; {reason}")
+        raise SparkStartError(master=master, reason=reason)
     command = [word.strip() for word in words[: words.index(_SUBMIT)]]
     cached.parent.mkdir(parents=True, exist_ok=True)
     replace_file(cached, "\0".join(command).encode())

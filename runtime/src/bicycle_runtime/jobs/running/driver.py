@@ -21,10 +21,9 @@ from bicycle_runtime.base.storage import StorageError, require_atomic_create
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.errors import (
     EpochFailedError,
-    MasterUnreachableError,
-    NoExecutorError,
     SparkLostError,
     SparkStartError,
+    SparkStartKilledError,
 )
 from bicycle_runtime.engine.executor import DriverExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
@@ -68,13 +67,12 @@ __all__ = ["run_job"]
 _LOG = logging.getLogger(__name__)
 _HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
 _STALLED_CODE = 1
-_RESTARTABLE = (SparkLostError, EpochFailedError, EpochTakenError, StalledError, StateFileError)
-# How a start, or an epoch, fails whose Java process was ended.
-_CUT_SHORT = (
-    *(SparkStartError, MasterUnreachableError, NoExecutorError),
-    *(SparkLostError, EpochFailedError, PublishInterruptedError),
+_RESTARTABLE = (
+    *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
+    *(StalledError, StateFileError),
 )
-_AWAY = (MasterUnreachableError, NoExecutorError)  # passes, when a cluster was there before
+# How a start, or an epoch, fails whose Java process was ended.
+_CUT_SHORT = (SparkStartError, SparkLostError, EpochFailedError, PublishInterruptedError)
 
 
 def run_job(
@@ -206,7 +204,8 @@ class _Driver:
             ):
                 booting = pool.submit(self._executor.boot)
                 bundle = extract(ref, self._request.params)
-            booting.result()
+            with contextlib.suppress(SparkStartKilledError):  # ``start`` tries it again.
+                booting.result()
             self._plugin.enter()  # Its types say whether the state fits.
             with self._phases.copying():
                 self._request = begun(
@@ -234,7 +233,8 @@ class _Driver:
         except BicycleError as error:
             with contextlib.suppress(StorageError):
                 self._lease.require()
-            is_away = restarts.used_count > 0 and isinstance(error, _AWAY)
+            # Where Spark was there before, what keeps it from starting now may pass.
+            is_away = restarts.used_count > 0 and isinstance(error, SparkStartError)
             if not is_away and not isinstance(error, _RESTARTABLE):
                 raise
             delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch)
