@@ -218,7 +218,7 @@ def test_an_error_of_a_function_names_all_that_matters_in_its_first_lines(bicycl
     words = ("run", "--plugin", "failing", "--set", f"input={numbers}")
     place = ("--checkpoint-dir", str(tmp_path / "checkpoints"))
 
-    failed = bicycle.run(*words, *place)
+    failed = bicycle.run(*words, *place, "--restart-attempts", "0")
 
     assert failed.returncode == 1, failed.stderr
     lines = failed.stderr.splitlines()

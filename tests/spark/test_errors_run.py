@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import signal
+from collections import Counter
 
 import pytest
 
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.spark
 
 FAILED, STATE = 1, 5
 FIRST_LINES = 15
+NO_RESTART = ("--restart-attempts", "0")
 LINES = [f"w{number % 13} w{number % 101}" for number in range(4_000)]
 WORDS = " ".join(LINES).split()
 
@@ -111,7 +113,7 @@ def test_the_first_lines_of_a_failure_say_what_where_and_on_which_record(
     numbers = [str(number) for number in range(100)]
     (site.input / "orders.txt").write_text("\n".join([*numbers[:41], bad, *numbers[41:]]) + "\n")
 
-    life = site.start()
+    life = site.start(*NO_RESTART)
 
     assert life.wait() == FAILED
     lines = life.stderr[life.stderr.index("error: BIC-1401") :].splitlines()
@@ -132,11 +134,43 @@ def test_the_same_error_in_all_tasks_is_shown_once_with_a_count(site: JobSite):
     _install(site, _plugin("3.1", '.rebalance().map(refuse).uid("refuse")'))
     (site.input / "in.txt").write_text("line\n" * 50)
 
-    life = site.start("--parallelism", "2")
+    life = site.start("--parallelism", "2", *NO_RESTART)
 
     assert life.wait() == FAILED
     assert life.stderr.count("out of order") - life.stderr.count('"out of order"') == 1
     assert "the same in 2 tasks" in life.stderr
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_a_function_that_fails_once_is_opened_again_on_the_same_spark(site: JobSite, backend: str):
+    mark = site.root / "has-failed"
+    code = f"""
+class Once(Tally):
+    async def process(self, value: str, ctx: RuntimeContext) -> list[int]:
+        from pathlib import Path
+
+        if value == "thirteen" and not Path({str(mark)!r}).exists():
+            Path({str(mark)!r}).touch()
+            raise ConnectionError("gone for a moment")
+        return await RichTally.process(self, value, ctx)
+"""
+    plugin = _plugin("3.1", TALLYING.replace("Tally()", "Once()"))
+    calm = plugin.source.replace('if value == "thirteen":', "if not value:")
+    head, builder = calm.split("@bicycle_plugin(", 1)
+    source = f"{head}RichTally = Tally\n{code}\n\n@bicycle_plugin({builder}"
+    _install(site, whole("fallible", source))
+    words = ["a", "b", "a", "thirteen", "a", "b"] * 20
+    (site.input / "in.txt").write_text("\n".join(words) + "\n")
+
+    life = site.run("--state-backend", backend, "--max-records-per-epoch", "30")
+
+    assert life.process.returncode == 0, life.stderr
+    assert [note["code"] for note in site.status()["restarts"]] == ["BIC-1401"]
+    text = "".join(part.read_text() for part in site.output.glob("part-*"))
+    counts = sorted(map(int, text.split()))
+    expected = sorted(n for total in Counter(words).values() for n in range(1, total + 1))
+    assert counts == expected
 
 
 def test_a_job_that_lost_an_operator_with_state_is_refused_and_its_checkpoint_kept(site: JobSite):

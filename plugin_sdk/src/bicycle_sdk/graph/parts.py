@@ -72,7 +72,8 @@ class RestartKind(Enum):
 class RestartStrategy:
     """Restart a failed job at most ``max_attempts`` times.
 
-    Attempts are ``delay_ms`` apart; the delay doubles each time when the kind is exponential.
+    The first attempt comes at once. Later ones wait for ``delay_ms``, which doubles each time when
+    the kind is exponential.
     """
 
     kind: RestartKind = RestartKind.FIXED_DELAY
@@ -86,14 +87,14 @@ class RestartStrategy:
 
     @classmethod
     def fixed_delay(cls, *, max_attempts: int = 3, delay_ms: int = 5_000) -> RestartStrategy:
-        """Start again up to ``max_attempts`` times, always after ``delay_ms``."""
+        """Start again up to ``max_attempts`` times, from the second on after ``delay_ms``."""
         return cls(kind=RestartKind.FIXED_DELAY, max_attempts=max_attempts, delay_ms=delay_ms)
 
     @classmethod
     def exponential_backoff(
         cls, *, max_attempts: int = 3, delay_ms: int = 5_000
     ) -> RestartStrategy:
-        """Start again up to ``max_attempts`` times; ``delay_ms`` doubles each time."""
+        """Start again up to ``max_attempts`` times; ``delay_ms`` doubles from the third on."""
         kind = RestartKind.EXPONENTIAL_BACKOFF
         return cls(kind=kind, max_attempts=max_attempts, delay_ms=delay_ms)
 

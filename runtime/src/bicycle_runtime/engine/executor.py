@@ -9,7 +9,7 @@ from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.operators.tasks.task import EpochOrder
 
-__all__ = ["DriverExecutor", "Executor"]
+__all__ = ["DriverExecutor", "Executor", "KeptExecutor"]
 
 
 class Executor(Protocol):
@@ -48,3 +48,13 @@ class DriverExecutor(Executor, Protocol):
 
     def ship(self, shipment: Shipment) -> None:
         """Set what workers need of the plugin; before ``start``."""
+
+
+class KeptExecutor:
+    """An executor that outlives its loop: the next loop of the driver may go on with it."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.start, self.run, self.rest = executor.start, executor.run, executor.rest
+
+    def stop(self) -> None:
+        """Leave it running: who made it stops it."""

@@ -74,8 +74,15 @@ class JobOptions:
         None,
         low=0,
         high=1_000_000,
-        doc="How often a job that lost Spark or its workers is started again without progress "
-        "between. Default: what the plugin's restart strategy says.",
+        doc="How often a job that failed is started again without progress between. Default: what "
+        "the plugin's restart strategy says.",
+    )
+    restart_delay_ms: int | None = option(
+        None,
+        low=0,
+        high=86_400_000,
+        doc="How long to wait before the second restart without progress between, and before each "
+        "further one; the first comes at once. Default: what the plugin's restart strategy says.",
     )
     lease_beat_ms: int = option(
         1_000,

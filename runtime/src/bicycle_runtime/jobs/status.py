@@ -129,7 +129,7 @@ class RestartNote(msgspec.Struct, kw_only=True):
     """One failure that was, or would have been, met by a restart.
 
     ``attempt`` restarts were used since ``epoch``, the last sealed one. ``delay_ms`` is None when
-    the job was not started again.
+    the job was not started again. ``place`` is the record on which a function failed, if known.
     """
 
     time_ms: int
@@ -138,6 +138,7 @@ class RestartNote(msgspec.Struct, kw_only=True):
     epoch: int
     attempt: int
     delay_ms: int | None = None
+    place: str | None = None
 
 
 class JobStatus(msgspec.Struct, kw_only=True):

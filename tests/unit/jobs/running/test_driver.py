@@ -6,6 +6,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.operators.errors import FunctionFailedError, FunctionHookError
 from tests.plugin_zoo.zoo import install, whole
 from tests.unit.jobs.running.light_jobs import LightJob
 from tests.waiting import PATIENCE_S
@@ -33,10 +34,63 @@ COPYING = whole(
 )
 
 
+FRAGILE = whole(
+    "fragile",
+    """
+    from dataclasses import dataclass
+    from pathlib import Path
+
+    from bicycle_sdk import KeyedProcessFunction, RestartStrategy, ValueStateDescriptor
+    from bicycle_sdk import bicycle_plugin, file_sink
+
+
+    @dataclass(frozen=True, kw_only=True)
+    class Params:
+        input: str
+        output: str
+        fails: str
+
+
+    def take(path: Path) -> bool:
+        left = int(path.read_text())
+        path.write_text(str(left - 1))
+        return left > 0
+
+
+    class Count(KeyedProcessFunction[str, str, str]):
+        kept = ValueStateDescriptor("count", int)
+
+        def __init__(self, fails: str) -> None:
+            self.fails = Path(fails)
+
+        def open(self, ctx) -> None:
+            if (self.fails / "open").exists() and take(self.fails / "open"):
+                raise ConnectionError("no database")
+
+        def process_element(self, value, ctx):
+            if (self.fails / value).exists() and take(self.fails / value):
+                raise ValueError(f"no {value}")
+            state = ctx.get_value_state(self.kept)
+            count = (state.value() or 0) + 1
+            state.update(count)
+            return [f"{value} {count}"]
+
+
+    @bicycle_plugin(name="fragile", version="1.0")
+    def job(env, params: Params):
+        env.set_restart_strategy(RestartStrategy.fixed_delay(max_attempts=3, delay_ms=1))
+        lines = env.read_text(params.input).uid("in")
+        counts = lines.key_by(str).process(Count(params.fails)).uid("count")
+        counts.sink_to(file_sink(params.output, format="text")).uid("out")
+    """,
+)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
     install(site, COPYING)
+    install(site, FRAGILE)
     return site
 
 
@@ -110,3 +164,59 @@ def test_java_that_does_not_start_again_for_now_is_waited_for(light):
     job.end(running)
 
     assert [note.code for note in status.restarts] == ["BIC-1807", "BIC-1802"]
+
+
+@pytest.fixture(params=["memory", "rocksdb"])
+def fragile(request, light, tmp_path):
+    """Make a job whose functions fail as often as is said: in ``open``, or on a word."""
+
+    def make(text, *, fails, **options):
+        engine = {"state_backend": request.param, "max_records_per_epoch": 2}
+        job = light("fragile", engine=engine, parallelism=2, **options)
+        (tmp_path / "in.txt").write_text(text)
+        (tmp_path / "fails").mkdir()
+        for name, count in fails.items():
+            (tmp_path / "fails" / name).write_text(str(count))
+        job.params["fails"] = str(tmp_path / "fails")
+        return LightJob(job.root, job.plugin, job.params, job.engine, job.options)
+
+    return make
+
+
+def lines_in(folder):
+    return sorted(line for part in folder.glob("part-*") for line in part.read_text().splitlines())
+
+
+def test_functions_that_fail_for_a_while_are_opened_again_and_nothing_is_counted_twice(
+    fragile, tmp_path
+):
+    job = fragile("a\nb\na\nc\nb\na\n", fails={"open": 1, "a": 2, "c": 1})
+    summary = job.run()
+
+    assert (summary.state, summary.record_count) == ("FINISHED", 6)
+    assert lines_in(tmp_path / "out") == ["a 1", "a 2", "a 3", "b 1", "b 2", "c 1"]
+    codes = [note.code for note in job.status.restarts]
+    assert codes == ["BIC-1402", "BIC-1401", "BIC-1401", "BIC-1401"]
+    assert [note.delay_ms for note in job.status.restarts] == [0, 1, 1, 0]
+    assert job.executor_count == 1
+    assert job.seen.count("RESTARTING") == 4
+
+
+def test_a_poison_record_ends_the_job_once_its_attempts_are_used_up_and_is_named(fragile, tmp_path):
+    job = fragile("a\nb\npoison\nc\n", fails={"poison": 99}, restart_attempts=2)
+    with pytest.raises(FunctionFailedError) as caught:
+        job.run()
+
+    assert "line 3" in caught.value.facts["position"]
+    status = job.status
+    assert (status.state, status.error["code"]) == (JobState.FAILED, "BIC-1401")
+    assert [note.delay_ms for note in status.restarts] == [0, 1, None]
+    assert (tmp_path / "fails" / "poison").read_text() == "96"
+
+
+def test_without_attempts_the_first_failure_of_a_function_ends_the_job(fragile):
+    job = fragile("a\n", fails={"open": 9}, restart_attempts=0)
+    with pytest.raises(FunctionHookError):
+        job.run()
+
+    assert [note.delay_ms for note in job.status.restarts] == [None]

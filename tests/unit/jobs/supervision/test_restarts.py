@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -21,8 +22,8 @@ def strategy(kind: RestartKind) -> RestartStrategy:
     ("kind", "delays"),
     [
         (RestartKind.NONE, [None]),
-        (RestartKind.FIXED_DELAY, [100, 100, 100, None]),
-        (RestartKind.EXPONENTIAL_BACKOFF, [100, 200, 400, None]),
+        (RestartKind.FIXED_DELAY, [0, 100, 100, None]),
+        (RestartKind.EXPONENTIAL_BACKOFF, [0, 100, 200, None]),
     ],
 )
 def test_a_job_without_progress_is_restarted_as_often_as_its_strategy_says(kind, delays):
@@ -34,15 +35,15 @@ def test_a_job_without_progress_is_restarted_as_often_as_its_strategy_says(kind,
 def test_the_number_of_attempts_can_be_given_for_a_run():
     restarts = Restarts(strategy(RestartKind.FIXED_DELAY), 1)
 
-    assert [restarts.delay_ms(epoch=0) for _ in range(2)] == [100, None]
+    assert [restarts.delay_ms(epoch=0) for _ in range(2)] == [0, None]
 
 
 def test_a_sealed_epoch_refills_the_attempts():
     restarts = Restarts(strategy(RestartKind.EXPONENTIAL_BACKOFF))
     before = [restarts.delay_ms(epoch=1) for _ in range(4)]
 
-    assert before == [100, 200, 400, None]
-    assert restarts.delay_ms(epoch=2) == 100
+    assert before == [0, 100, 200, None]
+    assert restarts.delay_ms(epoch=2) == 0
 
 
 def test_growing_delays_have_a_maximum_and_large_numbers_of_attempts_cost_nothing():
@@ -53,14 +54,14 @@ def test_growing_delays_have_a_maximum_and_large_numbers_of_attempts_cost_nothin
     delays = [restarts.delay_ms(epoch=1) for _ in range(6)]
     restarts.resume([note(attempt=999_998)])
 
-    assert delays == [100, 200, 400, 800, 1_000, 1_000]
+    assert delays == [0, 100, 200, 400, 800, 1_000]
     assert restarts.delay_ms(epoch=1) == 1_000
 
 
 def test_the_maximum_is_never_below_the_first_delay():
     restarts = Restarts(strategy(RestartKind.EXPONENTIAL_BACKOFF), delay_max_ms=1)
 
-    assert [restarts.delay_ms(epoch=1) for _ in range(2)] == [100, 100]
+    assert [restarts.delay_ms(epoch=1) for _ in range(3)] == [0, 100, 100]
 
 
 @given(st.integers(), st.integers(1, 20))
@@ -79,8 +80,46 @@ def test_another_process_goes_on_counting_where_the_history_ends():
     second.resume([note(attempt=first.used_count)])
 
     assert [second.delay_ms(epoch=7) for _ in range(3)] == [100, 100, None]
-    assert second.delay_ms(epoch=8) == 100
+    assert second.delay_ms(epoch=8) == 0
 
 
-def note(*, attempt):
-    return RestartNote(time_ms=1, code="BIC-1803", message="lost", epoch=7, attempt=attempt)
+def note(*, attempt, place=None):
+    return RestartNote(
+        time_ms=1, code="BIC-1803", message="lost", epoch=7, attempt=attempt, place=place
+    )
+
+
+def test_the_delay_can_be_given_for_a_run():
+    restarts = Restarts(strategy(RestartKind.FIXED_DELAY), delay_ms=7)
+
+    assert [restarts.delay_ms(epoch=0) for _ in range(4)] == [0, 7, 7, None]
+    assert restarts.plan().delay_ms == 7
+
+
+def test_attempts_that_are_asked_for_take_the_place_of_none_at_all():
+    restarts = Restarts(strategy(RestartKind.NONE), 2)
+
+    assert [restarts.delay_ms(epoch=0) for _ in range(3)] == [0, 5_000, None]
+    assert Restarts(strategy(RestartKind.NONE), 0).delay_ms(epoch=0) is None
+
+
+@given(st.lists(st.sampled_from(["a", "b", None]), max_size=40), st.integers(1, 4))
+def test_no_progress_refills_the_attempts_at_one_record(places, attempts):
+    """Every failure has an epoch of its own; a record has its attempts once, over restarts too."""
+    plan = RestartStrategy(max_attempts=attempts, delay_ms=100)
+    restarts, notes, tried = Restarts(plan), [], Counter()
+    for epoch, place in enumerate(places):
+        if epoch % 3 == 2:
+            restarts = Restarts(plan)
+            restarts.resume(notes)
+        delay_ms = restarts.delay_ms(epoch=epoch, place=place)
+        if place is None:
+            assert delay_ms == 0
+        else:
+            expected = 0 if tried[place] == 0 else 100 if tried[place] < attempts else None
+            assert delay_ms == expected
+            tried[place] += 1
+        if delay_ms is None:
+            return
+        notes.append(note(attempt=restarts.used_count, place=place))
+        notes[-1].epoch = epoch

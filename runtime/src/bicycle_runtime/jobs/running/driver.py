@@ -25,7 +25,7 @@ from bicycle_runtime.engine.errors import (
     SparkStartError,
     SparkStartKilledError,
 )
-from bicycle_runtime.engine.executor import DriverExecutor
+from bicycle_runtime.engine.executor import DriverExecutor, KeptExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -54,9 +54,14 @@ from bicycle_runtime.jobs.running.summary import JobSummary, summarize
 from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.last_words import foreign_error, java_error, plain_error
-from bicycle_runtime.jobs.supervision.restarts import Restarts
+from bicycle_runtime.jobs.supervision.restarts import Restarts, place_of
 from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
+from bicycle_runtime.operators.errors import (
+    ErrorRateError,
+    FunctionFailedError,
+    FunctionHookError,
+)
 from bicycle_runtime.recovery.errors import EpochTakenError
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.state.errors import StateFileError
@@ -67,7 +72,9 @@ __all__ = ["run_job"]
 _LOG = logging.getLogger(__name__)
 _HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
 _STALLED_CODE = 1
+_OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
 _RESTARTABLE = (
+    *_OF_FUNCTIONS,
     *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
     *(StalledError, StateFileError),
 )
@@ -195,7 +202,6 @@ class _Driver:
                         on_lost=self._abort_epoch,
                     )
                 )
-            # The loop stops the executor too; a second time is harmless, and before there is none.
             cleanup.callback(self._stop_executor)
             # 2. Start Java and extract the plugin's graph at the same time.
             with (
@@ -217,13 +223,13 @@ class _Driver:
             # 4. Run epochs until the input ends or a stop is requested, then publish everything.
             restarts = self._restarts(setup)
             while (final := self._run_or_wait(setup, restarts)) is None:
-                self._executor = self._new_executor()
                 setup = self._prepare(bundle)
         return self._summary(setup, final)
 
     def _run_or_wait(self, setup: JobSetup, restarts: Restarts) -> JobState | None:
-        """Run epochs; None when Spark or its workers were lost and it is time to start again.
+        """Run epochs; None when something failed and it is time to start again.
 
+        Functions that raise are opened again on the same Spark; all else begins with a new one.
         An epoch that a driver before us sealed in its last moment is a reason to start again, too,
         and so is a damaged state file: the epochs that it belongs to were put aside.
         When our lease is gone, that is the error, whatever else it led to.
@@ -237,7 +243,8 @@ class _Driver:
             is_away = restarts.used_count > 0 and isinstance(error, SparkStartError)
             if not is_away and not isinstance(error, _RESTARTABLE):
                 raise
-            delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch)
+            place = place_of(error)
+            delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch, place=place)
             if self._services.stop.is_set:
                 raise
             self._progress.note_failure(error, attempt=restarts.used_count, delay_ms=delay_ms)
@@ -247,6 +254,9 @@ class _Driver:
                 _LOG, "job_restarting", level=logging.WARNING, job=self._place.job, error=error,
                 delay_ms=delay_ms, attempt=restarts.used_count,
             )  # fmt: skip
+            if not isinstance(error, _OF_FUNCTIONS):
+                self._executor.stop()
+                self._executor = self._new_executor()
             with self._phases.waiting():
                 is_stopped = self._services.stop.wait(delay_ms)
             if is_stopped:
@@ -259,6 +269,7 @@ class _Driver:
         restarts = Restarts(
             setup.graph.config.restart_strategy,
             options.restart_attempts,
+            delay_ms=options.restart_delay_ms,
             delay_max_ms=options.restart_delay_max_ms,
             source=self._services.source,
         )
@@ -327,7 +338,7 @@ class _Driver:
         services = self._services
         return EpochLoop(
             setup,
-            self._executor,
+            KeptExecutor(self._executor),
             options=self._request.engine_options(setup.graph),
             run_id=attempt_id(source=services.source),
             services=LoopServices(

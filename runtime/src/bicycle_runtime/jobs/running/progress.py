@@ -27,7 +27,7 @@ from bicycle_runtime.jobs.status import (
     ShardStatus,
     write_status,
 )
-from bicycle_runtime.jobs.supervision.restarts import noted
+from bicycle_runtime.jobs.supervision.restarts import noted, place_of
 from bicycle_runtime.operators.counting.counts import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -184,7 +184,7 @@ class Progress:
         status = self.status
         status.restarts = noted(
             status.restarts, error, now_ms=self._clock.now_ms(),
-            epoch=status.epoch, attempt=attempt, delay_ms=delay_ms,
+            epoch=status.epoch, attempt=attempt, delay_ms=delay_ms, place=place_of(error),
         )  # fmt: skip
         if delay_ms is not None:
             status.restart_count += 1

@@ -1,14 +1,16 @@
-"""When a job that lost its workers, Spark or its driver is started again: its restart strategy.
+"""When a job that failed is started again: its restart strategy.
 
-Errors of user code, of input and of options are not met by starting again: they end the job, and
-``on_error`` is there for records that fail. Each sealed epoch refills the attempts, so that a job
-which runs for months is not ended by the sum of its bad days. What was tried is kept with the job's
-status, so that a driver and whoever watches over it count the same attempts.
+Functions that raise, lost workers, Spark and drivers are met by starting again; errors of input and
+of options end the job. Each sealed epoch refills the attempts, so that a job which runs for months
+is not ended by the sum of its bad days; only a record on which a function fails again and again
+ends the job, whatever else was sealed meanwhile. What was tried is kept with the job's status, so
+that a driver and whoever watches over it count the same attempts.
 """
 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -16,7 +18,7 @@ from bicycle_runtime.jobs.status import RestartNote, RestartPlan
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
-__all__ = ["HISTORY_MAX", "Restarts", "noted"]
+__all__ = ["HISTORY_MAX", "Restarts", "noted", "place_of"]
 
 _DELAY_MAX_MS = 60_000
 HISTORY_MAX = 100  # The status file, which is written twice a second, holds them.
@@ -29,6 +31,7 @@ class Restarts:
     Args:
         strategy: The job's restart strategy.
         attempt_count: Attempts in place of the strategy's; None keeps them.
+        delay_ms: Delay in place of the strategy's; None keeps it.
         delay_max_ms: The longest wait that growing delays come to.
         source: Shortens growing delays by up to a tenth, so that jobs which failed together do not
             come back together; None leaves them as they are.
@@ -39,15 +42,21 @@ class Restarts:
         strategy: RestartStrategy,
         attempt_count: int | None = None,
         *,
+        delay_ms: int | None = None,
         delay_max_ms: int = _DELAY_MAX_MS,
         source: random.Random | None = None,
     ) -> None:
         if attempt_count is not None:
+            if strategy.kind is RestartKind.NONE:
+                strategy = RestartStrategy()
             strategy = replace(strategy, max_attempts=attempt_count)
+        if delay_ms is not None:
+            strategy = replace(strategy, delay_ms=delay_ms)
         self._strategy = strategy
         self._delay_max_ms = max(delay_max_ms, strategy.delay_ms)
         self._source = source
         self._epoch = -1
+        self._places: Counter[str] = Counter()
         self.used_count = 0
 
     @classmethod
@@ -64,19 +73,29 @@ class Restarts:
         """Count what was tried before, in this process or another one."""
         if history:
             self._epoch, self.used_count = history[-1].epoch, history[-1].attempt
+            self._places = Counter(note.place for note in history if note.place is not None)
 
-    def delay_ms(self, *, epoch: int) -> int | None:
+    def delay_ms(self, *, epoch: int, place: str | None = None) -> int | None:
         """Return how long to wait before the next start; None when the job has to fail.
+
+        The first restart comes at once: most of what fails is gone by then.
 
         Args:
             epoch: The last sealed epoch; progress since the last failure refills the attempts.
+            place: The record on which a function failed, where it is known. Its attempts are not
+                refilled: other sources may make progress beside it.
         """
         strategy = self._strategy
         if epoch > self._epoch:
             self._epoch, self.used_count = epoch, 0
-        if strategy.kind is RestartKind.NONE or self.used_count >= strategy.max_attempts:
+        tried_count = max(self.used_count, 0 if place is None else self._places[place])
+        if strategy.kind is RestartKind.NONE or tried_count >= strategy.max_attempts:
             return None
         self.used_count += 1
+        if place is not None:
+            self._places[place] += 1
+        if tried_count == 0:
+            return 0
         if strategy.kind is RestartKind.EXPONENTIAL_BACKOFF:
             return self._grown_ms()
         return strategy.delay_ms
@@ -92,7 +111,7 @@ class Restarts:
 
     def _grown_ms(self) -> int:
         # No number is made that is larger than needed: attempts may go into the millions.
-        doublings = min(self.used_count - 1, self._delay_max_ms.bit_length())
+        doublings = min(self.used_count - 2, self._delay_max_ms.bit_length())
         delay_ms = min(self._strategy.delay_ms << doublings, self._delay_max_ms)
         share = 0.0 if self._source is None else self._source.uniform(0, _JITTER)
         return round(delay_ms * (1 - share))
@@ -106,6 +125,7 @@ def noted(
     epoch: int,
     attempt: int,
     delay_ms: int | None,
+    place: str | None = None,
 ) -> list[RestartNote]:
     """Return the history with one more failure; the oldest go when there are very many.
 
@@ -116,6 +136,7 @@ def noted(
         epoch: The last sealed epoch.
         attempt: How many restarts were used since it.
         delay_ms: How long the wait is; None when the job is not started again.
+        place: The record on which a function failed, where it is known.
     """
     note = RestartNote(
         time_ms=now_ms,
@@ -124,5 +145,16 @@ def noted(
         epoch=epoch,
         attempt=attempt,
         delay_ms=delay_ms,
+        place=place,
     )
     return [*history, note][-HISTORY_MAX:]
+
+
+def place_of(error: BicycleError) -> str | None:
+    """Return the record on which a function failed; None where only a span of input is known."""
+    facts = error.facts
+    place = [facts.get(name) for name in ("operator", "source", "shard", "offset")]
+    if None in place or facts.get("end_offset") is not None:
+        return None
+    operator, source, shard, offset = place
+    return f"{operator}: {source} {shard} {offset}"
