@@ -1,4 +1,5 @@
 import json
+import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -6,6 +7,7 @@ import pytest
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import ConfigError
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.requests import Inbox, ask_job
 from bicycle_runtime.jobs.errors import (
     JobNotFoundError,
@@ -15,6 +17,7 @@ from bicycle_runtime.jobs.errors import (
 )
 from bicycle_runtime.jobs.status import JobState
 from tests.unit.jobs.job_samples import put_job
+from tests.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -23,6 +26,18 @@ def inbox(home):
     inbox = Inbox(home.folder("job").path)
     inbox.open()
     return inbox
+
+
+class CountingClock(SystemClock):
+    """Counts how often it is looked at."""
+
+    first, count = None, 0
+
+    def monotonic(self):
+        now_s = super().monotonic()
+        self.first = self.first or now_s
+        self.count += 1
+        return now_s
 
 
 def ask(home, kind="double", timeout_ms=10_000, **facts):
@@ -126,6 +141,48 @@ def test_what_was_asked_of_an_earlier_run_is_not_met(home, inbox):
     assert files(home) == []
 
 
+def test_what_was_asked_of_a_driver_that_died_is_met_by_the_next_one_and_waiting_sleeps(home):
+    folder = put_job(
+        home, pid=2**22 + 1, supervisor_pid=os.getpid(), supervisor_started=start_ticks(os.getpid())
+    )
+    clock, timeout_ms = CountingClock(), round(PATIENCE_S * 1_000)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(
+            ask_job, home, "job", "double", {"value": 21}, clock=clock, timeout_ms=timeout_ms
+        )
+        until(lambda: clock.count > 20, "some looks")
+        assert clock.monotonic() - clock.first >= 0.5  # Else it would keep a core busy.
+        next_inbox = Inbox(folder.path)
+        next_inbox.open(is_again=True)
+        put_job(home, is_ours=True)
+        with Driver(next_inbox, double=lambda facts: {"value": 2 * facts["value"]}):
+            assert answer.result(PATIENCE_S) == {"value": 42}
+    assert files(home) == []
+
+
+def test_a_request_of_somebody_who_was_killed_is_not_met(home, inbox):
+    met = []
+    folder = home.folder("job").path / "requests"
+    asked = {"kind": "note", "facts": {}, "asker": [2**22 + 1, 5]}
+    (folder / "1.request.json").write_text(json.dumps(asked))
+
+    inbox.serve({"note": lambda facts: met.append(facts) or {}})
+
+    assert (met, files(home)) == ([], [])
+
+
+def test_a_request_in_work_is_met_again_when_the_driver_dies_meanwhile(home, inbox):
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, home, value=21)
+        begun = []
+        while not begun:
+            inbox.serve({"double": lambda facts: begun.append(facts) or Future()})
+        second = Inbox(home.folder("job").path)
+        second.open(is_again=True)
+        second.serve({"double": lambda facts: {"value": 2 * facts["value"]}})
+        assert answer.result(PATIENCE_S) == {"value": 42}
+
+
 def test_a_request_that_is_still_being_written_is_left_alone(home, inbox):
     half = home.folder("job").path / "requests" / ".1.request.json"
     half.write_text('{"kind": "dou')
@@ -146,8 +203,8 @@ def test_what_takes_longer_is_answered_when_it_is_done_while_the_job_goes_on(hom
         answer = pool.submit(ask, home, value=21)
         while not asked_for:
             inbox.serve({"double": start})
-        inbox.serve({})
-        assert files(home) == []
+        inbox.serve({"double": start})
+        assert len(files(home)) == 1
         assert not answer.done()
         later.set_result({"value": 42})
         assert answer.result() == {"value": 42}

@@ -186,16 +186,21 @@ def test_what_goes_wrong_with_a_savepoint_is_told_and_the_job_goes_on(running, h
     assert harness.results("out")[-1] == ("ada", 3)
 
 
-def test_an_epoch_that_fails_for_a_savepoint_is_an_error_of_the_job(harness):
+def test_a_savepoint_whose_epoch_fails_is_taken_behind_the_restart_and_so_are_the_others(harness):
     savepoints = RunningSavepoints(harness.storage, job="job", clock=ManualClock(NOW_MS))
-    answer = savepoints.ask({"name": "one", "to": None})
+    answers = [savepoints.ask({"name": name, "to": None}) for name in ("one", "two")]
     harness.fail_at("before_seal")
 
     with pytest.raises(InjectedFault):
         savepoints.meet(harness.loop)
 
-    assert isinstance(answer.exception(), InjectedFault)
+    assert not any(answer.done() for answer in answers)
     assert harness.storage.list("savepoints") == []
+
+    harness.crash()
+    savepoints.meet(harness.loop)
+    savepoints.wait()
+    assert [answer.result()["name"] for answer in answers] == ["one", "two"]
 
 
 def test_a_job_that_ends_before_it_meets_the_request_is_saved_as_it_ended(running, harness):

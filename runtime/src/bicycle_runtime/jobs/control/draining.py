@@ -42,6 +42,7 @@ def drain_job(
         ask_job(home, name, "drain", {}, clock=clock, timeout_ms=timeout_ms)
     except JobNotRunningError:  # It has ended by itself.
         return job_status(home, name)
+    status = job_status(home, name)  # Another driver may have been the one to answer.
     if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
         raise StopTimeoutError(job=name, pid=status.pid, waited_ms=timeout_ms)
     return job_status(home, name)

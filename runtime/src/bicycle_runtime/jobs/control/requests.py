@@ -3,8 +3,9 @@
 Whoever asks puts a request into ``<job folder>/requests`` and waits for the answer beside it. The
 driver looks there between two epochs, when nothing is in flight, does what is asked and answers
 with plain data or an error; what takes longer is a future, and the job runs on meanwhile. A request
-that nobody waits for any more is withdrawn, so that it is not met later by surprise; one that an
-earlier driver left behind is not met either.
+lies there until it is answered, so a driver that takes the place of a dead one meets it. One that
+nobody waits for any more is withdrawn, so that it is not met later by surprise; one of a former run
+is not met either.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import json
 import os
 import secrets
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from functools import partial
@@ -24,7 +26,7 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.files import replace_file
-from bicycle_runtime.base.processes import wait_for_end
+from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
 from bicycle_runtime.jobs.control.looking import job_status
 from bicycle_runtime.jobs.errors import JobNotRunningError, RequestTimeoutError, RequestUnknownError
 from bicycle_runtime.jobs.home import Home
@@ -41,8 +43,16 @@ _ASKED, _ANSWERED = ".request.json", ".answer.json"
 
 
 class _Request(msgspec.Struct, frozen=True):
+    """``asker`` is process id and start time of who waits for the answer; zeros: not known."""
+
     kind: str
     facts: dict[str, Any]
+    asker: tuple[int, int] = (0, 0)
+
+    @property
+    def is_awaited(self) -> bool:
+        pid, started = self.asker
+        return not pid or is_alive(pid, started)
 
 
 class Inbox:
@@ -54,12 +64,19 @@ class Inbox:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder / "requests"
+        self._begun: set[str] = set()
 
-    def open(self) -> None:
-        """Begin a run: what was asked of an earlier driver is not met by this one."""
+    def open(self, *, is_again: bool = False) -> None:
+        """Begin.
+
+        Args:
+            is_again: Whether this driver takes the place of another one of the same run: then it
+                meets what that one was asked and has not answered.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         for path in self._folder.iterdir():
-            path.unlink(missing_ok=True)
+            if not is_again:
+                path.unlink(missing_ok=True)
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
         """Meet all requests that lie there, oldest first. An error of a handler is its answer.
@@ -74,15 +91,26 @@ class Inbox:
             names = sorted(entry.name for entry in entries)
         asked = [self._folder / name for name in names if _is_request(name)]
         for path in asked:
-            with contextlib.suppress(FileNotFoundError):  # Whoever asked has withdrawn it.
-                answer = _answer(path.read_bytes(), handlers)
-                answered = path.with_name(path.name.replace(_ASKED, _ANSWERED))
-                if isinstance(answer, Future):
-                    path.unlink()
-                    answer.add_done_callback(partial(_write_late, answered))
-                    continue
-                _write(answered, answer)
-                path.unlink()
+            if path.name not in self._begun:
+                with contextlib.suppress(FileNotFoundError):  # Whoever asked has withdrawn it.
+                    self._meet(path, handlers)
+
+    def _meet(self, path: Path, handlers: Mapping[str, Handler]) -> None:
+        try:
+            request = msgspec.json.decode(path.read_bytes(), type=_Request)
+        except msgspec.MsgspecError as error:
+            unknown = RequestUnknownError(kind=str(error), known_text="")
+            _reply(path, {"error": unknown.to_json()})
+            return
+        if not request.is_awaited:
+            path.unlink()
+            return
+        answer = _answer(request, handlers)
+        if isinstance(answer, Future):
+            self._begun.add(path.name)
+            answer.add_done_callback(partial(_reply_late, path))
+        else:
+            _reply(path, answer)
 
 
 def ask_job(
@@ -107,16 +135,19 @@ def ask_job(
     folder = home.find(job).path / "requests"
     name = f"{clock.now_ms():015}-{secrets.token_hex(4)}"
     asked, answered = folder / f"{name}{_ASKED}", folder / f"{name}{_ANSWERED}"
-    status = _require_running(home, job, kind)
+    status, pause = _require_running(home, job, kind), threading.Event()
     deadline = clock.monotonic() + timeout_ms / 1_000
-    _write(asked, {"kind": kind, "facts": dict(facts)})
+    own = os.getpid()
+    _write(asked, {"kind": kind, "facts": dict(facts), "asker": [own, start_ticks(own)]})
     try:
         while not answered.exists():
             if clock.monotonic() >= deadline:
                 raise RequestTimeoutError(job=job, kind=kind, waited_ms=timeout_ms)
             has_ended = wait_for_end(status.pid, status.pid_started, timeout_s=_POLL_S)
             if has_ended and not answered.exists():  # An answer may be its last word.
-                _require_running(home, job, kind)
+                former, status = status, _require_running(home, job, kind)
+                if former.pid == status.pid:  # The next driver is still to come.
+                    pause.wait(_POLL_S)
         answer = json.loads(answered.read_bytes())
     finally:
         for path in (asked, answered):
@@ -139,11 +170,7 @@ def _is_request(name: str) -> bool:
     return name.endswith(_ASKED) and not name.startswith(".")
 
 
-def _answer(data: bytes, handlers: Mapping[str, Handler]) -> dict[str, Any] | Future[Answer]:
-    try:
-        request = msgspec.json.decode(data, type=_Request)
-    except msgspec.MsgspecError as error:
-        return {"error": RequestUnknownError(kind=str(error), known_text="").to_json()}
+def _answer(request: _Request, handlers: Mapping[str, Handler]) -> dict[str, Any] | Future[Answer]:
     try:
         if request.kind not in handlers:
             known_text = ", ".join(sorted(handlers))
@@ -154,12 +181,19 @@ def _answer(data: bytes, handlers: Mapping[str, Handler]) -> dict[str, Any] | Fu
         return {"error": error.to_json()}
 
 
-def _write_late(path: Path, done: Future[Answer]) -> None:
+def _reply(path: Path, answer: Mapping[str, Any]) -> None:
+    """Answer a request, which is done then, unless whoever asked has withdrawn it."""
+    if path.exists():
+        _write(path.with_name(path.name.replace(_ASKED, _ANSWERED)), answer)
+        path.unlink(missing_ok=True)
+
+
+def _reply_late(path: Path, done: Future[Answer]) -> None:
     error = done.exception()
     if error is None:
-        _write(path, {"result": dict(done.result())})
+        _reply(path, {"result": dict(done.result())})
     elif isinstance(error, BicycleError):
-        _write(path, {"error": error.to_json()})
+        _reply(path, {"error": error.to_json()})
 
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:

@@ -167,8 +167,8 @@ class _Driver:
         self._executor.stop()
 
     def run(self, ref: PluginRef) -> JobSummary:
-        self._inbox.open()
         is_first = self._services.former is None
+        self._inbox.open(is_again=not is_first)
         self._progress.enter(JobState.CREATED if is_first else JobState.RESTARTING)
         try:
             return self._run(ref)

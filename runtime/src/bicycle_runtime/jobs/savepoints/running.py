@@ -57,13 +57,10 @@ class RunningSavepoints:
         Raises:
             Exception: the epoch that closes the outputs failed, as any epoch may.
         """
-        asked, self._asked = self._asked, []
-        for facts, answer in asked:
-            try:
-                epoch = loop.close_outputs()
-            except BaseException as error:
-                answer.set_exception(error)
-                raise
+        while self._asked:
+            # What makes the epoch fail leaves the wish for the loop behind a restart.
+            epoch = loop.close_outputs()
+            facts, answer = self._asked.pop(0)
             self._begin(loop, epoch, facts, answer)
 
     def wait(self) -> None:
