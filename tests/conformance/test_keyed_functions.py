@@ -211,15 +211,64 @@ def test_snapshot_and_restore_hooks_carry_the_state_over_a_crash(runner):
         harness.push([("a", 5), ("a", 1)])
         harness.run_epoch()
         harness.crash()
-        harness.push([("a", 3), ("b", 9)])
+        harness.push([("a", 7), ("b", 9)])
         harness.run()
 
-        assert harness.published == [("a", 5), ("a", 5), ("a", 3), ("b", 9)]
+        assert harness.published == [("a", 5), ("a", 5), ("a", 5), ("b", 9)]
 
 
 def _median_job(env):
     numbers = env.add_source(script_source())
     numbers.key_by(name_of).process(Median()).uid("median").collect("out")
+
+
+class Inventory(RichAsyncFunction[str, tuple[str, int]]):
+    """Adds what it is given back to what it has, and counts how often that was."""
+
+    def __init__(self):
+        self.items: dict[str, int] = {}
+        self.total = 0
+        self.restored = 0
+
+    def process(self, value, ctx):
+        self.items[value] = self.items.get(value, 0) + 1
+        self.total += 1
+        return [(value, self.items[value], self.total, self.restored)]
+
+    def snapshot_state(self):
+        return {"items": dict(self.items), "total": self.total}
+
+    def restore_state(self, state):
+        self.restored += 1
+        self.total += state["total"]
+        for name, count in state["items"].items():
+            self.items[name] = self.items.get(name, 0) + count
+
+
+def test_a_hook_gets_the_newest_snapshot_once_however_many_epochs_were_sealed(runner):
+    def inventory(env):
+        words = env.add_source(script_source(str)).uid("words")
+        words.key_by(str).process(Inventory()).uid("items").collect("out")
+
+    with runner.harness(inventory, parallelism=2) as harness:
+        for _ in range(4):
+            harness.push(["a", "b"])
+            harness.run_epoch()
+        harness.crash()
+        harness.push(["a", "b"])
+        harness.run_epoch()
+        harness.rescale_live(1)
+        harness.push(["a", "b"])
+        harness.run_epoch()
+        harness.rescale_live(3)
+        harness.lose_workers()
+        harness.push(["a", "b"])
+        harness.run()
+
+        counts = sorted(row[:3] for row in harness.published)
+        assert counts == [(word, n, n) for word in "ab" for n in range(1, 8)]
+        assert max(restored for *_, restored in harness.published) == 1
+        assert harness.value("items", key="a", name="items") == 7
 
 
 class Streak(KeyedProcessFunction[str, str, tuple[str, int]]):

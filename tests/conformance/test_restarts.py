@@ -7,7 +7,7 @@ import pytest
 from bicycle_runtime.base.faults import FAULT_POINTS
 from bicycle_runtime.operators.errors import FunctionHookError
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
-from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction
+from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction, skip
 from bicycle_sdk.errors import BicycleError
 
 WORDS = [
@@ -223,6 +223,33 @@ def test_a_failing_snapshot_hook_names_the_operator(runner):
         runner(lambda s: s.process(BadMemory()).uid("memory"), ["a", END])
 
     assert caught.value.facts["operator"] == "memory"
+
+
+class WorseMemory(RichAsyncFunction[str, str]):
+    def process(self, value, ctx):
+        return [value]
+
+    def snapshot_state(self):
+        return "all"
+
+    def restore_state(self, state):
+        raise RuntimeError("forgot")
+
+
+def test_a_failing_restore_hook_is_no_failure_of_a_record(runner):
+    def job(env):
+        words = env.add_source(script_source(str)).key_by(str)
+        words.process(WorseMemory()).on_error(skip()).uid("memory").collect("out")
+
+    with runner.harness(job) as harness:
+        harness.push(["a"])
+        harness.run_epoch()
+        harness.crash()
+        harness.push(["a"])
+        with pytest.raises(FunctionHookError) as caught:
+            harness.run_epoch()
+
+        assert caught.value.facts["operator"] == "memory"
 
 
 @dataclass

@@ -135,9 +135,10 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
     def restore_state(self, state: Any) -> None:
         """Take back what ``snapshot_state`` returned.
 
-        Called on a worker after ``open``, once per key group (without ``key_by``: per subtask),
-        before its first record, and only when ``snapshot_state`` returned something. By default the
-        state is a mapping from attribute names to values.
+        Called on a worker after ``open``, once per key group (without ``key_by``: per subtask) with
+        the newest snapshot, before its first record, and only when ``snapshot_state`` returned
+        something. The object has its state attributes as they were before ``open`` then, so a hook
+        may add to them. By default the state is a mapping from attribute names to values.
         """
         for name, value in state.items():
             setattr(self, name, value)

@@ -99,6 +99,8 @@ class FunctionHarness(Generic[In, Out]):
         self._side_outputs: list[tuple[str, Any]] = []
         self._reduced: dict[Hashable, Any] = {}
         self._state_names = tuple(vars(function))
+        is_rich = isinstance(function, RichAsyncFunction)
+        self._initial = copy.deepcopy(vars(function)) if is_rich else {}
         self.context: OnTimerContext[Any] = OnTimerContext(
             task_info=TaskInfo(job_id="test", operator_name=type(function).__name__),
             processing_time=processing_time,
@@ -193,6 +195,7 @@ class FunctionHarness(Generic[In, Out]):
         """Take back what ``snapshot`` returned, as a restart would: nothing else is left."""
         context = self.context
         if isinstance(self.function, RichAsyncFunction):
+            vars(self.function).update(copy.deepcopy(self._initial))
             self.function.restore_state(copy.deepcopy(snapshot.attributes))
         context.named_values = copy.deepcopy(dict(snapshot.named))
         context.local_cells.restore(snapshot.states)

@@ -369,6 +369,22 @@ def test_a_snapshot_of_its_own_is_used():
         assert harness.process("c") == [("c", 6)]
 
 
+def test_a_hook_that_adds_begins_with_what_a_new_function_has():
+    class Adding(Counter):
+        def snapshot_state(self):
+            return dict(self.counts)
+
+        def restore_state(self, state):
+            for word, count in state.items():
+                self.counts[word] = self.counts.get(word, 0) + count
+
+    with FunctionHarness(Adding()) as harness:
+        harness.process("a", "a")
+        harness.restore(harness.snapshot())
+
+        assert harness.process("a") == [("a", 3)]
+
+
 def test_keys_timestamps_and_side_outputs():
     with FunctionHarness(PerKey(), key=lambda pair: pair[0]) as harness:
         out = harness.process(("a", 4), ("b", 1), ("a", 3), ("a", 1), timestamp=9)

@@ -132,6 +132,8 @@ def _function_states(
         resolve(function.open, KeyedContext(info, processing_time=0))
     names = [attribute.name for attribute in attributes if attribute.name != SNAPSHOT]
     tables = _tables(setup, manifest, spec, lambda: _composite(function, attributes))
+    for table in tables:
+        table.main.restore_snapshots()
     return {group: (state, names) for table in tables for group, state in table.main.groups.items()}
 
 

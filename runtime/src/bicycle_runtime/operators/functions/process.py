@@ -135,6 +135,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self._state = state
         with user_hook(self.spec.uid, "restore_state() or merge_state()"):
             self._table = self._store.at(state).main
+            self._table.restore_snapshots()
             if state.old_parallelism is not None:
                 self._merge(state.old_parallelism)
         self.context.table = self._table
@@ -200,8 +201,15 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         keyed, timers = self.context.keyed, self.context.timers
         keyed.reset()
         timers.reset()
-        attributes = self.context.tables.attributes(self.function, self._attributes, resolve)
+        attributes = self.context.tables.attributes(
+            self.function, self._attributes, self._call_hook
+        )
         return CompositeTable(attributes, keyed, timers)
+
+    def _call_hook(self, hook: Callable[..., Any], *arguments: Any) -> Any:
+        """Call a hook of state; a failure of it is none of the record that needs the state."""
+        with user_hook(self.spec.uid, f"{hook.__name__}()"):
+            return resolve(hook, *arguments)
 
     def _merge(self, old_parallelism: int) -> None:
         """Make one state of those of old subtasks, with the function's ``merge_state``."""

@@ -88,6 +88,8 @@ class FunctionTable:
         self._compares = False
         self.groups: dict[int, GroupState] = {}
         self.touched: set[int] = set()
+        # Of key groups whose snapshots were applied: the newest, and what was sealed behind it.
+        self._unrestored: dict[int, list[Section]] = {}
 
     def group(self, group: int) -> GroupState:
         """Return the state of a key group, which counts as touched until the next commit."""
@@ -95,7 +97,9 @@ class FunctionTable:
         if group not in self.touched:
             self.touched.add(group)
             for name, kept in state.dicts.items():
-                setattr(state.instance, name, kept.begin(compares=self._compares))
+                # Functions that make snapshots may have put something else there.
+                if getattr(state.instance, name, None) is kept.entries:
+                    setattr(state.instance, name, kept.begin(compares=self._compares))
         return state
 
     def expect(self, record_count: int) -> None:
@@ -123,6 +127,30 @@ class FunctionTable:
 
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
+            self._apply_or_wait(section)
+
+    def restore_snapshots(self) -> None:
+        """Call ``restore_state``, once for each key group of which newer snapshots were applied.
+
+        Called when all that is sealed has been applied. A key group that was in use begins again
+        with a new instance: a hook may add what it is given to what is there.
+        """
+        waiting, self._unrestored = self._unrestored, {}
+        for group, (newest, *behind) in sorted(waiting.items()):
+            state = self._known(group)
+            self._renew(group, state)
+            [snapshot] = self._snapshots.decode_list(newest.values)
+            self._call_hook(state.instance.restore_state, snapshot)
+            for section in behind:
+                self._apply_one(section, state)
+
+    def _apply_or_wait(self, section: Section) -> None:
+        """Put one sealed change in; what belongs to a snapshot waits with it."""
+        if section.name == SNAPSHOT:
+            self._unrestored[section.group] = [section]
+        elif section.group in self._unrestored and section.name != NAMED:
+            self._unrestored[section.group].append(section)
+        else:
             self._apply_one(section, self._known(section.group))
 
     def _known(self, group: int) -> GroupState:
@@ -132,6 +160,14 @@ class FunctionTable:
         return state
 
     def _new_group(self, group: int) -> GroupState:
+        named = self._dict_state(group, _NAMED_ATTRIBUTE, {})
+        begun = self._dict_state(group, _BEGUN_ATTRIBUTE, {}) if self._seeded else None
+        state = GroupState(None, {}, named, begun)
+        self._renew(group, state)
+        return state
+
+    def _renew(self, group: int, state: GroupState) -> None:
+        """Give a key group a copy of the prototype as it was when it was opened."""
         instance = copy.copy(self._prototype)
         dicts = {}
         for attribute in self._dict_attributes:
@@ -142,9 +178,8 @@ class FunctionTable:
             setattr(
                 instance, attribute.name, copy.deepcopy(getattr(self._prototype, attribute.name))
             )
-        named = self._dict_state(group, _NAMED_ATTRIBUTE, {})
-        begun = self._dict_state(group, _BEGUN_ATTRIBUTE, {}) if self._seeded else None
-        return GroupState(instance, dicts, named, begun)
+        state.instance, state.dicts = instance, dicts
+        state.written, state.known = {}, set()
 
     def _dict_state(
         self,
@@ -190,10 +225,7 @@ class FunctionTable:
 
     def _apply_one(self, section: Section, state: GroupState) -> None:
         name = section.name
-        if name == SNAPSHOT:
-            [snapshot] = self._snapshots.decode_list(section.values)
-            self._call_hook(state.instance.restore_state, snapshot)
-        elif name == NAMED:
+        if name == NAMED:
             state.named.apply(section)
         elif name == BEGUN:
             if state.begun is not None:

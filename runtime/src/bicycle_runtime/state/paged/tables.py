@@ -186,13 +186,17 @@ class PagedFunctionTable(FunctionTable):
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
             if section.group in self.groups:
-                self._apply_one(section, self.groups[section.group])
+                self._apply_or_wait(section)
 
     def _known(self, group: int) -> GroupState:
         is_new = group not in self.groups
         state = super()._known(group)
         if is_new:
-            self._read_values(group, state)
+            try:
+                self._read_values(group, state)
+            except BaseException:
+                del self.groups[group]  # It is not at its state: whoever asks again reads again.
+                raise
         return state
 
     def _dict_state(self, group: int, attribute: Attribute, initial: dict[Any, Any]) -> DictState:
