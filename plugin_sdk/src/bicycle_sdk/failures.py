@@ -15,16 +15,28 @@ from bicycle_sdk.arguments import require_timedelta, require_whole
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import ErrorAction, ErrorPolicy
 
-__all__ = ["OnError", "Retry", "dead_letter", "error_policy", "fail", "retry", "skip"]
+__all__ = [
+    "BACKOFF_MS_MAX",
+    "OnError",
+    "Retry",
+    "dead_letter",
+    "error_policy",
+    "fail",
+    "retry",
+    "skip",
+]
 
 _HINT = "see on_error in the guide to writing a plugin"
 _RETRIES_MAX = 1_000
-_DAY_MS = 86_400_000
+BACKOFF_MS_MAX = 60_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """Call the function again, ``retries`` times at most; ``backoff_ms`` doubles each time."""
+    """Call the function again, ``retries`` times at most.
+
+    ``backoff_ms`` is the first pause; each is twice as long as the one before, up to a minute.
+    """
 
     retries: int
     backoff_ms: int
@@ -57,13 +69,15 @@ def retry(n: int, *, backoff: timedelta = timedelta(milliseconds=100)) -> Retry:
 
     Args:
         n: Calls after the first, 1 to 1 000.
-        backoff: Pause before the first retry, up to a day; it doubles each time.
+        backoff: Pause before the first retry, up to a minute; it doubles each time, up to a minute.
     """
     require_whole("retry", n, low=1, high=_RETRIES_MAX)
     backoff_ms = require_timedelta("backoff", backoff) // timedelta(milliseconds=1)
-    if not 0 <= backoff_ms <= _DAY_MS:
+    if not 0 <= backoff_ms <= BACKOFF_MS_MAX:
         raise StreamDefinitionError(
-            call="retry", problem=f"backoff is {backoff_ms} ms, expected 0..{_DAY_MS}", hint=_HINT
+            call="retry",
+            problem=f"backoff is {backoff_ms} ms, expected 0..{BACKOFF_MS_MAX}",
+            hint=_HINT,
         )
     return Retry(retries=n, backoff_ms=backoff_ms)
 

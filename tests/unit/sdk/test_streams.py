@@ -201,6 +201,7 @@ async def not_at_once(value):
         lambda s: s.on_error(skip),
         lambda s: s.on_error(retry("3")),
         lambda s: s.on_error(retry(3, backoff=1)),
+        lambda s: s.on_error(retry(3, backoff=61 * SECOND)),
         lambda s: s.on_error(skip(), max_error_rate=2),
         lambda s: s.on_error(skip(), max_error_rate="1%"),
         lambda s: s.on_error("fail", max_error_rate=0.5),

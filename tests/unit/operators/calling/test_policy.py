@@ -6,10 +6,17 @@ import json
 
 import pytest
 
-from bicycle_runtime.operators.calling.policy import user_frames, user_hook
+from bicycle_runtime.operators.calling.policy import pause_ms, user_frames, user_hook
 from bicycle_runtime.operators.errors import ErrorRateError, SourceDecodeError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk.errors import BicycleError, PreviewError
+
+
+def test_pauses_before_retries_double_up_to_a_minute():
+    assert [pause_ms(100, attempt) for attempt in range(4)] == [100, 200, 400, 800]
+    assert sum(pause_ms(100, attempt) for attempt in range(20)) < 15 * 60_000
+    assert {pause_ms(7_000, attempt) for attempt in range(4, 1_000)} == {60_000}
+    assert pause_ms(0, 999) == 0
 
 
 @pytest.fixture

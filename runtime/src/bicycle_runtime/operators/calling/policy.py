@@ -29,10 +29,11 @@ from bicycle_runtime.operators.io import BadRecord, Headers, Raw
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.failures import BACKOFF_MS_MAX
 from bicycle_sdk.graph import ErrorAction
 from bicycle_sdk.state import Timer
 
-__all__ = ["DROPPED", "RecordPolicy", "user_frames", "user_hook"]
+__all__ = ["DROPPED", "RecordPolicy", "pause_ms", "user_frames", "user_hook"]
 
 _TRACEBACK_LINES_MAX = 60
 _REPR_LENGTH_MAX = 10_000
@@ -108,7 +109,11 @@ class RecordPolicy:
         retries: int,
         backoff_ms: int,
     ) -> Sequence[Any]:
-        """Call again ``retries`` times, waiting twice as long each time; then apply the action."""
+        """Call again ``retries`` times, with pauses between; then apply the action.
+
+        An error of ours is no matter of luck: it is not tried again.
+        """
+        retries = 0 if _is_ours(error) else retries
         try:
             return await self.repeat(error, call, retries=retries, backoff_ms=backoff_ms)
         except Exception as last:  # noqa: BLE001  # the boundary to user code
@@ -118,10 +123,10 @@ class RecordPolicy:
     async def repeat(
         self, error: Exception, call: Callable[[], Any], *, retries: int, backoff_ms: int
     ) -> Sequence[Any]:
-        """Call again ``retries`` times, waiting twice as long each time; raise the last error."""
+        """Call again ``retries`` times, with pauses between; raise the last error."""
         for attempt in range(retries):
             self.retried += 1
-            await asyncio.sleep(backoff_ms * 2**attempt / 1000)
+            await asyncio.sleep(pause_ms(backoff_ms, attempt) / 1000)
             try:
                 output = call()
                 repeated: Sequence[Any] = await output if inspect.isawaitable(output) else output
@@ -138,7 +143,7 @@ class RecordPolicy:
         assert self.batch is not None
         if self.on_failure is not None:
             self.on_failure(error)
-        if isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError):
+        if isinstance(error, BicycleError) and _is_ours(error):
             self.refuse(error, index)
         facts = self._facts(error, index)
         if self._policy.action is ErrorAction.FAIL:
@@ -276,6 +281,25 @@ class RecordPolicy:
             "encoding": encoding,
             "value": base64.b64encode(data).decode("ascii"),
         }
+
+
+def _is_ours(error: Exception) -> bool:
+    """Tell whether an error ends the epoch whatever the policy says."""
+    return isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError)
+
+
+def pause_ms(backoff_ms: int, attempt: int) -> int:
+    """Return the pause before a retry: twice that of the one before, up to a minute.
+
+    Args:
+        backoff_ms: The pause before the first.
+        attempt: Number of the retry, from 0.
+
+    Example:
+        >>> [pause_ms(100, attempt) for attempt in (0, 1, 9, 10, 999)]
+        [100, 200, 51200, 60000, 60000]
+    """
+    return min(backoff_ms << attempt, BACKOFF_MS_MAX)
 
 
 def _as_bytes(value: Any) -> tuple[bytes, str]:
