@@ -61,6 +61,37 @@ def test_rebalance_sends_to_all_in_turn(runner, before, after):
         assert max(counts.values()) - min(counts.get(task, 0) for task in range(after)) <= 1
 
 
+def test_rebalance_takes_turns_over_the_life_of_a_job(runner):
+    """One record an epoch, a crash, a new driver, another width; edges take turns by themselves."""
+
+    def job(env):
+        numbers = env.add_source(script_source(int)).uid("numbers").set_parallelism(1)
+        numbers.rebalance().process(Placed()).uid("placed").collect("all")
+        even = numbers.filter(lambda n: n % 2 == 0).uid("even").set_parallelism(1)
+        even.rebalance().process(Placed()).uid("placed-even").collect("even")
+
+    def feed(harness, numbers):
+        for number in numbers:
+            harness.push([number])
+            if number == 5:
+                harness.fail_at("before_seal")
+            harness.run()
+            if number == 8:
+                harness.crash()
+        return dict(harness.results("all")), dict(harness.results("even"))
+
+    with runner.harness(job, parallelism=4) as harness:
+        seen, even = feed(harness, range(16))
+        assert harness.crash_count >= 1
+        assert [seen[number] for number in range(16)] == [0, 1, 2, 3] * 4
+        assert [even[number] for number in range(0, 16, 2)] == [0, 1, 2, 3] * 2
+
+        harness.rescale(3)
+        seen, even = feed(harness, range(16, 22))
+        assert [seen[number] for number in range(16, 22)] == [0, 1, 2] * 2
+        assert [even[number] for number in range(16, 22, 2)] == [0, 1, 2]
+
+
 @pytest.mark.parametrize(("before", "after"), SIZES)
 def test_shuffle_reaches_every_subtask_and_loses_nothing(runner, before, after):
     seen = spread(runner, lambda s: s.shuffle(), before, after, count=200)

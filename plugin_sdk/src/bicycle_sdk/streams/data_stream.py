@@ -139,7 +139,7 @@ class DataStream(Connecting[T]):
         return self._with_partitioning(Partitioning.FORWARD)
 
     def rebalance(self) -> DataStream[T]:
-        """Each subtask sends to all in turn."""
+        """Each subtask sends to all in turn, over the life of the job."""
         return self._with_partitioning(Partitioning.REBALANCE)
 
     def shuffle(self) -> DataStream[T]:

@@ -129,6 +129,11 @@ class RouteSpec:
     input_ordinal: int = 0
     carries_time: bool = False
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether each subtask of the target gets a record in turn."""
+        return self.partitioning is Partitioning.REBALANCE and self.target_parallelism > 1
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainSpec:
@@ -176,6 +181,22 @@ class StagePlan:
                 if route.edge == edge:
                     return chain.operators[route.operator].uid
         raise KeyError(edge)
+
+    def edges_with_turns(self) -> dict[int, str]:
+        """Return the edges along which records go to each subtask in turn.
+
+        By number, each with words that tell it apart in graphs of later code, too.
+        """
+        heads = {chain.index: chain.operators[0].uid for chain in self.chains}
+        return {
+            route.edge: (
+                f"{chain.operators[route.operator].uid} {route.tag or ''}"
+                f" > {heads[route.target_chain]} {route.input_ordinal}"
+            )
+            for chain in self.chains
+            for route in chain.routes
+            if route.takes_turns
+        }
 
     def operators(self) -> list[OperatorSpec]:
         """Return all operators, in topological order."""

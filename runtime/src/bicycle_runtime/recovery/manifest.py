@@ -3,8 +3,8 @@ r"""What an epoch was: the one object whose creation makes it final, with all th
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, memos of connectors, the plan) are operator-state entries,
 told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``pins``, ``sink:<uid>``,
-``source:<uid>``, ``feedback:<edge>``, ``plan``, ``time``, ``replay``. Offsets of a shard are source
-entries ``<uid>\x1f<shard>``.
+``source:<uid>``, ``feedback:<edge>``, ``plan``, ``time``, ``turns``, ``replay``. Offsets of a shard
+are source entries ``<uid>\x1f<shard>``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 _FORM = FileForm(magic=b"BICM", version=1)
 _PREFIXES = (
-    "plan", "time", "replay", "pins", "state", "forms", "sink", "source", "feedback",
+    "plan", "time", "turns", "replay", "pins", "state", "forms", "sink", "source", "feedback",
 )  # fmt: skip
 _SEPARATOR = "\x1f"
 _NO_STREAM = ""  # The folder says whose manifest it is; the layout has no place for it.
@@ -98,8 +98,10 @@ class Manifest:
     """One sealed epoch.
 
     ``event_count`` counts the records read from sources since the job began. ``watermark_ms`` is
-    the lowest watermark of the job, 0 while there is none. ``replay`` is the engine's record of how
-    the epoch was run, which only a replay reads; empty when no task ran, or nothing was recorded.
+    the lowest watermark of the job, 0 while there is none. ``turns`` says which subtask gets the
+    next record of each sending subtask, for the edges that take turns. ``replay`` is the engine's
+    record of how the epoch was run, which only a replay reads; empty when no task ran, or nothing
+    was recorded.
     """
 
     epoch: int
@@ -112,6 +114,7 @@ class Manifest:
     sources: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     feedback: Mapping[int, tuple[StagedFile, ...]] = field(default_factory=dict)
     time: TimeRecord = field(default_factory=TimeRecord)
+    turns: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     forms: Mapping[str, OperatorForms] = field(default_factory=dict)
     pins: PinRecord = field(default_factory=PinRecord)
     replay: bytes = b""
@@ -144,6 +147,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
     entries: dict[str, bytes] = {"plan": _ENCODE(manifest.plan)}
     if manifest.time != TimeRecord():
         entries["time"] = _ENCODE(manifest.time)
+    if manifest.turns:
+        entries["turns"] = _ENCODE(manifest.turns)
     if manifest.replay:
         entries["replay"] = manifest.replay
     if manifest.pins != PinRecord():
@@ -224,6 +229,7 @@ def _manifest(state: CheckpointState) -> Manifest:
             for edge, data in entries["feedback"].items()
         },
         time=msgspec.json.decode(entries["time"].get("", b"{}"), type=TimeRecord),
+        turns=msgspec.json.decode(entries["turns"].get("", b"{}"), type=dict[str, tuple[int, ...]]),
         pins=msgspec.json.decode(entries["pins"].get("", b"{}"), type=PinRecord),
         replay=entries["replay"].get("", b""),
     )

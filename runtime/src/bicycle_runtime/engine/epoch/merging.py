@@ -20,6 +20,7 @@ __all__ = [
     "merge_offsets",
     "merge_staged",
     "merge_states",
+    "merge_turns",
 ]
 
 
@@ -95,3 +96,24 @@ def merge_feedback(reports: Sequence[TaskReport]) -> dict[int, tuple[StagedFile,
         )
         for edge in edges
     }
+
+
+def merge_turns(
+    before: Mapping[str, tuple[int, ...]], reports: Iterable[TaskReport], edges: Mapping[int, str]
+) -> dict[str, tuple[int, ...]]:
+    """Return whose turn is next on each edge that takes turns, by sending subtask.
+
+    Args:
+        before: What was so before the epoch.
+        reports: Those of all tasks; none when no task ran.
+        edges: The edges of the graph that take turns, with what tells them apart.
+    """
+    told: dict[int, dict[int, int]] = {}
+    for report in reports:
+        for edge, turn in report.turns.items():
+            told.setdefault(edge, {})[report.subtask] = turn
+    turns = {
+        edges[edge]: tuple(by_sender[i] for i in sorted(by_sender))
+        for edge, by_sender in told.items()
+    }
+    return {words: before[words] for words in edges.values() if words in before} | turns

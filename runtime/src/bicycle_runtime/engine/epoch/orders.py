@@ -7,30 +7,31 @@ from collections.abc import Mapping, Sequence
 from bicycle_runtime.operators.io import Slice, StagedFile
 from bicycle_runtime.operators.spec import ChainSpec, StagePlan, StateScope
 from bicycle_runtime.operators.tasks.task import EpochOrder, TaskOrder, TimeOrder
-from bicycle_runtime.recovery.manifest import OperatorState
+from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_sdk.graph import Partitioning
 
 __all__ = ["epoch_orders"]
 
 
-def epoch_orders(  # an epoch has these parts, and each is a different thing
-    plan: StagePlan, *, epoch: int, now_ms: int, is_interval_over: bool,
-    slices: Mapping[str, Sequence[Slice]], states: Mapping[str, OperatorState],
-    feedback: Mapping[int, Sequence[StagedFile]], time: TimeOrder,
+def epoch_orders(
+    plan: StagePlan, last: Manifest, *, epoch: int, now_ms: int, is_interval_over: bool,
+    slices: Mapping[str, Sequence[Slice]], time: TimeOrder,
 ) -> list[EpochOrder]:  # fmt: skip
-    """Return one order per level.
+    """Return one order per level, for the epoch behind ``last``.
 
     Slice i of a source goes to subtask ``i % parallelism``, a feedback file to the subtask it was
     written for (modulo the parallelism, which may have changed since); what was sent to all of them
     goes to all there are now.
     """
     orders = []
+    edges = plan.edges_with_turns()
     for level, width in enumerate(plan.level_parallelism):
-        tasks = [TaskOrder(slices={}, states={}, feedback={}) for _ in range(width)]
+        tasks = [TaskOrder(slices={}, states={}, feedback={}, turns={}) for _ in range(width)]
         for chain in plan.chains_at(level):
             _add_slices(tasks, chain, slices)
-            _add_states(tasks, chain, states)
-            _add_feedback(tasks, chain, plan, feedback)
+            _add_states(tasks, chain, last.states)
+            _add_feedback(tasks, chain, plan, last.feedback)
+            _add_turns(tasks, chain, edges, last.turns)
         orders.append(
             EpochOrder(
                 epoch=epoch,
@@ -82,3 +83,15 @@ def _add_feedback(
         for file in feedback[edge]:
             target = file.details["target"] % chain.parallelism
             tasks[target].feedback.setdefault(edge, []).append(file)
+
+
+def _add_turns(
+    tasks: list[TaskOrder],
+    chain: ChainSpec,
+    edges: Mapping[int, str],
+    turns: Mapping[str, Sequence[int]],
+) -> None:
+    for route in chain.routes:
+        known = turns.get(edges.get(route.edge, ""), ())
+        for task, turn in zip(tasks[: chain.parallelism], known, strict=False):
+            task.turns[route.edge] = turn

@@ -12,6 +12,7 @@ from bicycle_runtime.engine.epoch.merging import (
     merge_offsets,
     merge_staged,
     merge_states,
+    merge_turns,
 )
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
@@ -83,5 +84,6 @@ def next_manifest(
             for uid, source in setup.sources.items()
         },
         feedback=merge_feedback(reports) if reports else last.feedback,
+        turns=merge_turns(last.turns, reports, setup.plan.edges_with_turns()),
         replay=work.replay,
     )

@@ -305,12 +305,11 @@ class EpochLoop:
             self._folded_at = now_s
         orders = epoch_orders(
             self._setup.plan,
+            self._last,
             epoch=planned.epoch,
             now_ms=now_ms,
             is_interval_over=is_interval_over,
             slices=planned.slices,
-            states=self._last.states,
-            feedback=self._last.feedback,
             time=self._intake.order,
         )
         record = record_of(self._setup, orders[0], planned.slices)

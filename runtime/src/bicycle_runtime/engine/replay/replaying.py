@@ -21,6 +21,7 @@ from bicycle_runtime.engine.epoch.merging import (
     merge_forms,
     merge_offsets,
     merge_states,
+    merge_turns,
 )
 from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import ReplayRecord
@@ -47,7 +48,7 @@ from bicycle_runtime.operators.io import (
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.values.forms import OperatorForms
 from bicycle_sdk.errors import BicycleError
@@ -126,16 +127,15 @@ def replay_epoch(
     image = _image(setup, storage, sinks, settings, forms=forms)
     feedback = renumbered_loops(before, setup.graph, job=setup.job_id)
     before = replace(before, forms=forms, feedback=feedback)
-    states = restored_states(before, setup.plan, job=setup.job_id)
+    before = replace(before, states=restored_states(before, setup.plan, job=setup.job_id))
     slices = {uid: _within(parts, ends.get(uid, {})) for uid, parts in record.slices.items()}
     orders = epoch_orders(
         setup.plan,
+        before,
         epoch=record.epoch,
         now_ms=record.now_ms,
         is_interval_over=record.is_interval_over,
         slices=slices,
-        states=states,
-        feedback=before.feedback,
         time=record.time,
     )
     executor = LocalExecutor(settings.adapt)
@@ -150,7 +150,7 @@ def replay_epoch(
     return Replayed(
         storage=storage,
         sinks=sinks,
-        manifest=_manifest(setup, record, before, states=states, reports=reports),
+        manifest=_manifest(setup, record, before, reports),
         counts=total_counts(reports),
     )
 
@@ -195,8 +195,6 @@ def _manifest(
     setup: JobSetup,
     record: ReplayRecord,
     before: Manifest,
-    *,
-    states: Mapping[str, OperatorState],
     reports: list[TaskReport],
 ) -> Manifest:
     timeline = Timeline(setup.plan, ManualClock())
@@ -209,9 +207,10 @@ def _manifest(
             uid: merge_offsets(before.offsets.get(uid, {}), merge_ends(reports, uid))
             for uid in setup.sources
         },
-        states=merge_states(states, reports),
+        states=merge_states(before.states, reports),
         forms=merge_forms(before.forms, reports),
         feedback=merge_feedback(reports),
+        turns=merge_turns(before.turns, reports, setup.plan.edges_with_turns()),
         time=timeline.sealed_after(record.time, reports),
     )
 

@@ -22,7 +22,8 @@ class TaskReport(msgspec.Struct, kw_only=True):
     ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each
     stateful operator including this epoch, ``staged`` the finished files of each sink,
     ``feedback`` those of each feedback edge, ``senders`` the attempt of each task of the level
-    before whose parcels were read. ``times`` are the shards that generators of this task followed;
+    before whose parcels were read, ``turns`` the subtask whose turn is next on each edge that takes
+    turns. ``times`` are the shards that generators of this task followed;
     ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
     operators wait; ``forms`` are those of states that functions asked for and that were not known
     before, by operator; ``loaded`` is the size of each range that was loaded anew, by operator, in
@@ -39,6 +40,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     staged: dict[str, list[StagedFile]] = {}
     feedback: dict[int, list[StagedFile]] = {}
     senders: dict[int, str] = {}
+    turns: dict[int, int] = {}
     counts: dict[str, OperatorCounts] = {}
     times: ShardTimes = {}
     next_event_ms: dict[str, int] = {}

@@ -50,8 +50,17 @@ class Router(Protocol):
     def send(self, batch: Batch) -> None:
         """Take a batch."""
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Start an epoch: nothing is held back from the last one."""
+    def begin_epoch(self, epoch: int, turn: int) -> None:
+        """Start an epoch: nothing is held back from the last one.
+
+        Args:
+            epoch: Its number.
+            turn: The subtask whose turn it is, on edges that take turns.
+        """
+
+    @property
+    def turn(self) -> int:
+        """The subtask whose turn is next, on edges that take turns."""
 
 
 class DirectRouter:
@@ -66,7 +75,9 @@ class DirectRouter:
         self._feed = feed
         self._ordinal = ordinal
 
-    def begin_epoch(self, epoch: int) -> None:
+    turn = 0  # Records stay in their subtask.
+
+    def begin_epoch(self, epoch: int, turn: int) -> None:
         """Nothing is kept."""
 
     def send(self, batch: Batch) -> None:
@@ -84,7 +95,7 @@ class _Spreader:
         self._route = route
         self._subtask = subtask
         self._count = route.target_parallelism
-        self._turn = 0
+        self.turn = 0
         self._random = random.Random(0)
         self._task_of_group = [
             task_of(group, group_count=route.group_count, parallelism=self._count)
@@ -97,8 +108,8 @@ class _Spreader:
         self.times: list[array[int]] = [array("q") for _ in range(self._count)]
         self.has_times = False
 
-    def begin_epoch(self, epoch: int) -> None:
-        self._turn = self._subtask
+    def begin_epoch(self, epoch: int, turn: int) -> None:
+        self.turn = turn % self._count  # There may have been more of them.
         self._random.seed(f"{epoch}/{self._route.edge}/{self._subtask}")
         for target in range(self._count):
             self.clear(target)
@@ -134,9 +145,9 @@ class _Spreader:
                     self._add_to(target, batch.values, times)
             case Partitioning.REBALANCE:
                 for target in range(self._count):
-                    part = slice((target - self._turn) % self._count, None, self._count)
+                    part = slice((target - self.turn) % self._count, None, self._count)
                     self._add_to(target, batch.values[part], times and times[part])
-                self._turn = (self._turn + len(batch.values)) % self._count
+                self.turn = (self.turn + len(batch.values)) % self._count
             case Partitioning.SHUFFLE:
                 targets = [self._random.randrange(self._count) for _ in batch.values]
                 self._add_each(batch.values, targets, times)
@@ -200,8 +211,12 @@ class ParcelRouter:
         self._is_keyed = route.partitioning is Partitioning.HASH
         self._span: Origin | None = None
 
-    def begin_epoch(self, epoch: int) -> None:
-        self._spreader.begin_epoch(epoch)
+    @property
+    def turn(self) -> int:
+        return self._spreader.turn
+
+    def begin_epoch(self, epoch: int, turn: int) -> None:
+        self._spreader.begin_epoch(epoch, turn)
         self._sequence = 0
         self._span = None
 
@@ -257,8 +272,12 @@ class FeedbackRouter:
         self._spreader = _Spreader(route, subtask)
         self._parts: list[tuple[int, int, bytes]] = []  # target, records, body
 
-    def begin_epoch(self, epoch: int) -> None:
-        self._spreader.begin_epoch(epoch)
+    @property
+    def turn(self) -> int:
+        return self._spreader.turn
+
+    def begin_epoch(self, epoch: int, turn: int) -> None:
+        self._spreader.begin_epoch(epoch, turn)
         self._parts.clear()
 
     def send(self, batch: Batch) -> None:

@@ -78,11 +78,16 @@ __all__ = ["EpochOrder", "TaskOrder", "TimeOrder", "report_parcel", "reports_in"
 
 
 class TaskOrder(msgspec.Struct, kw_only=True):
-    """What one task is to do: slices by source, state by operator, feedback files by edge."""
+    """What one task is to do: slices by source, state by operator, feedback files by edge.
+
+    ``turns`` says whose turn it is on edges that take turns; a task that is not told begins with
+    the subtask of its own number.
+    """
 
     slices: dict[str, list[Slice]] = {}
     states: dict[str, RangeState] = {}
     feedback: dict[int, list[StagedFile]] = {}
+    turns: dict[int, int] = {}
 
 
 class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -217,8 +222,9 @@ class _Task:
         moment = EpochTime(
             epoch=self._epoch.epoch, now_ms=self._epoch.now_ms, seed=self._image.job_id
         )
-        for _, router in self._program.routers:
-            router.begin_epoch(self._epoch.epoch)
+        for route, router in self._program.routers:
+            turn = self._order.turns.get(route.edge, self._program.subtask)
+            router.begin_epoch(self._epoch.epoch, turn)
         with self._loading():
             self._begin_operators(moment)
 
@@ -377,6 +383,8 @@ class _Task:
                 metrics=operator.metrics(),
             )
         for route, router in self._program.routers:
+            if route.takes_turns:
+                report.turns[route.edge] = router.turn
             if isinstance(router, FeedbackRouter):
                 report.feedback[route.edge] = list(router.finish(epoch, self._attempt))
         if self._program.dead_letters:
