@@ -9,21 +9,22 @@ SIZE = 10_000
 
 
 class Tumbling(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]]):
-    """Counts per key and window of 10 s, by hand: one timer for each end."""
+    """Counts per key and window of 10 s, by hand: one timer for each last ms."""
 
     def process_element(self, value, ctx):
         end = ctx.timestamp // SIZE * SIZE + SIZE
-        if end <= ctx.current_watermark():
+        if end - 1 <= ctx.current_watermark():
             ctx.side_output("late", value)
             return []
         ctx.save_state(str(end), ctx.get_state(str(end), 0) + 1)
-        ctx.timer_service.register_event_time_timer(end)
+        ctx.timer_service.register_event_time_timer(end - 1)
         return []
 
     def on_timer(self, timestamp_ms, ctx):
-        count = ctx.get_state(str(timestamp_ms))
-        ctx.delete_state(str(timestamp_ms))
-        return [(ctx.current_key(), timestamp_ms, count)]
+        end = timestamp_ms + 1
+        count = ctx.get_state(str(end))
+        ctx.delete_state(str(end))
+        return [(ctx.current_key(), end, count)]
 
 
 class Stamps(ProcessFunction[object, tuple[object, int | None]]):

@@ -8,7 +8,7 @@ import pytest
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_sdk import KeyedProcessFunction, ProcessFunction, WatermarkStrategy, file_sink
 from bicycle_sdk.contexts import WATERMARK_MAX
-from tests.event_time import SIZE, Stamps, Tumbling, first, second
+from tests.event_time import Stamps, Tumbling, first, second
 
 
 def by_second(delay=2_000):
@@ -33,7 +33,7 @@ COUNTS = [("a", 10_000, 2), ("a", 20_000, 1), ("b", 10_000, 1), ("b", 20_000, 1)
 
 @pytest.mark.core
 def test_a_window_closes_when_the_watermark_reaches_its_end(runner):
-    #  disorder 2 s: the watermark is 7 s, 9 s, 9.999 s and then 10 s
+    #  disorder 2 s: the watermark is 6.999 s, 8.999 s, 9.998 s and then 9.999 s
     with runner.harness(on_script(windowed)) as harness:
         for time in (9_000, 11_000, 11_999):
             harness.push([("a", time)])
@@ -43,7 +43,7 @@ def test_a_window_closes_when_the_watermark_reaches_its_end(runner):
         harness.run_epoch()
 
         assert harness.published == [("a", 10_000, 1)]
-        assert harness.watermark("windows") == 10_000
+        assert harness.watermark("windows") == 9_999
 
 
 @pytest.mark.core
@@ -73,8 +73,8 @@ def test_a_watermark_passes_through_stateful_operators_within_one_epoch(runner):
 
     job = runner(twice, [*EVENTS, END])
 
-    # A count has the time of its timer, the end of its window, and so falls into the next one.
-    assert sorted(job.published) == [(key, end + SIZE, 1) for key, end, _ in COUNTS]
+    # A count has the time of its timer, the last ms of its window, and so falls into the same one.
+    assert sorted(job.published) == [(key, end, 1) for key, end, _ in COUNTS]
 
 
 TRANSFORMS = {
@@ -228,12 +228,12 @@ def test_the_watermark_of_a_union_is_the_least(runner):
         harness.push([("a", 50_000)], source="left")
         harness.push([("b", 3_000)], source="right")
         harness.run()
-        assert harness.watermark("windows") == 3_000
+        assert harness.watermark("windows") == 2_999
         assert harness.epochs[-1].slowest_inputs["windows"] == "right-times: right: script"
 
         harness.push([("b", 12_000)], source="right")
         harness.run()
-        assert harness.watermark("windows") == 12_000
+        assert harness.watermark("windows") == 11_999
         assert harness.published == [("b", 10_000, 1)]
 
 
@@ -246,7 +246,7 @@ def test_an_input_that_ends_holds_no_watermark_back(runner):
         harness.run()
 
         assert harness.published == [("b", 10_000, 1)]
-        assert harness.watermark("windows") == 50_000
+        assert harness.watermark("windows") == 49_999
         harness.end(source="left")
         harness.run()
         assert harness.published[1:] == [("a", 60_000, 1)]
@@ -261,10 +261,10 @@ def test_silence_of_one_input_holds_the_others_back_until_it_is_idle(runner):
             harness.advance_time(1_000)
             harness.push([("a", 50_000)], source="left")
             harness.run()
-        assert (harness.watermark("windows"), harness.published) == (3_000, [])
+        assert (harness.watermark("windows"), harness.published) == (2_999, [])
 
         harness.advance_time(1_000)
-        assert (harness.watermark("windows"), harness.published) == (50_000, [("b", 10_000, 1)])
+        assert (harness.watermark("windows"), harness.published) == (49_999, [("b", 10_000, 1)])
 
 
 def test_what_an_idle_input_sends_when_it_wakes_meets_the_rule_for_late_records(runner):
@@ -282,7 +282,7 @@ def test_what_an_idle_input_sends_when_it_wakes_meets_the_rule_for_late_records(
         harness.run()
 
         assert harness.results("windows.late") == [("b", 4_000)]
-        assert harness.watermark("windows") == 50_000
+        assert harness.watermark("windows") == 49_999
 
 
 @pytest.mark.parametrize(("delay", "closed_after"), [(0, 10), (2_000, 12), (5_000, 15)])

@@ -52,7 +52,7 @@ def test_streams_merge_by_time_and_equal_times_by_stream(runner, streams, expect
 def test_a_record_behind_what_has_left_is_late(runner):
     with runner.harness(merged("ab")) as harness:
         harness.push(["a5"], source="a", timestamp=5)
-        harness.advance_watermark(6)
+        harness.advance_watermark(5)
         harness.push(["b5", "b6"], source="b", timestamp=[5, 6])
         harness.advance_watermark(10)
 

@@ -229,7 +229,7 @@ def test_late_records_update_a_window_while_that_is_allowed_and_go_aside_after(r
         ("a", 0, 60 * S, 2),
     ]
     assert [row for row in job.published if row[0] == "late"] == [
-        ("late", ("a", 6 * S, 1), 6 * S, Window(0, 60 * S), 100 * S, 94 * S)
+        ("late", ("a", 6 * S, 1), 6 * S, Window(0, 60 * S), 100 * S - 1, 94 * S - 1)
     ]
 
 
@@ -452,3 +452,30 @@ def test_a_window_of_records_without_event_time_is_an_error_that_names_it(runner
         runner(job, ["a", END])
 
     assert caught.value.facts["operator"] == "counts"
+
+
+#  a@0  b@10  a@10, gap 10 s: nobody is out of order, and the watermark comes to the end of a@0
+TOUCHING = [("a", 0, 1), ("b", 10 * S, 1), ("a", 10 * S, 1)]
+
+
+@pytest.mark.parametrize("ends", [[], [EPOCH], [CRASH, EPOCH]], ids=["one", "each", "crashes"])
+@pytest.mark.parametrize("way", ["folded", "triggered", "of windows"])
+def test_a_session_waits_for_a_record_that_touches_it(runner, way, ends):
+    def job(s):
+        strategy = WatermarkStrategy.ascending().with_timestamps(lambda r: r[1])
+        keyed_by_name = s.assign_timestamps(strategy).key_by(lambda r: r[0])
+        if way == "of windows":
+            sessions = keyed_by_name.session_window(10 * S).sum(value)
+            behind = sessions.key_by(lambda r: r.key).tumbling_window(10 * S)
+            return behind.sum(lambda r: r.value)
+        windows = keyed_by_name.session_window(10 * S)
+        return (windows.trigger(EventTimeTrigger()) if way == "triggered" else windows).sum(value)
+
+    script = [step for record in TOUCHING for step in (record, *ends)]
+    job = runner(job, [*script, ("c", 100 * S, 1), *ends, END])
+
+    found = [row for row in rows(job) if row[0] != "c"]
+    expected = {"a": (10, 20, 2), "b": (10, 20, 1)} if way == "of windows" else {
+        "a": (0, 20, 2), "b": (10, 20, 1),
+    }  # fmt: skip
+    assert found == [(key, *window) for key, window in expected.items()]

@@ -23,6 +23,17 @@ PACKED = sorted(path for folder in FOLDERS for path in folder.glob("*.zip"))
 SAVEPOINTS = [path for path in PACKED if ".savepoint." in path.name]
 
 
+# Until 0.1.0 the watermark was 1 ms further, and a session fired though a record at its end could
+# still come: what then came out of it can not be taken back. By job and sink: now, and then.
+FIRED_BEFORE = {
+    ("windows", "sessions"): (
+        '{"key": "c", "start": 4000, "end": 23000, "value": 10.833333333333334}',
+        '{"key": "c", "start": 8000, "end": 23000, "value": 13.5}',
+    ),
+    ("windows", "cut"): ("[2, [17]]", "[2, [8, 14, 15, 17]]"),
+}
+
+
 def told(path):
     return f"{path.parent.name}/{path.stem}"
 
@@ -66,6 +77,10 @@ def check(path, folder, uninterrupted, *, backend, **settings):
             harness.push([None] * count, source=source)
         JOBS[name].after(harness)
         found = {sink: plain(harness.results(sink)) for sink in harness.sink_names()}
+    for (job, sink), (now, then) in FIRED_BEFORE.items():
+        if job == name and path.parent.name.startswith("0.1.0"):
+            results = sorted([*(r for r in expected[sink] if r != now), then])
+            expected = {**expected, sink: results}
     assert found == expected
 
 

@@ -92,7 +92,8 @@ def late_model(kind, epochs, *, delay, lateness):
 def is_closed(kind, record, watermark, lateness):
     """Tell whether all windows that a record would open by itself are over."""
     if kind[0] == "session":
-        return record[1] + kind[1](record) + lateness <= watermark
+        # A record at the end of a session touches it, and more of the newest time may come.
+        return record[1] + kind[1](record) + lateness < watermark
     ends = [end for _, end in aligned_windows(*kind[1:], record[1])]
     return bool(ends) and max(ends) + lateness <= watermark
 
@@ -107,7 +108,7 @@ def rescued(kind, accepted, doubtful, watermark, lateness):
                 for start, end in sessions(
                     [(r[1], kind[1](r)) for r in [*accepted, *saved] if r[0] == record[0]]
                 )
-                if watermark is None or end + lateness > watermark
+                if watermark is None or end + lateness >= watermark
             ]
             start, end = record[1], record[1] + kind[1](record)
             if any(start <= other_end and other <= end for other, other_end in open_ones):

@@ -232,11 +232,13 @@ class BuiltInFunction(_Opened):
 
     ``awaits`` tells that each call returns an awaitable. With ``stamps`` the results are pairs
     ``(event time in ms, record)``. ``needs_times`` makes records without event time an error.
-    ``late`` counts the records of an epoch that came too late.
+    ``late`` counts the records of an epoch that came too late. Timers of event time stand
+    ``timer_lead_ms`` behind the last time that they wait for.
     """
 
     stamps: ClassVar[bool] = False
     needs_times: ClassVar[bool] = False
+    timer_lead_ms: ClassVar[int] = 0
     awaits = False
     late = 0
 

@@ -1,9 +1,9 @@
 """Event time: how a stream says when its records happened, and how far that time has come.
 
 A *timestamp* is when a record happened, in ms since 1970. A *watermark* W says that no record
-before W is expected any more; windows and timers wait for it. A ``WatermarkStrategy`` gives both.
-Nothing here reads a clock or runs a function; the runtime does, per shard of the input, once per
-epoch.
+at or before W is expected any more; windows and timers wait for it. A ``WatermarkStrategy`` gives
+both. Nothing here reads a clock or runs a function; the runtime does, per shard of the input, once
+per epoch.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class WatermarkGenerator(ABC, Generic[T]):
     def on_event(self, timestamp_ms: int, record: T) -> int | None:
         """Return the watermark behind this record; None when it says nothing.
 
+        Nothing at or before it is expected any more.
+
         Called on a worker, once per record and attempt, in the order of the shard.
         """
 
@@ -77,14 +79,20 @@ class WatermarkStrategy(Generic[T]):
 
     @classmethod
     def ascending(cls) -> WatermarkStrategy[Any]:
-        """Within a shard no record is older than one before it: the watermark is the newest."""
+        """Within a shard no record is older than one before it.
+
+        The watermark is 1 ms before the newest, since more records may have that time.
+        """
         return WatermarkStrategy(kind="ascending")
 
     @classmethod
     def bounded_out_of_orderness(
         cls, delay: timedelta | int = OUT_OF_ORDERNESS_MS
     ) -> WatermarkStrategy[Any]:
-        """A record is at most ``delay`` (ms, or a timedelta) older than the newest of its shard."""
+        """A record is at most ``delay`` (ms, or a timedelta) older than the newest of its shard.
+
+        The watermark is the newest time less ``delay`` less 1 ms.
+        """
         return WatermarkStrategy(
             kind="bounded", delay_ms=_duration("bounded_out_of_orderness", delay, low=0)
         )
@@ -95,7 +103,8 @@ class WatermarkStrategy(Generic[T]):
 
         Args:
             function: Called with timestamp and record; returns the watermark behind the record,
-                True for its timestamp, None or False when it says nothing.
+                True for its timestamp, None or False when it says nothing. Nothing at or before a
+                watermark is expected any more.
         """
         _check_callable("punctuated", function)
         return WatermarkStrategy(kind="punctuated", generator=function)

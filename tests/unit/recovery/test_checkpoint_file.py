@@ -1,6 +1,7 @@
 """Checkpoint files and manifests: golden bytes, and no damage that goes unnoticed."""
 
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -46,10 +47,20 @@ def test_the_golden_checkpoint_is_still_written_and_read():
 
 
 def test_the_golden_manifest_is_still_written_and_read():
-    golden = (GOLDEN / "version-1.manifest").read_bytes()
+    golden = (GOLDEN / "version-1.form-2.manifest").read_bytes()
 
     assert encode_manifest(MANIFEST) == golden
     assert decode_manifest(golden, path="p") == MANIFEST
+
+
+def test_the_golden_manifest_of_older_watermarks_is_read_with_those_of_now():
+    golden = (GOLDEN / "version-1.manifest").read_bytes()
+
+    found = decode_manifest(golden, path="p")
+
+    before = {uid: mark + 1 for uid, mark in found.time.watermarks.items()}
+    assert before == MANIFEST.time.watermarks
+    assert replace(found, time=MANIFEST.time) == MANIFEST
 
 
 @given(STATES)

@@ -41,11 +41,11 @@ class IntervalJoin(RowJoin):
         """Join a left row with the right rows that are there."""
         time = ctx.timestamp
         first, last = time + self._lower, time + self._upper
-        if time < ctx.current_watermark():
+        if time <= ctx.current_watermark():
             return self.refuse_late(value, Window(first, last + 1), ctx)
         found = self.right.between(first, last)
         pairs: list[Pair] = [(max(time, spot[0]), value, row) for spot, row in found]
-        is_kept = last >= ctx.current_watermark()
+        is_kept = last > ctx.current_watermark()
         if not is_kept and not found and self._left_seen is not None:
             pairs = [(time, value, None)]
 
@@ -62,11 +62,11 @@ class IntervalJoin(RowJoin):
         """Join a right row with the left rows that are there."""
         time = ctx.timestamp
         first, last = time - self._upper, time - self._lower
-        if time < ctx.current_watermark():
+        if time <= ctx.current_watermark():
             return self.refuse_late(value, Window(first, last + 1), ctx)
         found = self.left.between(first, last)
         pairs: list[Pair] = [(max(time, spot[0]), row, value) for spot, row in found]
-        is_kept = last >= ctx.current_watermark()
+        is_kept = last > ctx.current_watermark()
         if not is_kept and not found and self._right_seen is not None:
             pairs = [(time, None, value)]
 

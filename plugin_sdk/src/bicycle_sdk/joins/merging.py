@@ -25,6 +25,7 @@ class TimeMerge(BuiltInFunction):
     name = "merge_by_time"
     stamps: ClassVar[bool] = True
     needs_times: ClassVar[bool] = True
+    timer_lead_ms: ClassVar[int] = 1
 
     def __init__(self, record_type: Any, late_tag: str | None) -> None:
         self._late_tag = late_tag
@@ -45,7 +46,7 @@ class TimeMerge(BuiltInFunction):
     def process_input(self, ordinal: int, value: Any, ctx: Any) -> list[Any]:
         """Let a record of one stream wait for its time."""
         time, watermark = ctx.timestamp, ctx.current_watermark()
-        if time < watermark:
+        if time <= watermark:
             self.late += 1
             if self._late_tag is not None:
                 window = Window(time, time + 1)

@@ -128,6 +128,7 @@ class RowJoin(BuiltInFunction, ABC):
 
     stamps: ClassVar[bool] = True
     needs_times: ClassVar[bool] = True
+    timer_lead_ms: ClassVar[int] = 1
     method: ClassVar[str] = "join"
 
     def __init__(self, options: JoinOptions) -> None:

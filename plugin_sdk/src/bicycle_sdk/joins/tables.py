@@ -63,9 +63,9 @@ class AsOfJoin(RowJoin):
 
     def _wait(self, value: Any, ctx: Any, *, is_left: bool) -> Any:
         time, watermark = ctx.timestamp, ctx.current_watermark()
-        if time < watermark:
+        if time <= watermark:
             found = self.refuse_late(value, Window(time, time + 1), ctx)
-            if is_left or self.right.between(time + 1, watermark - 1):
+            if is_left or self.right.between(time + 1, watermark):
                 return found
         service = ctx.timer_service
 

@@ -67,7 +67,8 @@ class WindowJoin(RowJoin):
                 return self.results(())
             window, is_saved = found[-1], False
             firing = [window.end for window in found]
-        due = [time for time in firing if time > ctx.current_watermark()]
+        complete = ctx.current_watermark() + self.timer_lead_ms
+        due = [time for time in firing if time > complete]
         if not due and not is_saved:
             return self.refuse_late(value, window, ctx)
 

@@ -164,7 +164,8 @@ class TimerService:
     def register_event_time_timer(self, time_ms: int) -> None:
         """Ask for ``on_timer`` once the watermark has reached ``time_ms``.
 
-        It is called after the records of an epoch, for a time that has passed already as well.
+        Every record at or before that time has been seen then. It is called after the records of
+        an epoch, for a time that has passed already as well.
         """
         self._event.set(self._scope.state_key(), _checked(time_ms))
 

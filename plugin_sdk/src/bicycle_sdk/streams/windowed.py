@@ -45,7 +45,8 @@ _PRECISION_MIN, _PRECISION_MAX = 5, 21
 class WindowedStream(Generic[K, T]):
     """Records of a keyed stream in windows. Each setting returns a changed copy.
 
-    Windows fire when the watermark reaches their end; results carry the event time ``end - 1``.
+    Windows fire when the watermark says that no record of them can come; results carry the event
+    time ``end - 1``.
 
     Example:
         >>> from bicycle_sdk import StreamEnvironment

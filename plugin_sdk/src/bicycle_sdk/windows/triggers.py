@@ -1,4 +1,4 @@
-"""When a window fires. Without a trigger it fires once the watermark has reached its end.
+"""When a window fires. Without a trigger it fires once no record of it is expected any more.
 
 A trigger is asked at each record and at each timer that it registered, and answers with a
 ``TriggerResult``. What it must remember it keeps in the context, per key and window: a trigger
@@ -53,12 +53,17 @@ class TriggerContext(Protocol):
     """What a trigger may ask and set, all of it per key and window.
 
     A timer is one per time and kind; setting it twice is setting it once. Event-time timers fire
-    when the watermark has reached their time, those of processing time in the first epoch at or
-    after it. A timer in the past fires in the same epoch.
+    when input before their time is complete, so that one at ``window.end`` fires with the window;
+    those of processing time in the first epoch at or after it. A timer in the past fires in the
+    same epoch.
     """
 
     def current_watermark(self) -> int:
-        """Return the event time in ms up to which input is complete."""
+        """Return the event time in ms before which input is complete.
+
+        For windows other than sessions that is 1 ms more than the watermark that functions see:
+        a window is complete when this has reached ``window.end``.
+        """
 
     def current_processing_time(self) -> int:
         """Return the recorded time of the epoch in ms."""
@@ -136,7 +141,7 @@ class Trigger(ABC):
 
 
 class EventTimeTrigger(Trigger):
-    """Fires when the watermark reaches the window's end, and again after late records.
+    """Fires when the window is complete, and again after late records.
 
     ``early`` adds results before that, ``late`` says how often results follow late records that
     are still allowed (by default once per epoch that brings some).

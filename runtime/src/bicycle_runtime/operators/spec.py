@@ -77,7 +77,8 @@ class OperatorSpec:
     ``input_selectors`` are those of an operator with several inputs, by ordinal.
 
     ``watermarks`` is set for generators of watermarks that somebody below needs; ``generators`` are
-    the uids of those whose watermarks reach its input. ``takes_times`` is set for sinks whose
+    the uids of those whose watermarks reach its input, and ``lag_ms`` how far its own stays behind
+    theirs. ``takes_times`` is set for sinks whose
     writers want the event times of records.
     """
 
@@ -89,6 +90,7 @@ class OperatorSpec:
     input_type: str | None = None  # payload id of the type of its input records
     watermarks: WatermarkSpec | None = None
     generators: tuple[str, ...] = ()
+    lag_ms: int = 0
     takes_times: bool = False
 
     @property

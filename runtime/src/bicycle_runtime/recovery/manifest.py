@@ -17,7 +17,7 @@ import msgspec
 
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.object_paths import require_below
-from bicycle_runtime.operators.functions.watermarks import ShardTimes
+from bicycle_runtime.operators.functions.watermarks import ShardTimes, lagging
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
@@ -44,6 +44,7 @@ _SEPARATOR = "\x1f"
 _NO_STREAM = ""  # The folder says whose manifest it is; the layout has no place for it.
 _NS_PER_MS = 1_000_000
 _WATERMARK_NS_MAX = 2**64 - 1
+_TIME_FORM = 2
 
 
 class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +69,9 @@ class TimeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``clock_ms`` is the job's own clock; ``shards`` are those of each generator of watermarks,
     ``watermarks`` those of the operators that have one. ``next_event_ms`` and ``next_timer_ms`` say
-    for which watermark, and for which processing time, operators wait.
+    for which watermark, and for which processing time, operators wait. ``form`` says what its
+    watermarks mean: 1 that nothing before them comes (and stands for none), 2 nothing at them
+    either.
     """
 
     clock_ms: int = 0
@@ -76,6 +79,7 @@ class TimeRecord(msgspec.Struct, frozen=True, kw_only=True):
     watermarks: dict[str, int] = {}
     next_event_ms: dict[str, int] = {}
     next_timer_ms: dict[str, int] = {}
+    form: int = _TIME_FORM
 
 
 class PinRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +91,10 @@ class PinRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     operators: tuple[tuple[str, str], ...] = ()
     loops: dict[str, int] = {}
+
+
+class _FormOnly(msgspec.Struct, frozen=True):
+    form: int = 1
 
 
 class _Feedback(msgspec.Struct, frozen=True):
@@ -228,10 +236,30 @@ def _manifest(state: CheckpointState) -> Manifest:
             int(edge): msgspec.json.decode(data, type=_Feedback).files
             for edge, data in entries["feedback"].items()
         },
-        time=msgspec.json.decode(entries["time"].get("", b"{}"), type=TimeRecord),
+        time=_time(entries["time"].get("", b"{}")),
         turns=msgspec.json.decode(entries["turns"].get("", b"{}"), type=dict[str, tuple[int, ...]]),
         pins=msgspec.json.decode(entries["pins"].get("", b"{}"), type=PinRecord),
         replay=entries["replay"].get("", b""),
+    )
+
+
+def _time(data: bytes) -> TimeRecord:
+    """Read where event time stood; by what watermarks mean now, if it was written before."""
+    record = msgspec.json.decode(data, type=TimeRecord)
+    if msgspec.json.decode(data, type=_FormOnly).form == _TIME_FORM:
+        return record
+    return msgspec.structs.replace(
+        record,
+        shards={
+            uid: {
+                shard: msgspec.structs.replace(time, watermark_ms=lagging(time.watermark_ms, 1))
+                for shard, time in shards.items()
+            }
+            for uid, shards in record.shards.items()
+        },
+        watermarks={uid: lagging(mark, 1) for uid, mark in record.watermarks.items()},
+        next_event_ms={uid: due_ms - 1 for uid, due_ms in record.next_event_ms.items()},
+        form=_TIME_FORM,
     )
 
 

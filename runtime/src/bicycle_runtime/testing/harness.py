@@ -144,8 +144,8 @@ class Harness:
     def advance_watermark(self, watermark_ms: int) -> None:
         """Run what was pushed, and let event time come to ``watermark_ms`` at every operator.
 
-        It is as if every source had said that nothing older will come. A watermark that is further
-        already stays; after a crash the job is told again.
+        It is as if every source had said that nothing at or before it will come. A watermark that
+        is further already stays; after a crash the job is told again.
         """
         self._job.watermark_ms = max(self._job.watermark_ms, watermark_ms)
         self._job.loop.advance_watermark(self._job.watermark_ms)

@@ -143,7 +143,8 @@ def test_timers_that_are_set_for_times_that_have_come_do_not_go_on_for_ever(doma
     queue.delete("other", 4)
     timer_round = TimerRound(
         context, on_timer, function="Alarm", policy=SimpleNamespace(total=0),
-        advance=Advance(watermark=9, previous=0, now_ms=8), firings_max=200,
+        advance=Advance(watermark=9, previous=0, now_ms=8), due_ms=9,
+        firings_max=200,
     )  # fmt: skip
     with pytest.raises(RunawayTimersError) as caught:
         timer_round.fire()

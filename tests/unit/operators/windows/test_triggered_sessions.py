@@ -72,12 +72,12 @@ def test_the_last_records_of_a_session_are_those_that_arrived_last():
 
 
 def test_late_records_that_join_sessions_keep_the_pace_of_late_results():
-    #  0 ┄ 10, 18 ┄ 28 are told at 30. Late: 9 joins both, and 20 is the second late record.
+    #  0 ┄ 10, 18 ┄ 28 are told at 31. Late: 9 joins both, and 20 is the second late record.
     def change(window):
         return window.allowed_lateness(50).trigger(EventTimeTrigger().late(count=2))
 
     with Harness(sessions(change, delay=0)) as harness:
-        harness.push([("a", 0), ("a", 18), ("b", 30)])
+        harness.push([("a", 0), ("a", 18), ("b", 31)])
         harness.run_epoch()
         assert harness.results("out") == [(0, 10, [0]), (18, 28, [18])]
         harness.push([("a", 9)])

@@ -22,6 +22,7 @@ from bicycle_runtime.operators.functions.watermarks import (
     ShardTime,
     ShardTimes,
     joined_times,
+    lagging,
     source_shard,
     subtask_shard,
     watermark_of,
@@ -90,6 +91,7 @@ class Timeline:
             for operator in plan.operators()
             if operator.generators
         }
+        self._lags = {operator.uid: operator.lag_ms for operator in plan.operators()}
         self._widths = {o.uid: o.vertex.parallelism for o in plan.operators()}
         self._sealed = TimeRecord()
         self._floor_ms = WATERMARK_MIN
@@ -189,8 +191,8 @@ class Timeline:
         """Tell whether an epoch without input would fire something."""
         if any(due_ms <= now_ms for due_ms in self._sealed.next_timer_ms.values()):
             return True
-        least = min(self._sealed.watermarks.values(), default=WATERMARK_MIN)
-        if order.floor_ms > least and self._reached and self._plan.is_timed:
+        floors = {uid: lagging(order.floor_ms, self._lags[uid]) for uid in self._reached}
+        if self._plan.is_timed and any(floors[uid] > self._before(uid) for uid in floors):
             return True
         waiting = self._sealed.next_event_ms
         if not waiting:
@@ -270,9 +272,12 @@ class Timeline:
                     finished=order.finished,
                     clock_ms=order.clock_ms,
                 )
-            before = self._sealed.watermarks.get(uid, WATERMARK_MIN)
-            watermarks[uid] = max(before, found[above], order.floor_ms)
+            watermark = lagging(max(found[above], order.floor_ms), self._lags[uid])
+            watermarks[uid] = max(self._before(uid), watermark)
         return watermarks
+
+    def _before(self, uid: str) -> int:
+        return self._sealed.watermarks.get(uid, WATERMARK_MIN)
 
     def _held(
         self, spec: WatermarkSpec, views: Mapping[str, SourceView], clock_ms: int

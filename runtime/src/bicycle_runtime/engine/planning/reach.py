@@ -46,6 +46,7 @@ class TimeReach:
         self._timed_sinks = timed_sinks
         self._vertices = {vertex.id: vertex for vertex in graph.vertices}
         self._below: dict[str, frozenset[str]] = {}
+        self._lags: dict[str, int] = {}
         self._readers = self._find_readers()
         self._used = self._find_used()
 
@@ -57,6 +58,16 @@ class TimeReach:
     def generators(self, uid: str) -> tuple[str, ...]:
         """Return the generators whose watermarks reach the input of a vertex."""
         return tuple(sorted(self._above(uid) & self._used))
+
+    def lag_ms(self, uid: str) -> int:
+        """Return how far the watermark of a vertex stays behind those of its generators.
+
+        A session fires when the watermark is at its end, and its result is 1 ms older than that.
+        """
+        return max(
+            (self._lag_behind(e.source_id) for e in self._graph.inputs_of(uid) if not e.feedback),
+            default=0,
+        )
 
     def needs_times(self, uid: str) -> bool:
         """Tell whether a vertex, or one behind it, reads the event times of what comes in."""
@@ -94,6 +105,13 @@ class TimeReach:
             self._below[uid] = frozenset({uid}) if begins else self._above(uid)
         return self._below[uid]
 
+    def _lag_behind(self, uid: str) -> int:
+        if uid not in self._lags:
+            vertex = self._vertices[uid]
+            begins = _begins_time(vertex)
+            self._lags[uid] = 0 if begins else self.lag_ms(uid) + _has_sessions(vertex)
+        return self._lags[uid]
+
     def _sources_of(self, uid: str) -> set[str]:
         if self._vertices[uid].kind is OperatorKind.SOURCE:
             return {uid}
@@ -125,6 +143,10 @@ class TimeReach:
 
 def _begins_time(vertex: Vertex) -> bool:
     return vertex.kind in (OperatorKind.SOURCE, OperatorKind.ASSIGN_TIMESTAMPS)
+
+
+def _has_sessions(vertex: Vertex) -> bool:
+    return vertex.kind is OperatorKind.WINDOW and "Session" in vertex.details["window_type"]
 
 
 def _asks_for_watermark(vertex: Vertex) -> bool:

@@ -215,6 +215,7 @@ class _Planner:
             input_type=source.payload_id("output_type") if source and typed else None,
             watermarks=self._time.strategy(operator),
             generators=self._time.generators(operator),
+            lag_ms=self._time.lag_ms(operator),
             takes_times=operator in self._timed_sinks,
         )
 

@@ -39,9 +39,9 @@ class EpochTime:
 class Advance:
     """How far event time has come at the input of an operator.
 
-    ``watermark`` W in ms: no record before W is expected any more. ``previous`` is where it stood
-    when the epoch began: a record is late when what it belongs to was complete by then. ``now_ms``
-    is the recorded processing time of the epoch.
+    ``watermark`` W in ms: no record at or before W is expected any more. ``previous`` is where it
+    stood when the epoch began: a record is late when what it belongs to was complete by then.
+    ``now_ms`` is the recorded processing time of the epoch.
     """
 
     watermark: int

@@ -32,6 +32,7 @@ from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.tables import FunctionTable
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.functions import full_name
 
 __all__ = ["ProcessOperator", "StatefulOperator", "call_settings"]
@@ -125,6 +126,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         on_timer = getattr(function, "on_timer", None)
         context.has_timers = on_timer is not None
         super().__init__(spec, policy, context, function, method=method)
+        self.timer_lead_ms: int = getattr(function, "timer_lead_ms", 0)
         self._on_timer = None if on_timer is None else eager(on_timer)
         self._store = context.tables.store(spec.uid, storage, self._new_table)
         self._table = self._new_table().main
@@ -161,18 +163,20 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self.context.begin_batch()
         self.context.watermark = advance.watermark
         timers = self.context.timers
-        if self._on_timer is None or not timers.is_due(advance.watermark, advance.now_ms):
+        due_ms = min(advance.watermark, WATERMARK_MAX - self.timer_lead_ms) + self.timer_lead_ms
+        if self._on_timer is None or not timers.is_due(due_ms, advance.now_ms):
             return
         timer_round = TimerRound(
             self.context, self._on_timer, function=full_name(self.function),
-            policy=self.policy, advance=advance,
+            policy=self.policy, advance=advance, due_ms=due_ms,
         )  # fmt: skip
         output = timer_round.fire()
         self._take_sent(output)
         yield output
 
     def next_event_ms(self) -> int | None:
-        return self.context.timers.event.next_time_ms()
+        time_ms = self.context.timers.event.next_time_ms()
+        return None if time_ms is None else time_ms - self.timer_lead_ms
 
     def next_timer_ms(self) -> int | None:
         times = (self.context.timers.processing.next_time_ms(), self.context.keyed.next_due_ms())

@@ -38,19 +38,21 @@ class TimerRound:
         function: Its name, for errors.
         policy: Settles failures.
         advance: How far time has come.
+        due_ms: Timers of event time up to here are due.
         firings_max: So many timers of one key may fire; a function that sets timers for times that
             have come would go on for ever.
     """
 
     def __init__(
         self, context: KeyedContext, on_timer: Callable[..., Any], *, function: str,
-        policy: RecordPolicy, advance: Advance, firings_max: int = _FIRINGS_MAX,
+        policy: RecordPolicy, advance: Advance, due_ms: int, firings_max: int = _FIRINGS_MAX,
     ) -> None:  # fmt: skip
         self._context = context
         self._on_timer = on_timer
         self._function = function
         self._policy = policy
         self._advance = advance
+        self._due_ms = due_ms
         self._values: list[Any] = []
         self._times: list[int | None] = []
         self._is_last = advance.watermark == WATERMARK_MAX
@@ -131,7 +133,7 @@ class TimerRound:
     def _next(self) -> Timer | None:
         timers, advance = self._context.timers, self._advance
         is_of_round = self._is_last and self._is_set_in_round(timers.event.peek())
-        timer = timers.event.pop_due(advance.watermark)
+        timer = timers.event.pop_due(self._due_ms)
         if timer is None:
             timer = timers.processing.pop_due(advance.now_ms)
         elif self._is_last:
@@ -179,11 +181,11 @@ class TimerRound:
     def _time_of(self, timer: Timer) -> int | None:
         """Return the event time of what a timer emits; None where no event time is known.
 
-        What processing time emits has none of its own; it gets the watermark of before, so that it
-        is never late.
+        What processing time emits has none of its own; it gets the first time behind the watermark
+        of before, so that it is never late.
         """
         if timer.domain == "event":
             return timer.time_ms
         if self._advance.previous > WATERMARK_MIN:
-            return self._advance.previous
+            return self._advance.previous + 1
         return None

@@ -35,6 +35,7 @@ __all__ = [
     "SourceOperator",
     "TimeKeeper",
     "joined_times",
+    "lagging",
     "source_shard",
     "subtask_shard",
     "watermark_of",
@@ -130,6 +131,16 @@ def watermark_of(
     return last + clock_ms - heard_ms
 
 
+def lagging(watermark: int, lag_ms: int) -> int:
+    """Return the watermark of an operator that stays behind its generators.
+
+    Args:
+        watermark: The one that ``watermark_of`` gives.
+        lag_ms: How far it stays behind.
+    """
+    return watermark if watermark in (WATERMARK_MIN, WATERMARK_MAX) else watermark - lag_ms
+
+
 class TimeKeeper:
     """Follows the shards of one generator in one task, through one epoch.
 
@@ -164,7 +175,8 @@ class TimeKeeper:
         self._newest[shard] = max(newest, self._newest.get(shard, newest))
         match self._spec.kind:
             case "ascending" | "bounded":
-                mark: int | None = newest - self._spec.delay_ms
+                # More records of this very time may come.
+                mark: int | None = newest - self._spec.delay_ms - 1
             case "punctuated":
                 mark = self._punctuated(times, values)
             case "custom":

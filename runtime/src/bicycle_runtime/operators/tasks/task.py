@@ -41,6 +41,7 @@ from bicycle_runtime.operators.functions.watermarks import (
     GeneratorOperator,
     ShardTimes,
     joined_times,
+    lagging,
     watermark_of,
 )
 from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
@@ -286,7 +287,7 @@ class _Task:
                 watermarks[above] = self._watermark(above, known)
             previous = self._previous(operator)
             return Advance(
-                watermark=max(previous, watermarks[above]),
+                watermark=max(previous, lagging(watermarks[above], operator.spec.lag_ms)),
                 previous=previous,
                 now_ms=self._epoch.now_ms,
             )

@@ -61,7 +61,7 @@ class AlignedOperator(WindowOperator):
 
     def begin_time(self, advance: Advance) -> None:
         super().begin_time(advance)
-        self._least_open = self._strips.least_open(self.previous - self.plan.lateness_ms)
+        self._least_open = self._strips.least_open(self.complete_before - self.plan.lateness_ms)
 
     def apply(self, batch: Batch) -> Batch:
         if self._is_combined:
@@ -71,7 +71,7 @@ class AlignedOperator(WindowOperator):
         return Batch([], batch.trail)
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
-        self.watermark = advance.watermark
+        self.let_come(advance.watermark)
         self._settle(self._slots.take())
         complete = self._settle_arrived()
         self.begin_firing()
@@ -82,10 +82,12 @@ class AlignedOperator(WindowOperator):
     def next_event_ms(self) -> int | None:
         places = sorted({*self.table.cells.places, *self.table.records.places})
         for start in places:
-            end = self._strips.first_end_after(start, self.watermark)
+            end = self._strips.first_end_after(start, self.complete)
             if end is not None:
-                return end
-        return self._strips.last_end(places[0]) + self.plan.lateness_ms if places else None
+                return self.watermark_for(end)
+        if not places:
+            return None
+        return self.watermark_for(self._strips.last_end(places[0]) + self.plan.lateness_ms)
 
     # --- records in --------------------------------------------------------------------------
 
@@ -134,7 +136,7 @@ class AlignedOperator(WindowOperator):
                     self.table.records.add(start, group, key, row)
             else:
                 self._merge(start, group, keys, contents)
-            if start < self.previous:
+            if start < self.complete_before:
                 updated = self._updated.setdefault(start, {}).setdefault(group, {})
                 updated.update(dict.fromkeys(keys))
 
@@ -152,7 +154,7 @@ class AlignedOperator(WindowOperator):
         """Tell whether the window of a strip fires now, once, and with what this epoch brought."""
         if not self._strips.is_tumbling or self.plan.lateness_ms or self.plan.process is not None:
             return False
-        is_due = self.previous < self._strips.last_end(start) <= self.watermark
+        is_due = self.complete_before < self._strips.last_end(start) <= self.complete
         return is_due and start not in self._kept()
 
     def _merge(self, start: int, group: int, keys: list[Any], contents: Sequence[Any]) -> None:
@@ -191,7 +193,7 @@ class AlignedOperator(WindowOperator):
             return
         places = self._kept()
         parts = [start for start in self._strips.parts(window) if start in places]
-        again = window.end <= self.previous
+        again = window.end <= self.complete_before
         for group in sorted({group for start in parts for group in places[start]}):
             contents = self._contents_of(parts, group, is_again=again)
             yield self.firing.of_group(window, contents, partial(self._values, window, group))
@@ -200,16 +202,16 @@ class AlignedOperator(WindowOperator):
         """Return the windows that fire, in the order of their ends."""
         due = set()
         # Of strips that lie far back only windows near the watermark fire.
-        first = bisect_left(places, self._strips.least_open(self.previous))
+        first = bisect_left(places, self._strips.least_open(self.complete_before))
         for start in places[first:]:
             for window in self._strips.windows_of(start):
-                if self.previous < window.end <= self.watermark:
+                if self.complete_before < window.end <= self.complete:
                     due.add(window)
         for start in complete:
             due.update(self._strips.windows_of(start))
         for start in self._updated:
             for window in self._strips.windows_of(start):
-                if window.end <= self.previous and not self.is_closed(window.end):
+                if window.end <= self.complete_before and not self.is_closed(window.end):
                     due.add(window)
         return sorted(due)
 
@@ -262,7 +264,7 @@ class AlignedOperator(WindowOperator):
         return found
 
     def _expire(self) -> None:
-        closed = self.watermark - self.plan.lateness_ms
+        closed = self.complete - self.plan.lateness_ms
         for kept in (self.table.cells, self.table.records):
             for start in [s for s in kept.places if self._strips.last_end(s) <= closed]:
                 kept.drop(start)

@@ -23,7 +23,7 @@ from bicycle_runtime.operators.functions.operator import (
 )
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.firing import Fired, Firing
-from bicycle_runtime.operators.windows.meaning import due_rules, window_settings
+from bicycle_runtime.operators.windows.meaning import complete_end, due_rules, window_settings
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.window_tables import WindowTables
@@ -75,7 +75,9 @@ class WindowOperator(Operator, Stateful, Timed):
         self._seen: tuple[WindowTable, int] | None = None
         self._state: RangeState | None = None
         self._late: list[tuple[LateRecord[Any], int]] = []
-        self.previous = self.watermark = WATERMARK_MIN
+        self.watermark = WATERMARK_MIN
+        # Windows that ended by then are complete: when the epoch began, and now.
+        self.complete_before = self.complete = WATERMARK_MIN
         self.now_ms = 0
         self._epoch = 0
 
@@ -128,17 +130,27 @@ class WindowOperator(Operator, Stateful, Timed):
         self._state = state
 
     def begin_time(self, advance: Advance) -> None:
-        self.previous = self.watermark = advance.previous
+        self._previous = advance.previous
+        self.let_come(advance.previous)
+        self.complete_before = self.complete
         self.now_ms = advance.now_ms
         self.begin_firing()
         if self._seen != (self.table, self.table.generation):
             self.index()
             self._seen = (self.table, self.table.generation)
 
+    def let_come(self, watermark: int) -> None:
+        """Take note of how far event time has come."""
+        self.watermark, self.complete = watermark, complete_end(self.plan, watermark)
+
+    def watermark_for(self, end: int) -> int:
+        """Return the least watermark at which windows that end then are complete."""
+        return end - (self.complete - self.watermark)
+
     def begin_firing(self) -> None:
         """Let functions see the time that it is; states of keys go on from where they stood."""
         # Windows fire in the order of their ends, so the time of each is behind this one.
-        self.context.watermark = self.previous
+        self.context.watermark = self._previous
         self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
 
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
@@ -174,7 +186,7 @@ class WindowOperator(Operator, Stateful, Timed):
 
     def is_closed(self, end: int) -> bool:
         """Tell whether a window with this end takes no more records, and had not before."""
-        return end + self.plan.lateness_ms <= self.previous
+        return end + self.plan.lateness_ms <= self.complete_before
 
     def count_late(self, rows: Rows, windows: Sequence[Window]) -> None:
         """Count records whose windows are closed, and send them on where somebody wants them."""
@@ -182,7 +194,7 @@ class WindowOperator(Operator, Stateful, Timed):
         if self.plan.late_tag is None:
             return
         for value, time, window in zip(rows.batch.values, rows.times, windows, strict=True):
-            record = LateRecord(value, time, window, self.previous, self.previous - time)
+            record = LateRecord(value, time, window, self._previous, self._previous - time)
             self._late.append((record, time))
 
     def fired(self, windows: Sequence[Fired]) -> Batch:

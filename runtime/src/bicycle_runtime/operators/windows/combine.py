@@ -21,6 +21,7 @@ from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.windows.field_fold import FieldFold, field_fold
+from bicycle_runtime.operators.windows.meaning import complete_end
 from bicycle_runtime.operators.windows.strips import Strips
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -87,7 +88,7 @@ class CombineOperator(Operator, Timed):
             self._fields.clear()
 
     def begin_time(self, advance: Advance) -> None:
-        self._closed = advance.previous - self._plan.lateness_ms
+        self._closed = complete_end(self._plan, advance.previous) - self._plan.lateness_ms
 
     def apply(self, batch: Batch) -> Batch:
         if self._fields is not None and batch.groups is None:

@@ -43,7 +43,7 @@ class CutSessionOperator(SessionOperator):
 
     def _admitted(self, rows: Rows) -> Rows:
         """Return the rows that come before no cut; the others are late: their window has fired."""
-        if min(rows.times) >= self.previous:
+        if min(rows.times) >= self.complete_before:
             return rows
         late = [
             index

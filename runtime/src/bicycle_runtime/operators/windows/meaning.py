@@ -10,9 +10,25 @@ from __future__ import annotations
 from typing import Any
 
 from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
 
-__all__ = ["due_rules", "window_settings"]
+__all__ = ["complete_end", "due_rules", "window_settings"]
+
+
+def complete_end(plan: WindowPlan, watermark: int) -> int:
+    """Return the latest end at which a window is complete.
+
+    Nothing at or before the watermark W comes any more, so windows ``[start, W + 1)`` are complete.
+    A session is not: a record at its very end touches it, and would make it longer.
+
+    Args:
+        plan: The window.
+        watermark: The watermark in ms.
+    """
+    if isinstance(plan.assigner, SessionWindows):
+        return watermark
+    return min(watermark, WATERMARK_MAX - 1) + 1
 
 
 def window_settings(plan: WindowPlan, folding: Folding) -> tuple[tuple[str, Any], ...]:

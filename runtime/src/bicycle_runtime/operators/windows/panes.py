@@ -114,12 +114,12 @@ class PaneContext:
     def __init__(self, remember: Callable[[bool, int], None]) -> None:
         self._remember = remember
         self.pane = Pane(0, 1)
-        self.watermark = 0
+        self.complete = 0
         self.now_ms = 0
 
     def current_watermark(self) -> int:
-        """Return the event time in ms up to which input is complete."""
-        return self.watermark
+        """Return the event time in ms before which input is complete."""
+        return self.complete
 
     def current_processing_time(self) -> int:
         """Return the recorded time of the epoch in ms."""

@@ -74,7 +74,7 @@ class SessionOperator(WindowOperator):
         return Batch([], batch.trail)
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
-        self.watermark = advance.watermark
+        self.let_come(advance.watermark)
         for session in self._slots.take():
             self._join(session)
         self._decide_doubtful()
@@ -158,7 +158,7 @@ class SessionOperator(WindowOperator):
         self.event_times.add(end, (PLACE, group, key))
 
     def _due(self) -> Iterator[Fired]:
-        for moment, (_, group, key) in self.event_times.due(self.watermark):
+        for moment, (_, group, key) in self.event_times.due(self.complete):
             yield from self._due_of(moment, group, key)
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
@@ -166,7 +166,7 @@ class SessionOperator(WindowOperator):
         sessions: Open = self.table.cells.find(PLACE, group, key) or []
         for session in sessions:
             start, end, content = session
-            if end == moment and (end > self.previous or (group, key, end) in self._touched):
+            if end == moment and (end > self.complete_before or (group, key, end) in self._touched):
                 if self.keeps_records:
                     content = self._row(group, key, start, end)
                 count = (

@@ -88,7 +88,7 @@ class TriggeredOperator(WindowOperator):
 
     def begin_time(self, advance: Advance) -> None:
         super().begin_time(advance)
-        self._context.watermark, self._context.now_ms = advance.previous, advance.now_ms
+        self._context.complete, self._context.now_ms = self.complete, advance.now_ms
 
     def apply(self, batch: Batch) -> Batch:
         self._has_times = batch.times() is not None
@@ -104,19 +104,21 @@ class TriggeredOperator(WindowOperator):
         return self._emitted()
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
-        self.watermark = self._context.watermark = advance.watermark
+        self.let_come(advance.watermark)
+        self._context.complete = self.complete
         self.begin_firing()
         with user_hook(self.spec.uid, "the trigger or evictor of a window"):
-            for time, spot in self.event_times.due(self.watermark):
+            for time, spot in self.event_times.due(self.complete):
                 self._at_event_time(time, spot)
             for time, spot in self.processing_times.due(self.now_ms):
                 self._at_processing_time(time, spot)
         yield self._emitted()
 
     def next_event_ms(self) -> int | None:
-        return self.event_times.first(
+        end = self.event_times.first(
             lambda time, spot: any(self._waits_for(pane, time) for pane in self._panes_at(spot))
         )
+        return None if end is None else self.watermark_for(end)
 
     def next_timer_ms(self) -> int | None:
         own = self.processing_times.first(
