@@ -145,7 +145,7 @@ def text_file_source(path: _Path, *, follow: bool = False) -> SourceDescriptor[s
         path: File, glob or directory.
         follow: Wait for appended lines and new files; otherwise the source ends when all is read.
     """
-    properties = {"path": os.fspath(path), "follow": follow}
+    properties = {"path": _file_path("read_text", path), "follow": follow}
     return SourceDescriptor(connector_type="text", properties=properties, output_type=str)
 
 
@@ -287,7 +287,8 @@ def _file_source(
     connector_type: str, path: _Path, output_type: Any,
     *, follow: bool, timestamp_field: str | None,
 ) -> SourceDescriptor[Any]:  # fmt: skip
-    properties: dict[str, Any] = {"path": os.fspath(path), "follow": follow}
+    call = f"read_{connector_type.removesuffix('_file')}"
+    properties: dict[str, Any] = {"path": _file_path(call, path), "follow": follow}
     if timestamp_field is not None:
         properties["timestamp_field"] = timestamp_field
     return SourceDescriptor(
@@ -301,6 +302,19 @@ def _socket_properties(call: str, host: str, port: int, clients_max: int | None)
         _check(clients_max >= 1, call, f"clients_max is {clients_max}, expected 1 or more")
         properties["clients_max"] = clients_max
     return properties
+
+
+def _file_path(call: str, path: _Path) -> str:
+    """Return the path of files to read; a URI is none."""
+    text = os.fspath(path)
+    scheme, has_scheme, _ = text.partition("://")
+    if has_scheme and scheme.isalnum():
+        raise StreamDefinitionError(
+            call=call,
+            problem=f"{text!r} is a URI, not the path of a file",
+            hint=f"call from_uri({text!r}): it reads what a URI names (kafka, socket, file, …)",
+        )
+    return text
 
 
 def _port(call: str, port: int) -> int:

@@ -22,6 +22,7 @@ from bicycle_sdk.graph import (
     Partitioning,
     Vertex,
 )
+from bicycle_sdk.places import calling_place
 from bicycle_sdk.record_types import clash, type_name
 
 __all__ = ["EdgeDraft", "GraphDraft", "VertexDraft"]
@@ -34,6 +35,7 @@ class VertexDraft:
     ``follows`` is the vertex whose parallelism is taken over when none is set.
     ``input_type`` and ``output_type`` are record types, None when unknown.
     ``serves`` is the vertex that this one is a part of: id, key groups and error policy follow it.
+    ``place`` is where the call stands that made it.
     """
 
     kind: OperatorKind
@@ -54,6 +56,7 @@ class VertexDraft:
     output_type: Any = None
     follows: VertexDraft | None = None
     serves: VertexDraft | None = None
+    place: str | None = None
 
     @property
     def final_id(self) -> str:
@@ -61,6 +64,12 @@ class VertexDraft:
         if self.serves is not None:
             return f"{self.serves.final_id}-combine"
         return self.uid or self.id
+
+    @property
+    def told(self) -> str:
+        """The vertex as errors of the graph name it."""
+        made = f", {self.place}" if self.place else ""
+        return f"{self.final_id!r} ({self.name}{'' if self.uid else ' without uid'}{made})"
 
     def final_parallelism(self, default: int) -> int:
         """Return the parallelism in the finished graph of a job with this default."""
@@ -97,6 +106,7 @@ class GraphDraft:
         """Take a vertex in and give it the next id: ``vertex_1``, ``vertex_2``, …."""
         own = sum(other.serves is None for other in self.vertices) + (vertex.serves is None)
         vertex.id = f"vertex_{own}"
+        vertex.place = calling_place()
         self.vertices.append(vertex)
         return vertex
 
@@ -150,6 +160,7 @@ class GraphDraft:
             output_type=type_name(vertex.output_type),
             on_error=setting.on_error,
             payloads=tuple(sorted(_payloads_of(vertex))),
+            place=vertex.place,
         )
 
     def _built_edge(self, edge: EdgeDraft) -> Edge:
@@ -172,7 +183,8 @@ class GraphDraft:
     def _uid_problems(self) -> Iterator[str]:
         owners: defaultdict[str, list[str]] = defaultdict(list)
         for vertex in self.vertices:
-            owners[vertex.final_id].append(f"{vertex.id} ({vertex.name})")
+            made = f", {vertex.place}" if vertex.place else ""
+            owners[vertex.final_id].append(f"{vertex.id} ({vertex.name}{made})")
         for uid, labels in owners.items():
             if len(labels) > 1:
                 yield f"vertices {' and '.join(labels)} have the same uid {uid!r}"
@@ -184,8 +196,8 @@ class GraphDraft:
             if clash(produced, consumed):
                 source, target = edge.source, edge.target
                 yield (
-                    f"{source.final_id!r} ({source.name}) gives {type_name(produced)}, "
-                    f"but {target.final_id!r} ({target.name}) takes {type_name(consumed)}"
+                    f"{source.told} gives {type_name(produced)}, "
+                    f"but {target.told} takes {type_name(consumed)}"
                 )
 
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 import string
 from typing import Any, ClassVar
 
+from bicycle_sdk.places import calling_place
+
 __all__ = [
     "BicycleError",
     "FunctionResultError",
@@ -61,7 +63,9 @@ class BicycleError(Exception):
         self.facts: dict[str, Any] = facts
 
     def __str__(self) -> str:
-        return f"{self.code} {self.summary}\n  fix: {self.remedy}"
+        place = self.facts.get("location") or self.facts.get("made")
+        at = f"\n  at {place}" if place and str(place) not in self.summary else ""
+        return f"{self.code} {self.summary}{at}\n  fix: {self.remedy}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.facts)
@@ -132,11 +136,17 @@ class FunctionResultError(BicycleError):
 
 
 class StreamDefinitionError(BicycleError):
-    """A call on a stream or an environment can not be carried out; the call itself raises it."""
+    """A call on a stream or an environment can not be carried out; the call itself raises it.
+
+    The fact ``location`` is ``file:line`` of the user's call.
+    """
 
     code = "BIC-1006"
     message = "{call}: {problem}"
     fix = "{hint}"
+
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**{"location": calling_place(), **facts})
 
 
 class PreviewError(BicycleError):

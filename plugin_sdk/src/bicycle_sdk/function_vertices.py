@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from bicycle_sdk.arguments import require_timedelta, require_whole
 from bicycle_sdk.drafts import VertexDraft
-from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.errors import FunctionResultError, StreamDefinitionError
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.functions import (
     AsyncFunction,
@@ -24,7 +24,8 @@ from bicycle_sdk.functions import (
     full_name,
 )
 from bicycle_sdk.graph import OperatorKind
-from bicycle_sdk.record_types import function_types
+from bicycle_sdk.places import calling_place
+from bicycle_sdk.record_types import function_types, unlisted_result
 
 if TYPE_CHECKING:
     from bicycle_sdk.time import WatermarkStrategy
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = [
     "async_io_vertex",
     "batch_size",
+    "check_result",
     "concurrency",
     "function_vertex",
     "process_vertex",
@@ -67,6 +69,8 @@ def function_vertex(kind: OperatorKind, function: object, *, input_type: Any) ->
     """
     method, gives_many = _METHODS[kind]
     _check_callable(kind.value, function, method)
+    if gives_many:
+        check_result(function, method)
     takes, gives = function_types(function, method, gives_many=gives_many)
     if kind in (OperatorKind.FILTER, OperatorKind.KEY_BY, OperatorKind.REDUCE):
         gives = input_type
@@ -136,6 +140,7 @@ def process_vertex(
             problem=f"{full_name(function)} needs a key, but the stream has none",
             hint="call key_by(…) before it",
         )
+    check_result(function, method)
     takes, gives = function_types(function, method, gives_many=True)
     details: dict[str, Any] = {
         "is_rich": word == "rich",
@@ -173,6 +178,7 @@ def async_io_vertex(
             problem=f"{full_name(function)} is not an object of an {expected.__name__}",
             hint=f"derive the function from {expected.__name__} and pass an object of it",
         )
+    check_result(function, method)
     takes, gives = function_types(function, method, gives_many=True, is_batched=is_batched)
     retries = Retry(retries=0, backoff_ms=0) if retry is None else retry
     return VertexDraft(
@@ -239,6 +245,21 @@ def whole_ms(name: str, duration: timedelta, *, high: int) -> int:
             hint="give a timedelta within the bounds",
         )
     return ms
+
+
+def check_result(function: object, method: str) -> None:
+    """Refuse a function whose annotation says that it returns no list of records.
+
+    Raises:
+        FunctionResultError: so it says.
+    """
+    found = unlisted_result(function, method)
+    if found is not None:
+        raise FunctionResultError(
+            function=full_name(function),
+            found=f"{found}, by its annotation",
+            location=calling_place(),
+        )
 
 
 def _check_callable(call: str, function: object, method: str) -> None:

@@ -200,8 +200,13 @@ def _parameters_of(plugin_function: Callable[..., Any]) -> type | None:
         raise _refused(plugin_function, f"an annotation is not importable: {error}") from error
     parameters = hints.get(names[1])
     if not isinstance(parameters, type):
-        problem = f"its parameter {names[1]!r} is not annotated with a dataclass"
-        raise _refused(plugin_function, problem)
+        raise PluginDefinitionError(
+            target=full_name(plugin_function),
+            problem=f"its parameter {names[1]!r} is not annotated with a dataclass",
+            hint=f"write def {plugin_function.__name__}({names[0]}: StreamEnvironment, "
+            f"{names[1]}: Params), where Params is a dataclass with a field for each parameter: "
+            "@dataclass(frozen=True, kw_only=True) class Params: input: str",
+        )
     return parameters
 
 

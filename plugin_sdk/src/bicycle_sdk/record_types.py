@@ -19,6 +19,7 @@ __all__ = [
     "function_types",
     "pair_type",
     "type_name",
+    "unlisted_result",
 ]
 
 _FUNCTIONS_MODULES = frozenset({"bicycle_sdk.functions", "bicycle_sdk.connected"})
@@ -57,6 +58,30 @@ def function_types(
         declared.takes if declared.takes is not None else hinted.takes,
         declared.gives if declared.gives is not None else hinted.gives,
     )
+
+
+def unlisted_result(function: object, method: str) -> str | None:
+    """Return the annotated result of a call when it can be no list of records, else None.
+
+    Example:
+        >>> def first(line: str) -> str: ...
+        >>> def parts(line: str) -> list[str]: ...
+        >>> unlisted_result(first, "flat_map"), unlisted_result(parts, "flat_map")
+        ('str', None)
+    """
+    try:
+        gives = typing.get_type_hints(_called(function, method)).get("return")
+    except Exception:  # noqa: BLE001 - annotations are the user's code; unknown is fine.
+        return None
+    if typing.get_origin(gives) in (Awaitable, Coroutine):
+        gives = typing.get_args(gives)[-1]
+    found = _class_of(_plain(gives))
+    if found is None or found is object or getattr(found, "_is_protocol", False):
+        return None
+    is_iterable = hasattr(found, "__iter__") or hasattr(found, "__aiter__")
+    if is_iterable and not issubclass(found, (str, bytes, dict)):
+        return None
+    return None if hasattr(found, "__await__") else type_name(found)
 
 
 def accumulator_type(function: object) -> Any:

@@ -237,7 +237,9 @@ def test_only_process_functions_have_side_outputs(env, words):
     with pytest.raises(GraphError) as caught:
         finished(env, words.map(len).side_output("late"))
 
-    assert "'vertex_2' -> 'vertex_3'" in caught.value.facts["problem_text"]
+    problem = caught.value.facts["problem_text"]
+    assert "edge 'vertex_2' (Map without uid" in problem
+    assert "-> 'vertex_3' (SideOutput without uid" in problem
 
 
 def test_split_sends_records_to_the_named_outputs(env, words):
@@ -287,4 +289,6 @@ def test_an_explicit_forward_between_different_parallelisms_is_refused(env, word
     with pytest.raises(GraphError) as caught:
         finished(env, words.forward().map(len).set_parallelism(2))
 
-    assert "'vertex_1' -> 'vertex_2'" in caught.value.facts["problem_text"]
+    problem = caught.value.facts["problem_text"]
+    assert "forward edge 'vertex_1' (Source without uid" in problem
+    assert "-> 'vertex_2' (Map without uid" in problem

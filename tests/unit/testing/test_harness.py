@@ -20,6 +20,7 @@ from bicycle_runtime.testing import (
     script_source,
 )
 from bicycle_sdk import ProcessFunction, RichAsyncFunction, StreamEnvironment, file_sink
+from bicycle_sdk.errors import FunctionResultError
 
 
 class Memory(RichAsyncFunction[str, str]):
@@ -302,3 +303,16 @@ def test_a_preview_inside_a_loop_gives_what_comes_round():
     loop.feedback(lower.filter(lambda n: n > 0))
 
     assert lower.preview(5) == [2, 1, 0]
+
+
+def test_an_error_of_an_operator_says_which_line_made_it():
+    def job(env):
+        env.add_source(script_source(str)).uid("words").flat_map(lambda word: 7).collect("o")
+
+    with Harness(job) as harness:
+        harness.push(["ada"])
+        with pytest.raises(FunctionResultError) as caught:
+            harness.run_epoch()
+    line = job.__code__.co_firstlineno + 1
+    assert caught.value.facts["made"] == f"FlatMap without uid, {__file__}:{line}"
+    assert f"{__file__}:{line}" in str(caught.value)

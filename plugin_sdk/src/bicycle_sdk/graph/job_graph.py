@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bicycle_sdk.errors import GraphError
@@ -56,6 +57,15 @@ class JobGraph:
         problems = problems_of(self.vertices, self.edges, self.config)
         if problems:
             raise GraphError(job=self.name, problems=problems, problem_text="; ".join(problems))
+
+    def places(self) -> dict[str, str]:
+        """Return where the calls stand that made the vertices, by id, as far as it is known."""
+        return {vertex.id: vertex.place for vertex in self.vertices if vertex.place is not None}
+
+    def with_places(self, places: Mapping[str, str]) -> JobGraph:
+        """Return the graph with what ``places`` returned."""
+        vertices = tuple(replace(each, place=places.get(each.id)) for each in self.vertices)
+        return replace(self, vertices=vertices)
 
     def to_json(self) -> str:
         """Return the canonical JSON text: equal graphs give equal text."""

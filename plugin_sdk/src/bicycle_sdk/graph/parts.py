@@ -146,7 +146,8 @@ class Vertex:
 
     ``details`` is what the kind needs and every reader may see (connector, tag, ``is_rich`` …);
     ``config`` is the operator's own settings; ``payloads`` are the roles of the objects beside the
-    graph.
+    graph. ``place`` is ``file:line`` of the call that made it, and no part of the JSON form, since
+    a moved line makes no other graph.
     """
 
     id: str
@@ -164,6 +165,20 @@ class Vertex:
     output_type: str | None = None
     on_error: ErrorPolicy = ErrorPolicy()
     payloads: tuple[str, ...] = ()
+    place: str | None = field(default=None, compare=False)
+
+    @property
+    def told(self) -> str:
+        """The operator as errors name it: id, kind, place, and whether it has a uid."""
+        return f"{self.id!r} ({self.made})" if self.made else repr(self.id)
+
+    @property
+    def made(self) -> str:
+        """Kind, uid and place of the call that made it; empty where the place is not known."""
+        if self.place is None:
+            return ""
+        uid = " without uid" if self.uid is None else ""
+        return f"{self.kind.value}{uid}, {self.place}"
 
     @property
     def label(self) -> str:

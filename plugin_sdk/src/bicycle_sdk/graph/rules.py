@@ -75,11 +75,11 @@ def _end_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator
     with_output = {edge.source_id for edge in edges}
     for vertex in vertices:
         if vertex.kind is OperatorKind.SOURCE and vertex.id in with_input:
-            yield f"source {vertex.id!r} has an input"
+            yield f"source {vertex.told} has an input"
         if vertex.kind is OperatorKind.SINK and vertex.id in with_output:
-            yield f"sink {vertex.id!r} has an output"
+            yield f"sink {vertex.told} has an output"
         if vertex.kind is not OperatorKind.SINK and vertex.id not in with_output:
-            yield f"the output of {vertex.id!r} leads nowhere"
+            yield f"the output of {vertex.told} leads nowhere"
 
 
 def _parallelism_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator[str]:
@@ -88,12 +88,12 @@ def _parallelism_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iter
     for vertex in vertices:
         highest = vertex.max_parallelism
         if highest is not None and not 1 <= highest <= KEY_GROUP_COUNT_MAX:
-            yield f"max_parallelism {highest} of {vertex.id!r} is outside {_BOUNDS}"
+            yield f"max_parallelism {highest} of {vertex.told} is outside {_BOUNDS}"
         bound = config.max_parallelism if highest is None else highest
         if vertex.parallelism < 1:
-            yield f"parallelism {vertex.parallelism} of {vertex.id!r} is less than 1"
+            yield f"parallelism {vertex.parallelism} of {vertex.told} is less than 1"
         elif vertex.parallelism > bound:
-            yield f"{vertex.id!r} has parallelism {vertex.parallelism}, over its maximum {bound}"
+            yield f"{vertex.told} has parallelism {vertex.parallelism}, over its maximum {bound}"
 
 
 def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator[str]:
@@ -106,12 +106,12 @@ def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator
     for vertex in vertices:
         if vertex.kind in _PASSING_KINDS and vertex.on_error != ErrorPolicy():
             yield (
-                f"on_error of {vertex.id!r} can never apply, since a {vertex.kind.value} runs no "
+                f"on_error of {vertex.told} can never apply, since a {vertex.kind.value} runs no "
                 "function: call it right behind the one that it is meant for"
             )
         if vertex.kind is OperatorKind.SOURCE and vertex.on_error.retries:
             yield (
-                f"source {vertex.id!r} can not retry: what can not be decoded stays so; choose "
+                f"source {vertex.told} can not retry: what can not be decoded stays so; choose "
                 "skip() or dead_letter()"
             )
 
@@ -119,7 +119,7 @@ def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator
 def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterator[str]:
     for edge in edges:
         source, target = by_id[edge.source_id], by_id[edge.target_id]
-        path = f"{source.id!r} -> {target.id!r}"
+        path = f"{source.told} -> {target.told}"
         is_forward = edge.partitioning is Partitioning.FORWARD
         if is_forward and source.parallelism != target.parallelism:
             yield (
@@ -136,6 +136,7 @@ def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterat
 
 
 def _keyed_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
+    by_id = {vertex.id: vertex for vertex in vertices}
     keyed = {
         vertex.id: vertex
         for vertex in vertices
@@ -147,8 +148,8 @@ def _keyed_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
         has_broadcast = keyed[edge.target_id].details.get("has_broadcast", False)
         if edge.partitioning is not Partitioning.BROADCAST or not has_broadcast:
             yield (
-                f"{edge.target_id!r} works per key, but its input from {edge.source_id!r} "
-                f"is {edge.partitioning.value}, expected Hash"
+                f"{keyed[edge.target_id].told} works per key, but its input from "
+                f"{by_id[edge.source_id].told} is {edge.partitioning.value}, expected Hash"
             )
 
 
@@ -157,7 +158,7 @@ def _reach_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
     downwards = _reached_from(sources, [(edge.source_id, edge.target_id) for edge in edges])
     for vertex in vertices:
         if vertex.id not in downwards:
-            yield f"{vertex.id!r} is not reached from any source"
+            yield f"{vertex.told} is not reached from any source"
     with_output = {edge.source_id for edge in edges}
     ends = [
         vertex.id
@@ -167,7 +168,7 @@ def _reach_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
     upwards = _reached_from(ends, [(edge.target_id, edge.source_id) for edge in edges])
     for vertex in vertices:
         if vertex.id not in upwards:
-            yield f"the output of {vertex.id!r} goes round in a loop and reaches no sink"
+            yield f"the output of {vertex.told} goes round in a loop and reaches no sink"
 
 
 def _reached_from(starts: Sequence[str], steps: Sequence[tuple[str, str]]) -> set[str]:
@@ -189,8 +190,8 @@ def _cycle_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
     left = _peeled({vertex.id for vertex in vertices}, steps)
     left = _peeled(left, [(there, here) for here, there in steps])
     if left:
-        ids = [vertex.id for vertex in vertices if vertex.id in left]
-        yield f"vertices {_names(ids)} form a cycle without a feedback edge"
+        names = ", ".join(vertex.told for vertex in vertices if vertex.id in left)
+        yield f"vertices {names} form a cycle without a feedback edge"
 
 
 def _peeled(vertex_ids: set[str], steps: Sequence[tuple[str, str]]) -> set[str]:

@@ -14,6 +14,7 @@ from bicycle_sdk.connected import (
     input_methods,
 )
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.function_vertices import check_result
 from bicycle_sdk.functions import KeySelector, full_name
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.joins.vertices import check_record_type, co_process_vertex, common_output_type
@@ -95,6 +96,8 @@ class ConnectedStreams(Generic[T, V]):
         )
         names = [name for name, _ in input_methods(function, 2)]
         self._check_types("process", function, names)
+        for name in names:
+            check_result(function, name)
         vertex = co_process_vertex(
             function, "broadcast" if self._has_broadcast else "co_process",
             is_keyed=self._is_keyed(), has_broadcast=self._has_broadcast,

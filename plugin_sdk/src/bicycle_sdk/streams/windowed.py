@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.function_vertices import check_result
 from bicycle_sdk.functions import FunctionObject, ReduceFunction, full_name
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.record_types import function_types
@@ -226,6 +227,7 @@ class WindowedStream(Generic[K, T]):
                 problem=f"{full_name(function)} is not a WindowFunction and not a plain callable",
                 hint="derive the function from WindowFunction, or pass f(elements, ctx)",
             )
+        check_result(function, "process")
         gives = function_types(function, "process", gives_many=True).gives
         name = type(function).__name__ if is_object else getattr(function, "__name__", "process")
         return self._built(

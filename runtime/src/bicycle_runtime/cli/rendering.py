@@ -69,7 +69,11 @@ def place_text(error: Mapping[str, Any]) -> str:
     command line, not in the plugin.
     """
     facts = error["facts"]
-    places = {"at": facts.get("location"), "on the record from": facts.get("position")}
+    places = {
+        "at": facts.get("location"),
+        "in": facts.get("made"),
+        "on the record from": facts.get("position"),
+    }
     if error["code"] == ParameterError.code:
         del places["at"]
     return "".join(

@@ -61,6 +61,7 @@ class CollectionSource(Source):
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = CollectionOptions
+    gives_times = False
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)

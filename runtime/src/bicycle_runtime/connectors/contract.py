@@ -135,12 +135,17 @@ def even_slices(shard: str, *, start: int, count: int, parallelism: int) -> list
 
 
 class Source(ABC):
-    """One source vertex, on the driver. The constructor checks options only."""
+    """One source vertex, on the driver. The constructor checks options only.
+
+    ``gives_times`` tells whether its records have event times, None where it is not known before
+    they are read. Where options decide it, the constructor sets it.
+    """
 
     guarantee: ClassVar[Guarantee] = Guarantee.EXACTLY_ONCE
     default_parallelism_max: ClassVar[int | None] = (
         None  # 1 for sources that can not be read in parallel
     )
+    gives_times: bool | None = None
 
     def __init__(self, spec: ConnectorSpec) -> None:
         self.spec = spec

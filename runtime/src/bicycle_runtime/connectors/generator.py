@@ -66,6 +66,7 @@ class GeneratorSource(Source):
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = GeneratorOptions
+    gives_times = False
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)

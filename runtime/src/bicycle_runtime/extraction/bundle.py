@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import msgspec
@@ -33,7 +33,8 @@ class JobBundle:
 
     ``shipping`` is ``"by reference"`` for a payload that names code of the wheel, ``"by value"``
     for one that carries code (a lambda, a closure, a class made in a function). ``python_version``
-    is the interpreter's, as code by value runs on that minor version only.
+    is the interpreter's, as code by value runs on that minor version only. Where the calls stand
+    that made the operators is stored beside the graph and no part of the digest.
     """
 
     graph: JobGraph
@@ -48,7 +49,8 @@ class JobBundle:
 
     def to_bytes(self) -> bytes:
         """Return the stored form: magic, format version, checksum, MessagePack."""
-        fields = {**_plain_fields(self), "graph": self.graph.to_json()}
+        graph = {"graph": self.graph.to_json(), "places": self.graph.places()}
+        fields = {**_plain_fields(self), **graph}
         body = msgspec.msgpack.encode(fields)
         version = BUNDLE_FORMAT_VERSION.to_bytes(2, "little")
         return _MAGIC + version + zlib.crc32(body).to_bytes(4, "little") + body
@@ -64,7 +66,9 @@ class JobBundle:
         body = _checked_body(data)
         try:
             fields = msgspec.msgpack.decode(body, type=_StoredFields)
-            bundle = cls(**{**asdict(fields), "graph": JobGraph.from_json(fields.graph)})
+            graph = JobGraph.from_json(fields.graph).with_places(fields.places)
+            kept = {name: value for name, value in asdict(fields).items() if name != "places"}
+            bundle = cls(**{**kept, "graph": graph})
         except (msgspec.MsgspecError, GraphFormatError) as error:
             raise BundleFormatError(detail=str(error)) from error
         found = bundle_digest(bundle.graph, bundle.payloads)
@@ -88,6 +92,7 @@ class _StoredFields:
     dist: str
     sdk_version: str
     python_version: str
+    places: dict[str, str] = field(default_factory=dict)
 
 
 def bundle_digest(graph: JobGraph, payloads: dict[str, bytes]) -> str:

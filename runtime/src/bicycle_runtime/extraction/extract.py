@@ -129,7 +129,7 @@ class _Run:
 
     def graph(self, header: dict[str, Any]) -> JobGraph:
         """Return the graph, read and checked anew: a child may run another version of the SDK."""
-        graph = JobGraph.from_json(header["graph"])
+        graph = JobGraph.from_json(header["graph"]).with_places(header.get("places", {}))
         graph.validate()
         return graph
 

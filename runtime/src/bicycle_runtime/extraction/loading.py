@@ -134,6 +134,7 @@ class Loading:
         return Answer(
             header={
                 "graph": graph.to_json(),
+                "places": graph.places(),
                 "plugin_version": built.info.version,
                 "sdk_version": bicycle_sdk.__version__,
                 "python_version": platform.python_version(),

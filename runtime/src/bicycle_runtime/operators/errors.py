@@ -133,7 +133,7 @@ class NoEventTimeError(BicycleError):
     message = "operator {operator!r} needs event time, but its records have none"
     fix = (
         "call assign_timestamps(…) on the stream before key_by, or choose a source that gives "
-        "times; nothing of this epoch was published"
+        "times; nothing was published"
     )
 
 

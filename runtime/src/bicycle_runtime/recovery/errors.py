@@ -73,8 +73,8 @@ class StateLostError(BicycleError):
 
     code = "BIC-1505"
     message = (
-        "job {job!r} has sealed state of {lost}, which the graph of this run does not have; "
-        "nothing was started and the checkpoint is unchanged"
+        "job {job!r} has sealed state of {lost}, which the graph of this run does not have"
+        "{instead}; nothing was started and the checkpoint is unchanged"
     )
     fix = (
         "give operators the uids and states the names that they had (or aliases), start empty "

@@ -50,7 +50,7 @@ def restore_ranges(
             f"operator {operator!r} ({state.scope}, {state.group_count} groups; "
             f"this run has {scope.value}, {group_count} groups)"
         )
-        raise StateLostError(job=job, lost=lost)
+        raise StateLostError(job=job, lost=lost, instead="")
     if len(state.ranges) == parallelism:
         # What was being made is given up: who made it may be gone, and its files are swept.
         return tuple(old.with_mark(None) for old in state.ranges)

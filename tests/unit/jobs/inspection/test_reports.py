@@ -7,6 +7,7 @@ from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.jobs.errors import GuaranteeError
 from bicycle_runtime.jobs.inspection.child import describe_job
 from bicycle_runtime.jobs.inspection.reports import inspect_job, report_of, require_guarantee
+from bicycle_runtime.operators.errors import NoEventTimeError
 from bicycle_sdk import (
     AggregateFunction,
     KeyedProcessFunction,
@@ -201,7 +202,7 @@ def test_the_state_of_a_reduce_is_one_value_per_key():
 
 def test_what_annotations_say_of_accumulators_is_their_schema():
     def build(env):
-        words = env.from_collection(["a"]).key_by(str)
+        words = env.from_collection(["a"]).assign_timestamps(len).key_by(str)
         words.count().uid("counted").print()
         words.tumbling_window(10).aggregate(Lengths()).uid("lengths").print()
 
@@ -301,7 +302,8 @@ def listed(elements, ctx):
 
 def windowed(cut):
     def build(env):
-        cut(env.from_collection([1, 2]).key_by(str)).process(listed).uid("w").print()
+        numbers = env.from_collection([1, 2]).assign_timestamps(int)
+        cut(numbers.key_by(str)).process(listed).uid("w").print()
 
     return build
 
@@ -355,7 +357,7 @@ class Remembering(WindowFunction):
 
 def test_states_of_keys_in_window_functions_are_described():
     def build(env):
-        keyed = env.from_collection([1, 2]).key_by(str)
+        keyed = env.from_collection([1, 2]).assign_timestamps(int).key_by(str)
         keyed.tumbling_window(5).process(Remembering()).uid("w").print()
 
     found = report(build)
@@ -363,3 +365,30 @@ def test_states_of_keys_in_window_functions_are_described():
     assert [state.name for state in found.states[0].keyed] == ["seen"]
     assert not found.states[0].has_named
     assert ("unbounded-state", "w") in kinds(found)
+
+
+def test_a_window_over_records_without_event_time_is_refused_by_plan_with_its_line():
+    def build(env):
+        words = env.read_text("in").uid("lines").map(str.lower).key_by(str)
+        words.tumbling_window(1_000).count().uid("counts").print()
+
+    with pytest.raises(NoEventTimeError) as caught:
+        inspect_job(bundle_of(build))
+    assert caught.value.facts["operator"] == "counts"
+    assert "test_reports.py:" in caught.value.facts["made"]
+
+
+def test_event_time_that_may_come_is_not_refused(tmp_path):
+    def timed(env):
+        rows = env.read_jsonl("in", timestamp_field="at").uid("lines").key_by(str)
+        rows.tumbling_window(1_000).count().uid("counts").print()
+
+    def counted(env):
+        env.read_text("in").uid("lines").key_by(str).count_window(3).count().uid("c").print()
+
+    def assigned(env):
+        timed = env.read_text("in").uid("lines").assign_timestamps(len).uid("times")
+        timed.key_by(str).tumbling_window(1_000).count().uid("counts").print()
+
+    for build in (timed, counted, assigned):
+        describe_job(bundle_of(build), parallelism=None)

@@ -67,6 +67,7 @@ class FileSource(Source):
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = read_options(FileSourceOptions, spec)
+        self.gives_times = bool(self._options.timestamp_field)
         if self._options.timestamp_field and self.file_format == "text":
             raise ConnectorOptionError(
                 vertex=spec.vertex_id, connector=spec.connector_type, name="timestamp_field",

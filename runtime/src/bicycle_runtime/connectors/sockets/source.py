@@ -65,6 +65,7 @@ class SocketSource(Source):
     guarantee = Guarantee.EXACTLY_ONCE
     default_parallelism_max = 1
     options_class = SocketSourceOptions
+    gives_times = False
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)

@@ -39,6 +39,7 @@ from bicycle_runtime.engine.loop.services import LoopServices, Step
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.bounded import require_bounded
 from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.planning.told import naming_operators
 from bicycle_runtime.engine.resuming.pinning import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
@@ -104,7 +105,8 @@ class EpochLoop:
 
     def __enter__(self) -> EpochLoop:
         try:
-            self._recover()
+            with naming_operators(self._setup.graph):
+                self._recover()
             if self._options.is_batch:
                 require_bounded(self._setup)
             self._executor.start(self._image())
@@ -320,8 +322,10 @@ class EpochLoop:
 
     def _reports_of(self, orders: list[EpochOrder]) -> list[TaskReport]:
         """Run the tasks; when one finds a sealed file damaged, no start goes on from it again."""
+        setup = self._setup
         try:
-            return run_unmixed(self._executor, orders, self._setup.sources, job=self._setup.job_id)
+            with naming_operators(setup.graph):
+                return run_unmixed(self._executor, orders, setup.sources, job=setup.job_id)
         except StateFileError as error:
             self._ledger.doubt(str(error.facts["path"]))
             raise

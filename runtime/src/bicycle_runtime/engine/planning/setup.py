@@ -12,6 +12,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Sink, Source
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
+from bicycle_runtime.engine.planning.event_times import require_event_times
 from bicycle_runtime.engine.planning.stages import (
     plan_stages,
     widths_of,
@@ -110,6 +111,7 @@ def prepare_job(
 
     Raises:
         GraphError: the graph is not valid (at this parallelism).
+        NoEventTimeError: records without event time reach an operator that needs it.
         BicycleError: a connector's options are wrong.
     """
     bundle.graph.validate()
@@ -119,6 +121,7 @@ def prepare_job(
         for vertex in bundle.graph.vertices
         if vertex.kind is OperatorKind.SOURCE
     }
+    require_event_times(bundle.graph, sources)
     sinks = {
         vertex.id: registry.create_sink(_connector_spec(bundle, bundle.graph, vertex))
         for vertex in bundle.graph.vertices

@@ -157,7 +157,7 @@ def renumbered_loops(
     for number, files in manifest.feedback.items():
         words = then.get(number, "")
         if then and words not in now:
-            raise StateLostError(job=job, lost=f"records on the loop {words!r}")
+            raise StateLostError(job=job, lost=f"records on the loop {words!r}", instead="")
         feedback[now[words] if then else number] = files
     return feedback
 

@@ -46,7 +46,15 @@ def refuse_lost_state(
     """
     lost = lost_operators(manifest, graph)
     if lost and not allows_dropped:
-        raise StateLostError(job=job, lost=", ".join(map(repr, lost)))
+        former = dict(manifest.pins.operators)
+        kinds = {uid: f" ({words}, without uid)" for uid, words in former.items()}
+        known = {*former, *manifest.states, *manifest.offsets}
+        fresh = [vertex.told for vertex in graph.vertices if vertex.id not in known and vertex.made]
+        raise StateLostError(
+            job=job,
+            lost=", ".join(f"{uid!r}{kinds.get(uid, '')}" for uid in lost),
+            instead=f" (it has {', '.join(fresh)} instead)" if fresh else "",
+        )
 
 
 def lost_operators(manifest: Manifest, graph: JobGraph) -> list[str]:

@@ -118,5 +118,5 @@ def begun_forms(
     dropped = [change for change in changes if change.verdict == "dropped"]
     if dropped and not allows_dropped:
         lost = ", ".join(f"{change.state!r} of operator {change.operator!r}" for change in dropped)
-        raise StateLostError(job=job, lost=lost)
+        raise StateLostError(job=job, lost=lost, instead="")
     return forms

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+# Errors that the child answers with are known by their classes here, too.
+import bicycle_runtime.operators.errors  # noqa: F401  # registers them
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.connectors.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
