@@ -16,7 +16,7 @@ from bicycle_runtime.cli.parameters import (
 from bicycle_runtime.cli.rendering import answer_json
 
 if TYPE_CHECKING:
-    from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
+    from bicycle_runtime.jobs.inspection.reports import AttributeReport, JobReport, StateReport
     from bicycle_runtime.jobs.inspection.state_changes import OperatorChange, StateChanges
 
 __all__ = ["change_lines", "plan_command", "report_lines"]
@@ -111,6 +111,8 @@ def report_lines(report: JobReport) -> list[str]:
     link = report.weakest.text if report.weakest else "every source and sink is exactly-once"
     shipping = list(report.shipping.values())
     by_value = shipping.count("by value")
+    version = ".".join(report.python_version.split(".")[:2])
+    python = f" (they need Python {version} on the workers)" if by_value else ""
     lines = [
         f"plugin {report.plugin} {report.plugin_version}",
         f"guarantee: {report.guarantee} end to end",
@@ -124,7 +126,8 @@ def report_lines(report: JobReport) -> list[str]:
             f"{item.codec} codec"
             for item in report.exchanges
         ),
-        f"functions and types: {len(shipping) - by_value} by reference, {by_value} by value",
+        f"functions and types: {len(shipping) - by_value} by reference, "
+        f"{by_value} by value{python}",
         "warnings:" if report.warnings else "warnings: none",
         *(f"  {item.kind}: {item.operator}: {item.text}" for item in report.warnings),
     ]
@@ -151,13 +154,18 @@ def _change_lines(operator: OperatorChange) -> list[str]:
     return lines
 
 
+def _part_text(part: AttributeReport) -> str:
+    if part.is_fixed:
+        return ", set by the constructor"
+    return ", written entry by entry" if part.is_per_entry else ""
+
+
 def _state_lines(state: StateReport) -> list[str]:
     scope = f"{state.group_count} key groups" if state.scope == "key_groups" else "per subtask"
     return [
         f"  {state.operator}: {scope}",
         *(
-            f"    {part.name}: {part.type}, {part.codec}"
-            f"{', written entry by entry' if part.is_per_entry else ''}"
+            f"    {part.name}: {part.type}, {part.codec}{_part_text(part)}"
             for part in state.attributes
         ),
         *(

@@ -3,9 +3,11 @@ from typing import Any
 
 import pytest
 
+from bicycle_runtime.cli.plan import report_lines
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.jobs.errors import GuaranteeError
 from bicycle_runtime.jobs.inspection.child import describe_job
+from bicycle_runtime.jobs.inspection.fixed_attributes import fixed_attributes
 from bicycle_runtime.jobs.inspection.reports import inspect_job, report_of, require_guarantee
 from bicycle_runtime.operators.errors import NoEventTimeError
 from bicycle_sdk import (
@@ -44,6 +46,7 @@ class Untyped(RichAsyncFunction[str, str]):
     seen: Any = None
 
     async def process(self, value, ctx):
+        self.seen = value
         return [value]
 
 
@@ -186,9 +189,83 @@ def test_records_of_unknown_type_travel_as_pickle_which_is_warned_of():
     assert ("pickle-exchange", exchange.source) in kinds(found)
 
 
-def test_what_is_shipped_by_value_needs_the_python_version():
-    assert ("by-value", "f") in kinds(report(keyed(Typed()), by_value=True))
-    assert ("by-value", "f") not in kinds(report(keyed(Typed())))
+def test_lambdas_and_other_code_that_goes_by_value_are_counted_and_not_warned_of():
+    found = report(keyed(Typed()), by_value=True)
+    assert "by-value" not in {warned.kind for warned in found.warnings}
+    line = next(line for line in report_lines(found) if line.startswith("functions"))
+    assert "they need Python" in line
+
+
+class Above(RichAsyncFunction[str, str]):
+    """Its limit and its words are parameters; only what it has seen is state."""
+
+    def __init__(self, limit, words, *, first=None):
+        self.limit, self._words, self.first = limit, words, first
+        self.seen, self.listed = 0, []
+
+    def process(self, value, ctx):
+        self.seen += 1
+        self.listed.append(value)
+        return [value] if self.seen > self.limit and value in self._words else []
+
+
+class Renaming(Above):
+    def process(self, value, ctx):
+        setattr(self, "limit", 3)  # noqa: B010  # it is what is tested
+        return []
+
+
+@dataclass
+class Limited(RichAsyncFunction[str, str]):
+    limit: Any
+    words: dict[str, int] = field(default_factory=dict)
+
+    def process(self, value, ctx):
+        return [value] * self.limit
+
+
+def test_what_only_the_constructor_sets_is_no_state_to_warn_of():
+    assert fixed_attributes(Above(3, ["a"])) == {"limit", "_words", "first"}
+    assert fixed_attributes(Renaming(3, ["a"])) == {"_words", "first"}
+    assert fixed_attributes(Limited(3)) == {"limit"}
+
+    found = report(keyed(Above(3, ["a"])))
+    told = {warned.text.split("'")[1] for warned in found.warnings if "'" in warned.text}
+    assert told == {"seen", "listed"}
+
+
+@dataclass
+class Only(RichAsyncFunction[str, str]):
+    limit: Any
+
+    def process(self, value, ctx):
+        return [value] * self.limit
+
+
+def test_a_function_with_parameters_only_is_not_warned_of():
+    def build(env):
+        lines = env.read_text("in").uid("lines")
+        lines.process_rich(Only(3)).sink_to(file_sink("out")).uid("out")
+
+    assert report(build).warnings == ()
+
+
+def test_how_joins_of_the_sdk_keep_their_rows_is_not_warned_of():
+    def build(env):
+        left = env.read_jsonl("a", timestamp_field="t").uid("left").key_by(repr)
+        right = env.read_jsonl("b", timestamp_field="t").uid("right").key_by(repr)
+        for number, both in enumerate(
+            (
+                left.as_of_join(right, lambda a, b: "x"),
+                left.table_join(right, lambda a, b: "x"),
+                left.interval_join(right, -5, 5, lambda a, b: "x"),
+            )
+        ):
+            both.uid(f"join{number}").sink_to(file_sink(f"out{number}")).uid(f"out{number}")
+
+    found = report(build)
+    assert {state.operator for state in found.states} == {"join0", "join1", "join2"}
+    assert {warned.kind for warned in found.warnings} <= {"pickle-exchange"}
 
 
 def test_the_state_of_a_reduce_is_one_value_per_key():

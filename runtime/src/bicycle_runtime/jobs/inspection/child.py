@@ -20,6 +20,7 @@ import msgspec
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.inspection.fixed_attributes import fixed_attributes
 from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.declarations import (
     asks_for_states,
@@ -128,6 +129,9 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "has_uid": spec.vertex.uid is not None,
         "has_snapshot_hook": not is_reduce and _has_own(function, "snapshot_state"),
         "has_merge_hook": not is_reduce and _has_own(function, "merge_state"),
+        "is_of_sdk": not is_reduce
+        and not is_window
+        and type(function).__module__.partition(".")[0] == "bicycle_sdk",
         "declared": _declared(bundle, spec),
     }
 
@@ -157,8 +161,10 @@ def _attributes(function: Any) -> list[dict[str, Any]]:
     parts = describe_attributes(function)
     if parts and parts[-1].name == SNAPSHOT:
         parts = [dataclasses.replace(parts[-1], name="snapshot_state()")]
+    fixed = fixed_attributes(function)
     return [
         _attribute(part.name, part.declared, part.codec, is_per_entry=part.tracked is not None)
+        | {"is_fixed": part.name in fixed}
         for part in parts
     ]
 

@@ -71,12 +71,16 @@ class ConnectorReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttributeReport:
-    """One part of an operator's state. ``codec`` is typed or untyped."""
+    """One part of an operator's state. ``codec`` is typed or untyped.
+
+    ``is_fixed`` tells that its constructor sets it and no method changes it.
+    """
 
     name: str
     type: str
     codec: str
     is_per_entry: bool
+    is_fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +101,7 @@ class StateReport:
     ``keyed`` are the states whose descriptors are fields of the function's class;
     ``has_undeclared`` tells that its code asks for states of which none is declared so.
     ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
+    ``is_of_sdk`` tells that the function is one of the SDK, such as a join.
     ``declared`` is what is stored with the state: names, schemas and versions, see
     ``DeclaredOperator``.
     """
@@ -112,6 +117,7 @@ class StateReport:
     has_snapshot_hook: bool
     has_merge_hook: bool
     window_growth: str | None = None
+    is_of_sdk: bool = False
     declared: dict[str, Any] = field(default_factory=dict)
 
 
@@ -198,7 +204,6 @@ def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
             *(warned for state in states for warned in _state_warnings(state)),
             *_exchange_warnings(exchanges),
             *_late_warnings(bundle.graph),
-            *_shipping_warnings(bundle),
         ),
     )
 
@@ -238,25 +243,34 @@ def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]
 
 
 def _state_warnings(state: StateReport) -> list[Warned]:
+    changing = [part for part in state.attributes if not part.is_fixed]
     found: list[tuple[str, str]] = []
-    if not state.has_uid:
+    is_kept = changing or state.keyed or state.has_undeclared or state.has_named
+    if not state.has_uid and (is_kept or not state.attributes):
         found.append(("no-uid", "has state but no uid: later code finds it by kind and name only"))
-    found += [
+    if names_classes(state.declared.get("keys", UNTYPED)):
+        text = "has keys of a class: it must keep its name and module, or no key is found again"
+        found.append(("class-keys", text))
+    if not state.is_of_sdk:  # How the SDK keeps what a join waits for is no choice of the job's.
+        found += _attribute_warnings(state, changing) + _keyed_warnings(state)
+    return [Warned(kind=kind, operator=state.operator, text=text) for kind, text in found]
+
+
+def _attribute_warnings(
+    state: StateReport, changing: list[AttributeReport]
+) -> list[tuple[str, str]]:
+    found = [
         ("untyped-state", f"state {part.name!r} has no declared type and is stored untyped, slowly")
-        for part in state.attributes
+        for part in changing
         if part.codec != "typed"
     ]
     if state.window_growth is not None:
         found += _WINDOW_WARNINGS[state.window_growth]
-    elif state.scope == "key_groups" and any(part.is_per_entry for part in state.attributes):
+    elif state.scope == "key_groups" and any(part.is_per_entry for part in changing):
         found.append(("unbounded-state", "state grows with the number of different keys"))
-    if names_classes(state.declared.get("keys", UNTYPED)):
-        text = "has keys of a class: it must keep its name and module, or no key is found again"
-        found.append(("class-keys", text))
-    found += _keyed_warnings(state)
-    if state.scope == "subtask" and state.attributes and not state.has_merge_hook:
+    if state.scope == "subtask" and changing and not state.has_merge_hook:
         found.append(("no-merge", "has no merge_state(): its parallelism can not be changed"))
-    return [Warned(kind=kind, operator=state.operator, text=text) for kind, text in found]
+    return found
 
 
 def _keyed_warnings(state: StateReport) -> list[tuple[str, str]]:
@@ -305,17 +319,4 @@ def _late_warnings(graph: JobGraph) -> list[Warned]:
         )
         for vertex in graph.vertices
         if (tag := vertex.details.get("late_tag")) is not None and (vertex.id, tag) not in read
-    ]
-
-
-def _shipping_warnings(bundle: JobBundle) -> list[Warned]:
-    return [
-        Warned(
-            kind="by-value",
-            operator=name.rpartition("/")[0],
-            text=f"{name.rpartition('/')[2]} is shipped by value: it needs Python "
-            f"{'.'.join(bundle.python_version.split('.')[:2])} on the workers",
-        )
-        for name, shipping in sorted(bundle.shipping.items())
-        if shipping == "by value"
     ]
