@@ -12,6 +12,7 @@ import string
 from typing import Any, ClassVar
 
 from bicycle_sdk.places import calling_place
+from bicycle_sdk.quantities import duration_text, moment_text
 
 __all__ = [
     "BicycleError",
@@ -33,6 +34,7 @@ class BicycleError(Exception):
     """An error with a stable code, rendered from a template and keyword facts.
 
     Subclasses set ``code``, ``message`` and ``fix``; the two templates may name any fact in braces.
+    A fact in ms is shown as people read it by ``{waited_ms:duration}`` and ``{reached_ms:moment}``.
 
     Args:
         facts: Plain JSON values. Every name used by the templates must be given.
@@ -79,16 +81,30 @@ class BicycleError(Exception):
     @property
     def summary(self) -> str:
         """What happened, where, found and expected: one sentence."""
-        return self.message.format(**self.facts)
+        return _TEXTS.format(self.message, **self.facts)
 
     @property
     def remedy(self) -> str:
         """What to do about it: one sentence."""
-        return self.fix.format(**self.facts)
+        return _TEXTS.format(self.fix, **self.facts)
 
     def to_json(self) -> dict[str, Any]:
         """Return the error as plain data; ``error_from_json`` of the runtime is its inverse."""
         return {"code": self.code, "message": self.summary, "fix": self.remedy, "facts": self.facts}
+
+
+class _Texts(string.Formatter):
+    """Fills templates of errors."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a fact as text: durations and moments as people read them."""
+        texts = {"duration": duration_text, "moment": moment_text}
+        if format_spec in texts:
+            return texts[format_spec](value)
+        return str(super().format_field(value, format_spec))
+
+
+_TEXTS = _Texts()
 
 
 def _rebuild(cls: type[BicycleError], facts: dict[str, Any]) -> BicycleError:

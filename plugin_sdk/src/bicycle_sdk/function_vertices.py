@@ -25,6 +25,7 @@ from bicycle_sdk.functions import (
 )
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.places import calling_place
+from bicycle_sdk.quantities import duration_text
 from bicycle_sdk.record_types import function_types, unlisted_result
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def whole_ms(name: str, duration: timedelta, *, high: int) -> int:
     if not 1 <= ms <= high:
         raise StreamDefinitionError(
             call=name,
-            problem=f"{ms} ms, expected 1..{high}",
+            problem=f"{duration_text(ms)}, expected 1 ms to {duration_text(high)}",
             hint="give a timedelta within the bounds",
         )
     return ms

@@ -13,7 +13,7 @@ from bicycle_runtime.cli.parameters import (
     plugin_option,
     set_option,
 )
-from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.rendering import answer_json, duration_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.inspection.reports import AttributeReport, JobReport, StateReport
@@ -170,7 +170,7 @@ def _state_lines(state: StateReport) -> list[str]:
         ),
         *(
             f"    {item.name}: {item.kind} of {item.type}, {item.codec}, "
-            f"{'lives for ever' if item.ttl_ms is None else f'lives {item.ttl_ms} ms'}"
+            f"{'lives for ever' if item.ttl_ms is None else f'lives {duration_text(item.ttl_ms)}'}"
             for item in state.keyed
         ),
     ]

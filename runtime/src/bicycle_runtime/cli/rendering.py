@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bicycle_sdk.errors import BicycleError, ParameterError
+from bicycle_sdk.quantities import duration_text, moment_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,8 +38,6 @@ __all__ = [
 _KIB = 1024
 _GAP = "  "
 _LAST_WIDTH_MIN = 20
-_LAST_MS = 253_402_300_799_000  # The last second of the year 9999; behind it lies the end of input.
-_SECOND_MS, _MINUTE_MS, _HOUR_MS = 1_000, 60_000, 3_600_000
 
 
 def error_text(error: BicycleError) -> str:
@@ -114,24 +113,6 @@ def byte_text(size: float) -> str:
     return f"{size / _KIB:.1f} TiB"
 
 
-def duration_text(duration_ms: float) -> str:
-    """Return a duration in the two largest units that fit.
-
-    Example:
-        >>> [duration_text(ms) for ms in (850, 4_200, 65_000, 3_700_000)]
-        ['850 ms', '4.2 s', '1 min 5 s', '1 h 1 min']
-    """
-    if duration_ms < _SECOND_MS:
-        return f"{duration_ms:.0f} ms"
-    if duration_ms < _MINUTE_MS:
-        return f"{duration_ms / _SECOND_MS:.1f} s"
-    if duration_ms < _HOUR_MS:
-        minutes, rest = divmod(int(duration_ms), _MINUTE_MS)
-        return f"{minutes} min {rest // _SECOND_MS} s"
-    hours, rest = divmod(int(duration_ms), _HOUR_MS)
-    return f"{hours} h {rest // _MINUTE_MS} min"
-
-
 def phase_text(phase: PhaseStatus) -> str:
     """Return what a start is at, how much of it is done, and how long the rest takes."""
     text = f"{phase.name} ({phase.target})"
@@ -186,14 +167,7 @@ def watermark_text(watermark_ms: int | None) -> str:
         >>> watermark_text(1_000), watermark_text(None), watermark_text(2**63 - 1)
         ('1970-01-01T00:00:01Z', 'none', 'at the end')
     """
-    if watermark_ms is None:
-        return "none"
-    if not 0 <= watermark_ms <= _LAST_MS:
-        return "at the end" if watermark_ms > 0 else f"{watermark_ms} ms"
-    # Slow to import, and needed with event time only.
-    from datetime import UTC, datetime
-
-    return f"{datetime.fromtimestamp(watermark_ms / 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return "none" if watermark_ms is None else moment_text(watermark_ms)
 
 
 def show_overview(context: click.Context, *, as_json: bool) -> None:

@@ -104,7 +104,7 @@ class PluginTimeoutError(ExtractionError):
 
     code = "BIC-1607"
     message = (
-        "{location}: not done after {limit_ms} ms {phase} plugin {plugin!r} of {dist}; "
+        "{location}: not done after {limit_ms:duration} {phase} plugin {plugin!r} of {dist}; "
         "it was killed"
     )
     fix = "do slow work in open() of a function, not while building; or raise the time limit"

@@ -97,7 +97,9 @@ class StopTimeoutError(BicycleError):
     """A job did not end in time after it was asked to."""
 
     code = "BIC-1907"
-    message = "job {job!r} (process {pid}) has not ended {waited_ms} ms after it was asked to stop"
+    message = (
+        "job {job!r} (process {pid}) has not ended {waited_ms:duration} after it was asked to stop"
+    )
     fix = "wait and look at `bicycle status {job}`, or end it at once with `bicycle cancel {job}`"
 
 
@@ -193,7 +195,7 @@ class RequestTimeoutError(BicycleError):
     """A running job did not meet a request in time; it was withdrawn."""
 
     code = "BIC-1935"
-    message = "job {job!r} did not answer the request for a {kind} within {waited_ms} ms"
+    message = "job {job!r} did not answer the request for a {kind} within {waited_ms:duration}"
     fix = "requests are met between two epochs: see with `bicycle status {job}` whether epochs end"
 
 
@@ -252,7 +254,7 @@ class StalledError(BicycleError):
     """A phase of a job made no progress for too long, and the attempt was ended."""
 
     code = "BIC-1974"
-    message = "job {job!r} made no progress for {waited_ms} ms while {phase} ({target})"
+    message = "job {job!r} made no progress for {waited_ms:duration} while {phase} ({target})"
     fix = (
         "see whether what is named answers (storage, source, sink, a host of the cluster, a call "
         "in a function); --watchdog-timeout-ms and --epoch-stall-timeout-ms set the limits"

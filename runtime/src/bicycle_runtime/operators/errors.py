@@ -117,8 +117,8 @@ class RunawayTimersError(BicycleError):
     code = "BIC-1426"
     message = (
         "operator {operator!r}: more than {count} timers of key {key} have fired in one epoch of "
-        "{function}, the last of them for the {domain} time {time_ms}, while that time stands at "
-        "{reached_ms}; nothing of this epoch was published"
+        "{function}, the last of them for the {domain} time {time_ms}, while that time is "
+        "{reached_ms:moment}; nothing of this epoch was published"
     )
     fix = (
         "set timers behind the time that it is, such as max(timestamp_ms, "

@@ -1,4 +1,5 @@
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -469,3 +470,17 @@ def test_event_time_that_may_come_is_not_refused(tmp_path):
 
     for build in (timed, counted, assigned):
         describe_job(bundle_of(build), parallelism=None)
+
+
+def test_how_long_a_state_lives_is_shown_as_people_read_it():
+    class Kept(KeyedProcessFunction[str, str, str]):
+        last = ValueStateDescriptor("last", str, ttl=StateTtl(timedelta(minutes=30)))
+
+        def process_element(self, value, ctx):
+            return [value]
+
+    def build(env):
+        keyed = env.read_text("in").uid("lines").key_by(str)
+        keyed.process_fn(Kept()).uid("f").sink_to(file_sink("out")).uid("out")
+
+    assert any("lives 30 min" in line for line in report_lines(report(build)))

@@ -39,7 +39,7 @@ class KafkaUnreachableError(BicycleError):
 
     code = "BIC-1752"
     message = (
-        "vertex {vertex!r}: no Kafka broker of {brokers!r} answered within {waited_ms:,} ms: "
+        "vertex {vertex!r}: no Kafka broker of {brokers!r} answered within {waited_ms:duration}: "
         "{reason}"
     )
     fix = (

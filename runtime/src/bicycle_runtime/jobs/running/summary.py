@@ -13,6 +13,7 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.counting.user_metrics import MetricValues
 from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
+from bicycle_sdk.quantities import duration_text
 
 __all__ = ["JobSummary", "OutputSummary", "summarize"]
 
@@ -165,8 +166,9 @@ def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         if found.blocked:
             calls = "a call" if found.blocked == 1 else f"{found.blocked:,} calls"
             yield (
-                f"{vertex.id!r} kept the event loop in {calls}, for {found.blocked_ms:,} ms at "
-                f"most, at {found.blocked_at}: await there, or make the function a plain def"
+                f"{vertex.id!r} kept the event loop in {calls}, for at most "
+                f"{duration_text(found.blocked_ms)}, at {found.blocked_at}: await there, or make "
+                "the function a plain def"
             )
 
 

@@ -20,6 +20,7 @@ from bicycle_runtime.operators.calling.calls import (
     Settle,
     drive,
 )
+from bicycle_sdk.quantities import duration_text
 
 __all__ = ["Flight"]
 
@@ -168,7 +169,7 @@ class Flight:
         return limited
 
     def _timeout(self) -> CallTimeout:
-        return CallTimeout(f"no result within {self.settings.timeout_ms} ms")
+        return CallTimeout(f"no result within {duration_text(self.settings.timeout_ms or 0)}")
 
     async def _supervise(self, tasks: set[asyncio.Task[None]]) -> None:
         """Start workers while input is left and room is free; cancel calls that take too long."""

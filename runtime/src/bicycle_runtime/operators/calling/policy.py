@@ -28,6 +28,7 @@ from bicycle_runtime.operators.errors import (
 from bicycle_runtime.operators.io import BadRecord, Headers, Raw
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
+from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.failures import BACKOFF_MS_MAX
 from bicycle_sdk.graph import ErrorAction
@@ -375,7 +376,8 @@ def user_frames(error: BaseException) -> tuple[str, str]:
 
 
 def _timer_words(timer: Timer) -> str:
-    return f"the {timer.domain}-time timer at {timer.time_ms}"
+    time = "the end" if timer.time_ms == WATERMARK_MAX else timer.time_ms
+    return f"the {timer.domain}-time timer at {time}"
 
 
 def _position(origin: Origin | None) -> str:
