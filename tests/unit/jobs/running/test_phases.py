@@ -1,15 +1,19 @@
 """The phases of a start as status and log tell them: how far, and how long the rest takes."""
 
 import logging
+import random
 
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.cli.live import status_line
 from bicycle_runtime.cli.rendering import phase_text
-from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.home import Home, JobFolder, place_job
+from bicycle_runtime.jobs.options import JobOptions
+from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.status import PhaseStatus
+from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
 from tests.unit.jobs.job_samples import stats_of, status_of
 
 URL = "s3://bucket/job"
@@ -86,3 +90,17 @@ def test_people_read_it_in_one_line(fields, text):
 
     assert phase_text(phase) == text
     assert text in status_line(status_of("job", phase=phase))
+
+
+def test_only_a_job_with_a_sealed_epoch_recovers(shown, tmp_path):
+    options = JobOptions(plugin="sample", checkpoint_dir=str(tmp_path / "cp"))
+    place = place_job(options, Home(tmp_path / "home"), clock=shown.clock, source=random.Random(1))
+    steps = WatchdogSteps(let_go=lambda: None, end=lambda _: None)
+    watchdog = Watchdog(steps, clock=shown.clock, job="sample")
+    phases = Phases(watchdog, shown.progress, options, place)
+
+    with phases.beginning():
+        assert shown.status.phase.name == "starting with empty state"
+    place.storage.write("epochs/000000000001.manifest", b"whatever it holds")
+    with phases.beginning():
+        assert shown.status.phase.name == "recovering"

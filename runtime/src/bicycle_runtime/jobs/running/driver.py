@@ -330,7 +330,7 @@ class _Driver:
         self._running = None
         with contextlib.ExitStack() as running:
             running.enter_context(self._phases.work("working between epochs"))
-            with self._phases.step_of_start("recovering", self._place.storage.url):
+            with self._phases.beginning():
                 loop = running.enter_context(self._loop(setup))
             yield loop
 

@@ -11,6 +11,7 @@ from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import LEASE_BEAT_MS_MAX, JobOptions
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog
+from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import WATCH_BEATS
 
 __all__ = ["Phases"]
@@ -69,6 +70,12 @@ class Phases:
             self._progress.phase(name, target),
         ):
             yield
+
+    def beginning(self) -> AbstractContextManager[None]:
+        """Take up the epoch sealed last, or begin where there is none."""
+        storage = self._place.storage
+        name = "recovering" if EpochHistory(storage).epochs() else "starting with empty state"
+        return self.step_of_start(name, storage.url)
 
     def take_loaded(self, done: int, total: int, *, is_running: bool) -> None:
         """Show how far state is loaded or verified; that it goes on is progress.
