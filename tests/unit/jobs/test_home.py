@@ -112,6 +112,22 @@ def test_a_request_is_read_back_from_its_folder(home):
     assert folder.read_request() == request
 
 
+def test_paths_of_a_request_are_kept_absolute_and_urls_as_they_are(home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = home.folder("a")
+    given = {"plugin_env": "envs/job", "checkpoint_dir": "cp", "from_": "../old"}
+    folder.write_request(request_of(**given))
+    monkeypatch.chdir("/")
+
+    kept = folder.read_request().options
+    assert kept.plugin_env == str(tmp_path / "envs/job")
+    assert kept.checkpoint_dir == str(tmp_path / "cp")
+    assert kept.from_ == str(tmp_path / "../old")
+    folder.write_request(request_of(checkpoint_dir="s3://bucket/cp"))
+    assert folder.read_request().options.checkpoint_dir == "s3://bucket/cp"
+    assert folder.read_request().options.plugin_env is None
+
+
 def test_dead_letters_lie_beside_local_checkpoints_and_else_at_home(home, tmp_path):
     local = place(home, checkpoint_dir=str(tmp_path / "cp"))
     remote = place(home, checkpoint_dir="s3://bucket/cp")

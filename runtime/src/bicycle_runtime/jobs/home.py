@@ -13,7 +13,7 @@ import hashlib
 import json
 import random
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bicycle_runtime.base.clock import Clock
@@ -68,9 +68,20 @@ class JobFolder:
         return read_status(self.status_path)
 
     def write_request(self, request: JobRequest) -> None:
-        """Keep what was asked for, as one step: a driver that is started again reads it."""
+        """Keep what was asked for, as one step: a driver that is started again reads it.
+
+        Paths of ours in it are kept absolute, as whoever reads it may be in another directory.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
-        replace_file(self.request_path, json.dumps(request.to_json(), indent=2).encode())
+        given = request.options
+        options = replace(
+            given,
+            plugin_env=_absolute(given.plugin_env),
+            checkpoint_dir=_absolute(given.checkpoint_dir),
+            from_=_absolute(given.from_),
+        )
+        kept = replace(request, options=options)
+        replace_file(self.request_path, json.dumps(kept.to_json(), indent=2).encode())
 
     def read_request(self) -> JobRequest:
         """Return what was asked for."""
@@ -200,6 +211,12 @@ def checkpoint_of(checkpoint_dir: str, job: str, *, patience_s: float = 30.0) ->
         expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
         raise OptionError(group="JobOptions", name="name", found=job, expected=expected)
     return open_storage(_below(checkpoint_dir, job), patience_s=patience_s)
+
+
+def _absolute(path: str | None) -> str | None:
+    if path is None or _URL.match(path):
+        return path
+    return str(Path(path).expanduser().absolute())
 
 
 def _below(checkpoint_dir: str, name: str) -> str:
