@@ -28,6 +28,7 @@ _PLACES = {
     "dev": "dev",
     "doctor": "doctor",
     "graph": "graph",
+    "jobs": "jobs",
     "list": "job_commands",
     "logs": "logs",
     "new": "new",

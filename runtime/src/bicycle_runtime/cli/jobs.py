@@ -1,0 +1,89 @@
+"""``bicycle jobs``: what is kept of jobs on this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.quantities import amount, parse_duration_ms
+from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
+
+__all__ = ["jobs_command"]
+
+
+@click.group("jobs", invoke_without_command=True)
+@answers
+@click.pass_context
+def jobs_command(context: click.Context, *, as_json: bool) -> None:
+    """Tidy up what is kept of jobs; `bicycle list` shows them."""
+    show_overview(context, as_json=as_json)
+
+
+def _duration(_context: click.Context, _option: click.Parameter, text: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@jobs_command.command("prune")
+@click.option(
+    "--older-than",
+    "older_than_ms",
+    metavar="DURATION",
+    default="7d",
+    show_default=True,
+    callback=_duration,
+    help="Only jobs that ended so long ago; 0 for all that have ended.",
+)
+@click.option(
+    "--checkpoints",
+    "with_checkpoints",
+    is_flag=True,
+    help="Remove their checkpoints, too, where these lie in BICYCLE_HOME: no such job can go on.",
+)
+@click.option("--dry-run", "is_trial", is_flag=True, help="Say what would be removed.")
+@answers
+def prune_command(
+    *, older_than_ms: int, with_checkpoints: bool, is_trial: bool, as_json: bool
+) -> None:
+    """Remove what is kept of jobs that have ended: status, request, log.
+
+    Checkpoints stay unless --checkpoints is given, and those in a --checkpoint-dir always do: the
+    same command goes on from there. A job with dead letters in its folder is kept.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.control.pruning import prune_jobs
+
+    found = prune_jobs(
+        home(), clock=SystemClock(), older_than_ms=older_than_ms,
+        with_checkpoints=with_checkpoints, is_trial=is_trial,
+    )  # fmt: skip
+    if as_json:
+        jobs = [dataclasses.asdict(job) for job in found]
+        answer_json({"is_trial": is_trial, "jobs": jobs})
+        return
+    if found:
+        show_table(
+            ("job", "state", "ended", "size", "what"), [_row(job, is_trial) for job in found]
+        )
+    gone = [job for job in found if not job.kept]
+    size = byte_text(sum(job.byte_count for job in gone))
+    verb = "would be removed" if is_trial else "removed"
+    click.echo(f"{amount(len(gone), 'job')} {verb}, {size}")
+
+
+def _row(job: Any, is_trial: bool) -> tuple[str, ...]:
+    if job.kept:
+        what = f"kept: {job.kept}"
+    else:
+        what = "would be removed" if is_trial else "removed"
+        if job.checkpoint is not None:
+            what += f"; its checkpoint stays in {job.checkpoint}"
+    ended = f"{datetime.fromtimestamp(job.ended_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+    return job.job, job.state, ended, byte_text(job.byte_count), what

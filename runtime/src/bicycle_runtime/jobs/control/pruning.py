@@ -1,0 +1,107 @@
+"""Removing what is left of jobs that have ended: their folders in the home, and if asked for more.
+
+A job is removed whole or not at all, and never one that runs, that somebody starts again, or whose
+dead letters lie in its folder: those are records that exist nowhere else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.jobs.control.looking import list_jobs
+from bicycle_runtime.jobs.errors import JobRunningError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.status import JobStatus
+
+__all__ = ["PrunedJob", "prune_jobs"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrunedJob:
+    """What became of one job; ``kept`` says why it was kept, and is empty when it is gone.
+
+    ``byte_count`` is what its files take. ``checkpoint`` is where its state stays, None when it is
+    removed as well.
+    """
+
+    job: str
+    state: str
+    ended_ms: int
+    byte_count: int
+    checkpoint: str | None
+    kept: str = ""
+
+
+def prune_jobs(
+    home: Home, *, clock: Clock, older_than_ms: int, with_checkpoints: bool, is_trial: bool
+) -> list[PrunedJob]:
+    """Remove the jobs that ended some time ago, the oldest last.
+
+    Args:
+        home: Where jobs are kept.
+        clock: Says how long ago that is.
+        older_than_ms: Only jobs that ended before so long.
+        with_checkpoints: Remove checkpoints as well, as far as they lie in the home.
+        is_trial: Remove nothing, and tell what would be.
+    """
+    latest_ms = clock.now_ms() - older_than_ms
+    found = []
+    for status in list_jobs(home):
+        ended_ms = status.ended_ms if status.ended_ms is not None else status.updated_ms
+        is_readable = ended_ms > 0  # What nobody can read may be of a newer version.
+        if status.state.is_final and is_readable and ended_ms <= latest_ms:
+            checkpoint = _checkpoint_in(home, status) if with_checkpoints else None
+            found.append(_pruned(home, status, checkpoint, ended_ms=ended_ms, is_trial=is_trial))
+    return found
+
+
+def _pruned(
+    home: Home, status: JobStatus, checkpoint: Path | None, *, ended_ms: int, is_trial: bool
+) -> PrunedJob:
+    folder = home.folder(status.id)
+    places = [folder.path, *([checkpoint] if checkpoint is not None else [])]
+    size = sum(map(_size_of, places))
+    kept = ""
+    if any(_files(folder.path / "dead_letters")):
+        kept = f"its dead letters lie in {folder.path / 'dead_letters'}"
+    else:
+        try:
+            _remove(status.id, places, is_trial=is_trial)
+        except JobRunningError:
+            kept = "it is being started"
+        except OSError as error:
+            kept = f"{error.filename}: {error.strerror}"
+    return PrunedJob(
+        job=status.id, state=status.state.value, ended_ms=ended_ms, byte_count=size,
+        checkpoint=None if checkpoint is not None else status.checkpoint or None, kept=kept,
+    )  # fmt: skip
+
+
+def _remove(job: str, places: list[Path], *, is_trial: bool) -> None:
+    """Remove folders while no driver can take them; the one with the status goes last."""
+    with contextlib.ExitStack() as locks:
+        for place in places:
+            locks.enter_context(FileLock(place / "lock", job=job, place=str(place)))
+        if not is_trial:
+            for place in reversed(places):
+                shutil.rmtree(place)
+
+
+def _checkpoint_in(home: Home, status: JobStatus) -> Path | None:
+    """Return the checkpoint of a job when it lies right below the home's folder for them."""
+    path = Path(status.checkpoint)
+    return path if path.parent == home.checkpoints_dir and path.is_dir() else None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file() and path.stat().st_size)
+
+
+def _size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in _files(folder))
