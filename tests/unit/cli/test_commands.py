@@ -57,7 +57,7 @@ def names(command):
 def test_every_declared_option_has_a_flag(command):
     declared = {info.flag for cls in (JobOptions, EngineOptions) for info in describe(cls)}
 
-    assert declared | {"--set", "--params", "--conf", "--json", "--debug"} == names(command)
+    assert declared | {"file", "--set", "--params", "--conf", "--json", "--debug"} == names(command)
 
 
 @pytest.mark.parametrize(

@@ -61,10 +61,43 @@ def folder_option(help_text: str) -> Callable[[F], F]:
 
 
 def plugin_option(command: F) -> F:
-    """Add ``--plugin``."""
-    return click.option(
-        "--plugin", required=True, metavar="NAME", help="Name of the plugin to look at."
+    """Add ``--plugin`` and the argument FILE.py[:FUNCTION]; one of the two is needed.
+
+    The function gets ``plugin``, whichever of the two was given.
+    """
+    command = click.option(
+        "--plugin",
+        metavar="NAME",
+        is_eager=True,
+        help="Name of an installed plugin, as `bicycle plugins` lists it; not with FILE.",
     )(command)
+    return click.argument(
+        "file",
+        required=False,
+        metavar="[FILE.py[:FUNCTION]]",
+        expose_value=False,
+        callback=_take_file,
+    )(command)
+
+
+def _take_file(context: click.Context, _argument: click.Parameter, file: str | None) -> None:
+    """Let a file stand for the plugin.
+
+    Raises:
+        click.UsageError: neither is given, or both, or it is no file of Python.
+    """
+    # Slow to import, and needed when a command runs only.
+    from bicycle_runtime.extraction.scripts import is_script
+
+    if context.resilient_parsing:
+        return
+    if (file is None) == (context.params.get("plugin") is None):
+        raise click.UsageError("give a file, as in jobs/clicks.py, or --plugin NAME; one of both")
+    if file is not None:
+        if not is_script(file):
+            hint = "a plugin that is installed is named with --plugin"
+            raise click.UsageError(f"{file!r} is no FILE.py or FILE.py:FUNCTION; {hint}")
+        context.params["plugin"] = file
 
 
 def plugin_env_option(command: F) -> F:

@@ -8,7 +8,14 @@ from typing import Any
 import click
 
 from bicycle_runtime.base.options import describe, from_mapping
-from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs, set_option
+from bicycle_runtime.cli.parameters import (
+    answers,
+    declared_options,
+    home,
+    pairs,
+    plugin_option,
+    set_option,
+)
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 
@@ -29,7 +36,8 @@ def _job_flags(command: Any) -> Any:
         help="A setting of Spark, such as spark.driver.memory=4g. May be given several times.",
     )
     command = declared_options(_ENGINE_OPTIONS)(spark(command))
-    return declared_options(_JOB_OPTIONS)(set_option(command))
+    flags = [info for info in _JOB_OPTIONS if info.name != "plugin"]
+    return plugin_option(declared_options(flags)(set_option(command)))
 
 
 def _request(params: dict[str, str], spark: dict[str, str], given: dict[str, Any]) -> JobRequest:
@@ -48,6 +56,10 @@ def run_command(
     *, params: dict[str, str], spark: dict[str, str], as_json: bool, **given: Any
 ) -> None:
     """Run a job in the foreground, on embedded Spark unless --master says otherwise.
+
+    The job is an installed plugin, or a file with a function that is marked with @bicycle_plugin:
+    `bicycle run clicks.py --set input=clicks.csv`. Of a file its content is taken when the job
+    starts; FUNCTION tells which job, where the file has several.
 
     Bounded input ends the job with exit code 0 and a summary. SIGTERM or Ctrl-C finishes the epoch,
     publishes it and ends with exit code 0 as well; a second one ends at once. After any end, also

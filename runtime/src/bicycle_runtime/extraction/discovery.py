@@ -32,6 +32,7 @@ class PluginRef:
 
     ``location`` is the directory (or archive) that holds the distribution; ``sdk_requirement`` is
     the version specifier on the SDK, None when the distribution does not ask for the SDK.
+    ``version`` takes the place of the version that its mark says, where it is not None.
     """
 
     name: str
@@ -41,6 +42,7 @@ class PluginRef:
     dist_version: str
     location: str
     sdk_requirement: str | None = None
+    version: str | None = None
 
     @property
     def target(self) -> str:

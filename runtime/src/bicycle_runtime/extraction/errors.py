@@ -31,6 +31,7 @@ __all__ = [
     "PluginTimeoutError",
     "ResultFormatError",
     "ResultTooLargeError",
+    "ScriptError",
     "SdkMismatchError",
 ]
 
@@ -246,3 +247,11 @@ class EnvironmentFolderError(BicycleError):
     code = "BIC-1643"
     message = "{folder} can not take the environments of plugins: {reason}"
     fix = "remove it, or set TMPDIR for the workers to a folder that is theirs alone"
+
+
+class ScriptError(BicycleError):
+    """A job was given as a file, and it is not clear what to run."""
+
+    code = "BIC-1618"
+    message = "{file}: {problem}"
+    fix = "{hint}"

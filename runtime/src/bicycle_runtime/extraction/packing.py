@@ -71,7 +71,7 @@ def pack_environment(
     digest = _digest(files)
     archive = cache_dir / "environments" / f"{digest}.zip"
     if not archive.is_file():
-        _write(archive, files)
+        write_archive(archive, {place: files[place].read_bytes() for place in files})
     return PackedEnvironment(
         digest=digest,
         path=archive,
@@ -148,13 +148,14 @@ def _digest(files: Mapping[str, Path]) -> str:
     return digest.hexdigest()
 
 
-def _write(archive: Path, files: Mapping[str, Path]) -> None:
+def write_archive(archive: Path, contents: Mapping[str, bytes]) -> None:
+    """Write an archive of files by place, as one step; equal content is equal bytes."""
     archive.parent.mkdir(parents=True, exist_ok=True)
-    temporary = archive.with_name(f".{archive.name}.{id(files)}.tmp")
+    temporary = archive.with_name(f".{archive.name}.{id(contents)}.tmp")
     with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as stream:
-        for place in sorted(files):
+        for place in sorted(contents):
             entry = zipfile.ZipInfo(place, date_time=_EPOCH)
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
-            stream.writestr(entry, files[place].read_bytes())
+            stream.writestr(entry, contents[place])
     temporary.replace(archive)

@@ -22,6 +22,7 @@ from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.ids import job_id, slug
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
+from bicycle_runtime.extraction.scripts import is_script, script_name
 from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus, read_status
@@ -74,8 +75,10 @@ class JobFolder:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         given = request.options
+        plugin = _absolute(given.plugin) if is_script(given.plugin) else None
         options = replace(
             given,
+            plugin=plugin or given.plugin,
             plugin_env=_absolute(given.plugin_env),
             checkpoint_dir=_absolute(given.checkpoint_dir),
             from_=_absolute(given.from_),
@@ -177,15 +180,15 @@ def place_job(options: JobOptions, home: Home, *, clock: Clock, source: random.R
         OptionError: the name can not be a folder.
     """
     checkpoint_dir = options.checkpoint_dir or str(home.checkpoints_dir)
-    name = options.name
+    name, plugin = options.name, script_name(options.plugin)
     if name is None and options.checkpoint_dir is not None:
-        name = options.plugin if _NAME.fullmatch(options.plugin) else slug(options.plugin)
+        name = plugin if _NAME.fullmatch(plugin) else slug(plugin)
     if name is None:
 
         def is_taken(taken: str) -> bool:
             return home.folder(taken).path.exists() or (home.checkpoints_dir / taken).exists()
 
-        name = job_id(options.plugin, clock=clock, source=source, is_taken=is_taken)
+        name = job_id(plugin, clock=clock, source=source, is_taken=is_taken)
     patience_s = options.storage_timeout_ms / 1_000
     storage = checkpoint_of(checkpoint_dir, name, patience_s=patience_s)
     return JobPlace(

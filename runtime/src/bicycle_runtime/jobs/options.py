@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from bicycle_runtime.base.options import check, describe, from_mapping, option
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.extraction.scripts import is_script
 from bicycle_sdk.graph import JobGraph
 
 __all__ = ["LEASE_BEAT_MS_MAX", "JobOptions", "JobRequest"]
@@ -20,7 +21,10 @@ LEASE_BEAT_MS_MAX = 60_000
 class JobOptions:
     """Which job to run, where, and how it ends."""
 
-    plugin: str = option(doc="Name of the plugin, as `bicycle plugins` lists it.")
+    plugin: str = option(
+        doc="Name of the plugin, as `bicycle plugins` lists it, or a file with a job: "
+        "FILE.py or FILE.py:FUNCTION."
+    )
     plugin_env: str | None = option(
         None,
         doc="Folder of the virtual environment that has the plugin and its libraries. Default: the "
@@ -192,6 +196,8 @@ class JobRequest:
         defaults = {info.name: info.default for info in describe(JobOptions)}
         given = {name: value for name, value in options.items() if value != defaults[name]}
         words = ["bicycle", command]
+        if is_script(self.options.plugin):
+            words.append(given.pop("plugin"))
         for name, value in {**given, **self.engine}.items():
             flag = "--" + name.rstrip("_").replace("_", "-")
             words += [flag] if value is True else [flag, str(value)]

@@ -4,7 +4,7 @@ A plugin is installed in the environment of the command, or in one of its own (`
 One of its own is packed and put before everything else on the import path, here in the driver, in
 the child that builds the graph, and in the workers: all of them see the same files, whatever the
 command or the hosts have installed. On a cluster a plugin of the command's environment travels the
-same way, because hosts have the runtime only.
+same way, because hosts have the runtime only, and so does a job that is a file.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
+from bicycle_runtime.extraction.errors import ScriptError
 from bicycle_runtime.extraction.packing import PackedEnvironment, pack_environment
 from bicycle_runtime.extraction.plugin_env import (
     PluginEnvironment,
     own_environment,
     read_environment,
 )
+from bicycle_runtime.extraction.scripts import is_script, pack_script
 from bicycle_runtime.extraction.unpacking import enter_environment, unpacked
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions
@@ -92,6 +94,8 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
         HandshakeError: that environment has another Python, or is for another platform.
         EnvironmentConflictError: the plugin and the runtime can not live in one process.
     """
+    if is_script(options.plugin):
+        return _script(options.plugin, options.plugin_env, home)
     ref = discover_in(options.plugin_env).find(options.plugin)
     if options.plugin_env is not None:
         return isolated(ref, options.plugin_env, home)
@@ -106,7 +110,7 @@ def entered(name: str, plugin_env: str | None, home: Home) -> PluginRef:
     """Return a plugin that this process can look at without running it.
 
     Args:
-        name: The plugin.
+        name: The plugin, or a file with a job.
         plugin_env: Its environment, which is first on the import path from then on; None for the
             command's own.
         home: Packed environments are kept in its cache.
@@ -114,10 +118,13 @@ def entered(name: str, plugin_env: str | None, home: Home) -> PluginRef:
     Raises:
         BicycleError: as ``find_plugin``.
     """
-    ref = discover_in(plugin_env).find(name)
-    if plugin_env is None:
-        return ref
-    environment = isolated(ref, plugin_env, home)
+    if is_script(name):
+        environment = _script(name, plugin_env, home)
+    else:
+        ref = discover_in(plugin_env).find(name)
+        if plugin_env is None:
+            return ref
+        environment = isolated(ref, plugin_env, home)
     environment.enter()
     return environment.ref
 
@@ -143,6 +150,21 @@ def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
         packed=packed,
         folder=folder,
         platform=other.platform,
+    )
+
+
+def _script(text: str, plugin_env: str | None, home: Home) -> JobEnvironment:
+    """Pack a job that is a file, and unpack it on this host."""
+    if plugin_env is not None:
+        raise ScriptError(
+            file=text,
+            problem="a file runs with the libraries of this command's environment",
+            hint="leave --plugin-env out, or make the job a wheel: `bicycle new NAME`",
+        )
+    ref, packed = pack_script(text, cache_dir=home.cache_dir)
+    folder = unpacked(packed.path, packed.digest)
+    return JobEnvironment(
+        ref=dataclasses.replace(ref, location=str(folder)), packed=packed, folder=folder
     )
 
 

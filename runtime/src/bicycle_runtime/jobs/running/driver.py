@@ -281,7 +281,7 @@ class _Driver:
         self._executor.ship(self._plugin.shipment(bundle))
         setup = prepared(bundle, self._request, self._place)
         status = self._progress.status
-        status.plugin_version = setup.bundle.plugin_version
+        status.plugin, status.plugin_version = setup.bundle.plugin, setup.bundle.plugin_version
         status.bundle_digest = setup.bundle.digest
         status.java_pid = self._executor.java_pid
         return setup

@@ -1,0 +1,122 @@
+"""A job in one Python file, which needs no wheel: packed by its content, and named by it.
+
+The file becomes an environment with one module, as a plugin of its own environment does: driver,
+child and workers load it from there, so that nothing changes when the file is edited meanwhile. The
+module runs the text of the file under the file's own name, so that errors name its lines. Which
+function is the job is read off the text; nothing is imported here.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from pathlib import Path
+
+from bicycle_runtime.extraction.discovery import PluginRef
+from bicycle_runtime.extraction.errors import ScriptError
+from bicycle_runtime.extraction.packing import PackedEnvironment, write_archive
+
+__all__ = ["is_script", "pack_script", "script_name"]
+
+_SCRIPT = re.compile(r"(?P<path>.*\.py)(?::(?P<function>\w+))?", re.DOTALL)
+_MARK = "bicycle_plugin"
+_VERSION_LENGTH = 12
+
+
+def is_script(text: str) -> bool:
+    """Tell whether what is to run is a file, as ``jobs/clicks.py`` or ``clicks.py:by_user``."""
+    return _SCRIPT.fullmatch(text) is not None
+
+
+def script_name(text: str) -> str:
+    """Return what a job is called that is given as a file, or the text itself where it is none.
+
+    Example:
+        >>> script_name("jobs/clicks.py"), script_name("jobs/clicks.py:by_user")
+        ('clicks', 'by_user')
+    """
+    match = _SCRIPT.fullmatch(text)
+    return text if match is None else match["function"] or Path(match["path"]).stem
+
+
+def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnvironment]:
+    """Pack a file as an environment of its own.
+
+    Args:
+        text: Path of the file, and after a colon its function where it has several jobs.
+        cache_dir: Archives are kept there, by digest; one that is there is not written again.
+
+    Returns:
+        The plugin, whose location is not settled yet, and the archive.
+
+    Raises:
+        ScriptError: there is no such file, or it is not clear which function is the job.
+    """
+    match = _SCRIPT.fullmatch(text)
+    assert match is not None
+    path = Path(match["path"]).expanduser().absolute()
+    content = _read(path)
+    jobs = _jobs_in(path, content)
+    function = match["function"] or _only(path, jobs)
+    module = f"{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_job"
+    version = hashlib.sha256(content.encode()).hexdigest()
+    source = f"exec(compile({content!r}, {str(path)!r}, 'exec', dont_inherit=True))\n"
+    digest = hashlib.sha256(f"{module}\0{source}".encode()).hexdigest()
+    archive = cache_dir / "environments" / f"{digest}.zip"
+    if not archive.is_file():
+        write_archive(archive, {f"{module}.py": source.encode()})
+    ref = PluginRef(
+        name=jobs.get(function, function),
+        module=module,
+        attribute=function,
+        dist_name=path.name,
+        dist_version=version[:_VERSION_LENGTH],
+        location=str(path.parent),
+        version=version[:_VERSION_LENGTH],
+    )
+    packed = PackedEnvironment(digest=digest, path=archive, libraries=(), is_native=False)
+    return ref, packed
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ScriptError(file=str(path), problem=reason, hint="give a file of Python") from error
+
+
+def _jobs_in(path: Path, content: str) -> dict[str, str]:
+    """Return the names of the jobs in a file, by function."""
+    try:
+        tree = ast.parse(content, str(path))
+    except SyntaxError as error:
+        problem = f"line {error.lineno}: {error.msg}"
+        raise ScriptError(file=str(path), problem=problem, hint="correct the line") from error
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return {
+        node.name: _marked_name(mark) or node.name
+        for node in functions
+        for mark in node.decorator_list
+        if _MARK in ast.unparse(mark).partition("(")[0].split(".")
+    }
+
+
+def _marked_name(mark: ast.expr) -> str | None:
+    for given in mark.keywords if isinstance(mark, ast.Call) else ():
+        if given.arg == "name" and isinstance(given.value, ast.Constant):
+            return str(given.value.value)
+    return None
+
+
+def _only(path: Path, jobs: dict[str, str]) -> str:
+    if len(jobs) == 1:
+        return next(iter(jobs))
+    if not jobs:
+        problem = "it has no job"
+        hint = "mark a function with @bicycle_plugin: def job(env: StreamEnvironment)"
+    else:
+        problem = f"it has {len(jobs)} jobs: {', '.join(jobs)}"
+        hint = f"name one: {path.name}:{next(iter(jobs))}"
+    raise ScriptError(file=str(path), problem=problem, hint=hint)

@@ -1,0 +1,38 @@
+"""The first job of the README: a file, run as it stands, and again with more input."""
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.scripts import ROOT
+
+pytestmark = pytest.mark.spark
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def blocks_of(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+
+
+def test_the_first_job_of_the_readme_runs_as_a_file(site):
+    (site.root / "clicks.py").write_text(blocks_of("python")[0], "utf-8")
+    (line,) = [block for block in blocks_of("sh") if block.startswith("bicycle run clicks.py")]
+    given, shown = (text for text in blocks_of("text") if "ada" in text)
+    (site.root / "clicks.csv").write_text(given, "utf-8")
+    command = [str(Path(sys.executable).with_name("bicycle")), *shlex.split(line)[1:]]
+
+    first = site.launch(command)
+    assert first.wait() == 0, first.stderr
+    assert first.stdout.startswith(shown)
+
+    with (site.root / "clicks.csv").open("a") as stream:
+        stream.write("bob,/cart\n")
+    second = site.launch(command)
+    assert second.wait() == 0, second.stderr
+    assert [row for row in second.stdout.splitlines() if "clicked" in row] == [
+        "[SINK] bob clicked 2 times"
+    ]
+    site.wait_for_no_process()

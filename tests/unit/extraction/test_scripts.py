@@ -1,0 +1,104 @@
+"""A job in one file: which function it is, what is packed, and that errors name its lines."""
+
+import textwrap
+
+import pytest
+
+from bicycle_runtime.extraction.errors import PluginRaisedError, ScriptError
+from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.extraction.scripts import is_script, pack_script, script_name
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.plugins.environments import find_plugin
+
+ONE = """
+    import bicycle_sdk
+    from bicycle_sdk import bicycle_plugin
+
+    def shout(word):
+        return word.upper()
+
+    @bicycle_plugin(name="loud", version="9.9")
+    def job(env):
+        env.from_collection(["a"]).uid("in").map(shout).uid("shout").print().uid("out")
+"""
+TWO = (
+    ONE
+    + """
+    @bicycle_sdk.bicycle_plugin
+    def quiet(env):
+        raise RuntimeError("not today")
+"""
+)
+
+
+@pytest.fixture
+def script(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+
+    def write(text, name="my job.py"):
+        (tmp_path / name).write_text(textwrap.dedent(text), "utf-8")
+        return str(tmp_path / name)
+
+    return write
+
+
+def extracted(text, tmp_path):
+    options = JobOptions(plugin=text)
+    return extract(find_plugin(options, Home(tmp_path / "home")).ref, {})
+
+
+def test_a_file_is_a_job_with_the_digest_of_its_content_as_version(script, tmp_path):
+    path = script(ONE)
+    bundle = extracted(path, tmp_path)
+    assert (bundle.plugin, len(bundle.plugin_version)) == ("loud", 12)
+    assert bundle.graph.vertex("shout").place == f"{path}:10"
+    assert set(bundle.shipping.values()) == {"by reference"}
+
+    other = extracted(script(ONE.replace("upper", "lower")), tmp_path)
+    assert other.plugin_version != bundle.plugin_version
+    assert extracted(script(ONE), tmp_path).digest == bundle.digest
+
+
+def test_a_file_with_several_jobs_needs_the_name_of_one(script, tmp_path):
+    path = script(TWO)
+    with pytest.raises(ScriptError) as caught:
+        extracted(path, tmp_path)
+    assert "job, quiet" in caught.value.facts["problem"]
+    assert extracted(f"{path}:job", tmp_path).plugin == "loud"
+    with pytest.raises(PluginRaisedError) as raised:
+        extracted(f"{path}:quiet", tmp_path)
+    assert raised.value.facts["location"] == f"{path}:14"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("x = 1\n", "it has no job"), ("def (\n", "line 1"), (None, "No such file")],
+    ids=["no job", "no Python", "no file"],
+)
+def test_a_file_that_is_no_job_is_refused_in_words(script, tmp_path, text, problem):
+    path = str(tmp_path / "none.py") if text is None else script(text)
+    with pytest.raises(ScriptError) as caught:
+        pack_script(path, cache_dir=tmp_path)
+    assert problem in caught.value.facts["problem"]
+
+
+def test_what_is_packed_is_the_same_for_the_same_content(script, tmp_path):
+    path = script(ONE)
+    first = pack_script(path, cache_dir=tmp_path / "a")[1]
+    again = pack_script(path, cache_dir=tmp_path / "b")[1]
+    assert first.digest == again.digest
+    assert first.path.read_bytes() == again.path.read_bytes()
+
+
+def test_names_of_plugins_are_no_files():
+    assert not is_script("clicks")
+    assert not is_script("clicks:job")
+    assert is_script("a/b.py:job")
+    assert script_name("wordcount") == "wordcount"
+
+
+def test_the_command_that_goes_on_names_the_file():
+    request = JobRequest(options=JobOptions(plugin="clicks.py", name="c"))
+    assert request.command_words("run") == ["bicycle", "run", "clicks.py", "--name", "c"]
