@@ -6,7 +6,7 @@ test is marked ``core``; elsewhere it is the core tier unless the test is marked
 ``none`` (`make test`), or a slice such as ``3/5`` (the pipeline). Slices consist of whole files and
 take about equally long.
 
-`durations.tsv` holds how long tests took on the machine that last recorded them
+`durations.tsv` holds how long tests took, and their tiers, on the machine that last recorded them
 (`make durations`). It orders the files, the longest first, so that two processes end at about
 the same time, and `tests/tidy` checks it against the limits of the tiers.
 
@@ -21,6 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ EXTENDED_PLACES = ("cluster", "kafka", "s3", "simulation", "spark")
 LIMITS_S = {CORE: 30.0, EXTENDED: 300.0}
 # Shorter tests are not in the table.
 RECORDED_S_MIN = 0.5
+_TIER = "tier"
 TABLE = Path(__file__).with_name("durations.tsv")
 
 
@@ -79,8 +81,9 @@ def chosen_slice(text: str) -> tuple[int, int]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what this run does not ask for, and put the longest files first."""
     seconds = seconds_by_file(recorded())
+    tiers = {item.nodeid: tier_of(item) for item in items}
     number, count = chosen_slice(config.getoption("--extended"))
-    extended = [item for item in items if tier_of(item) == EXTENDED]
+    extended = [item for item in items if tiers[item.nodeid] == EXTENDED]
     slices = slices_of({_file(item) for item in extended}, seconds, count=count)
     left_out = {item for item in extended if slices[_file(item)] != number}
     if left_out:
@@ -88,6 +91,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
     last = {_file(item) for item in items if _is(item, ALONE)}
     items.sort(key=lambda item: (_file(item) in last, -seconds[_file(item)], _file(item)))
+    for item in items:
+        item.user_properties.append((_TIER, tiers[item.nodeid]))
 
 
 def tier_of(item: pytest.Item) -> str:
@@ -114,35 +119,54 @@ def slices_of(files: Iterable[str], seconds: Mapping[str, float], *, count: int)
     return slices
 
 
-def recorded() -> dict[str, float]:
-    """Return the seconds of each test in the table, by its node id."""
-    rows = (line.split("\t", 1) for line in TABLE.read_text(encoding="utf-8").splitlines())
-    return {test: float(seconds) for seconds, test in rows}
+@dataclass(frozen=True)
+class Recorded:
+    """A row of the table."""
+
+    seconds: float
+    tier: str
+    test: str
 
 
-def seconds_by_file(tests: Mapping[str, float]) -> Counter[str]:
+def recorded() -> list[Recorded]:
+    """Return the rows of the table, in their order."""
+    lines = TABLE.read_text(encoding="utf-8").splitlines()
+    rows = (line.split("\t", 2) for line in lines)
+    return [Recorded(float(seconds), tier, test) for seconds, tier, test in rows]
+
+
+def seconds_by_file(rows: Iterable[Recorded]) -> Counter[str]:
     """Return the seconds that the recorded tests of each file take together."""
     files: Counter[str] = Counter()
-    for test, seconds in tests.items():
-        files[test.partition("::")[0]] += seconds
+    for row in rows:
+        files[_file_of(row.test)] += row.seconds
     return files
 
 
 class Recorder:
-    """Adds up setup, call and teardown of each test, and writes the table at the end."""
+    """Adds up setup, call and teardown of each test, and writes the table at the end.
+
+    With pytest-xdist it works in the process that starts the others, which tell it of tiers by
+    properties of their reports.
+    """
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
+        self.tiers: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self.seconds[report.nodeid] += report.duration
+        self.tiers[report.nodeid] = dict(report.user_properties)[_TIER]
 
     def pytest_sessionfinish(self) -> None:
-        """Replace what this run has seen; keep the other rows."""
-        kept = {test: each for test, each in recorded().items() if test not in self.seconds}
-        found = {test: each for test, each in self.seconds.items() if each >= RECORDED_S_MIN}
-        rows = sorted((kept | found).items())
-        text = "".join(f"{seconds:.1f}\t{test}\n" for test, seconds in rows)
+        """Replace what this run has seen; keep the rows of files that it has not."""
+        files = {_file_of(test) for test in self.seconds}
+        rows = [row for row in recorded() if _file_of(row.test) not in files]
+        for test, seconds in self.seconds.items():
+            if seconds >= RECORDED_S_MIN:
+                rows.append(Recorded(seconds, self.tiers[test], test))
+        rows.sort(key=lambda row: row.test)
+        text = "".join(f"{row.seconds:.1f}\t{row.tier}\t{row.test}\n" for row in rows)
         TABLE.write_text(text, encoding="utf-8")
 
 
@@ -171,4 +195,8 @@ def _is(item: pytest.Item, marker: str) -> bool:
 
 
 def _file(item: pytest.Item) -> str:
-    return item.nodeid.partition("::")[0]
+    return _file_of(item.nodeid)
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]

@@ -78,7 +78,6 @@ def test_exactly_once_is_invisible_until_it_is_published(run_of, topic, kafka_br
     assert values_in(kafka_broker.bootstrap, out) == numbers(1)
 
 
-@pytest.mark.core
 def test_keys_headers_timestamps_and_partitions_arrive(run_of, topic, kafka_broker):
     for guarantee in ("at-least-once", "exactly-once"):
         out = topic(partitions=3)

@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.tiers import (
-    CORE,
-    EXTENDED,
     LIMITS_S,
     RECORDED_S_MIN,
-    TABLE,
     chosen_slice,
     recorded,
     seconds_by_file,
@@ -23,38 +20,16 @@ from tests.tiers import (
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def tiers():
-    """The tier of every test of the repository, by its node id."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "--quiet", "--extended"]
-    core, everything = (
-        subprocess.Popen([*command, which], stdout=subprocess.PIPE, text=True, cwd=ROOT)
-        for which in ("none", "all")
-    )
-    core_tests, tests = _collected(core), _collected(everything)
-    assert core_tests < tests
-    return {test: CORE if test in core_tests else EXTENDED for test in tests}
+def test_no_recorded_test_is_above_the_limit_of_its_tier():
+    assert [row for row in recorded() if row.seconds > LIMITS_S[row.tier]] == []
 
 
-def _collected(process):
-    lines = process.communicate()[0].splitlines()
-    assert process.returncode == 0, lines
-    return {line for line in lines if "::" in line}
-
-
-def test_no_recorded_test_is_above_the_limit_of_its_tier(tiers):
-    slow = {test: each for test, each in recorded().items() if each > LIMITS_S[tiers[test]]}
-
-    assert slow == {}
-
-
-def test_the_table_names_tests_that_exist_in_order(tiers):
-    rows = TABLE.read_text(encoding="utf-8").splitlines()
-    tests = [row.split("\t")[1] for row in rows]
+def test_the_table_names_each_test_once_in_order_and_no_file_that_is_gone():
+    tests = [row.test for row in recorded()]
 
     assert tests == sorted(set(tests))
-    assert set(tests) - tiers.keys() == set()
-    assert all(float(row.split("\t")[0]) >= RECORDED_S_MIN for row in rows)
+    assert {file for file in seconds_by_file(recorded()) if not (ROOT / file).is_file()} == set()
+    assert all(row.seconds >= RECORDED_S_MIN for row in recorded())
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 99])
@@ -122,21 +97,42 @@ _ALONE = """
 """
 
 
+def pytest_in(folder, *words):
+    """Run pytest with the tiers of this repository in a folder; return its output."""
+    (folder / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    core: a\n    extended: b\n    alone: c\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "tests.tiers", *words, str(folder)],
+        capture_output=True, text=True, check=False, cwd=folder,
+        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    return done.stdout + done.stderr
+
+
 def test_a_test_that_is_alone_runs_while_no_other_does(tmp_path):
     (tmp_path / "running").mkdir()
     for name in ("test_a.py", "test_b.py"):
         (tmp_path / name).write_text(textwrap.dedent(_TOGETHER))
     (tmp_path / "test_c.py").write_text(textwrap.dedent(_ALONE))
-    (tmp_path / "pytest.ini").write_text(
-        "[pytest]\nmarkers =\n    core: a\n    extended: b\n    alone: c\n"
+
+    assert "50 passed" in pytest_in(tmp_path, "--numprocesses", "3", "--dist", "load")
+
+
+def test_a_test_has_one_tier(tmp_path):
+    (tmp_path / "test_a.py").write_text(
+        "import pytest\n@pytest.mark.core\n@pytest.mark.extended\ndef test_both(): x = 1\n"
     )
 
-    command = [sys.executable, "-m", "pytest", "-p", "tests.tiers", "--numprocesses", "3"]
-    done = subprocess.run(
-        [*command, "--dist", "load", str(tmp_path)],
-        capture_output=True, text=True, check=False, cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-    )  # fmt: skip
+    assert "test_a.py::test_both is marked with two tiers" in pytest_in(tmp_path)
 
-    assert done.returncode == 0, done.stdout
-    assert "50 passed" in done.stdout
+
+def test_extended_tests_run_when_they_are_asked_for(tmp_path):
+    (tmp_path / "test_a.py").write_text(
+        "import pytest\n@pytest.mark.extended\ndef test_more(): x = 1\ndef test_always(): x = 1\n"
+    )
+
+    assert "2 passed" in pytest_in(tmp_path)
+    assert "1 passed, 1 deselected" in pytest_in(tmp_path, "--extended", "none")
+    assert "2 passed" in pytest_in(tmp_path, "--extended", "1/5")
+    assert "1 passed, 1 deselected" in pytest_in(tmp_path, "--extended", "2/5")
