@@ -1,5 +1,6 @@
 """The pages about calls in flight and about batch mode say what is so."""
 
+import gc
 import re
 import types
 
@@ -11,6 +12,7 @@ from bicycle_runtime.jobs.options import JobOptions
 from bicycle_runtime.jobs.status import OperatorStatus
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import DataStream
+from bicycle_sdk.testing import FunctionHarness
 from tests.docs.scripts import DOCS
 
 PAGE = (DOCS / "async.md").read_text("utf-8")
@@ -34,6 +36,12 @@ def test_the_job_with_a_call_for_each_record_gives_what_the_page_says(module):
 
 def test_the_test_of_the_page_passes(module):
     module.test_a_text_that_the_model_refuses_is_left_out_alone()
+
+
+def test_a_function_harness_calls_functions_as_they_are(module):
+    assert FunctionHarness(module.City()).process("ada") == [("ada", "London")]
+    assert FunctionHarness(module.Lengths()).process("ada", "bob") == [("ada", 3), ("bob", 3)]
+    gc.collect()  # What they leave open would be a warning here.
 
 
 def test_the_calls_of_the_table_exist():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import inspect
+import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
@@ -59,9 +60,10 @@ class FunctionSnapshot:
 class FunctionHarness(Generic[In, Out]):
     """Runs one function object on scripted input.
 
-    Entering it opens the function, leaving it closes the function. All keys share the attributes of
-    the function, as keys of one key group do; what states and ``ctx.save_state`` hold is kept per
-    key.
+    Entering it opens the function, leaving it closes the function. Outside ``with`` the first call
+    opens it and nothing closes it, which is enough for a function that opens nothing. All keys
+    share the attributes of the function, as keys of one key group do; what states and
+    ``ctx.save_state`` hold is kept per key.
 
     Args:
         function: An object of any function class but ``KeySelector`` (call that one directly).
@@ -76,6 +78,8 @@ class FunctionHarness(Generic[In, Out]):
         >>> with FunctionHarness(Splitter()) as harness:
         ...     harness.process("to be", "or not")
         ['to', 'be', 'or', 'not']
+        >>> FunctionHarness(Splitter()).process("as it is")
+        ['as', 'it', 'is']
     """
 
     def __init__(
@@ -101,6 +105,7 @@ class FunctionHarness(Generic[In, Out]):
         self._state_names = tuple(vars(function))
         is_rich = isinstance(function, RichAsyncFunction)
         self._initial = copy.deepcopy(vars(function)) if is_rich else {}
+        self._runner: asyncio.Runner | None = None
         self.context: OnTimerContext[Any] = OnTimerContext(
             task_info=TaskInfo(job_id="test", operator_name=type(function).__name__),
             processing_time=processing_time,
@@ -108,15 +113,16 @@ class FunctionHarness(Generic[In, Out]):
         )
 
     def __enter__(self) -> Self:
-        self._runner = asyncio.Runner()
-        self._call_if_there("open", self.context)
+        self._opened()
         return self
 
     def __exit__(self, *_: object) -> None:
+        runner = self._opened()
         try:
             self._call_if_there("close")
         finally:
-            self._runner.close()
+            self._runner = None
+            runner.close()
 
     def process(self, *values: In, timestamp: int | None = None) -> list[Out]:
         """Call the function for each value in turn and return all that came out.
@@ -264,9 +270,18 @@ class FunctionHarness(Generic[In, Out]):
         if hasattr(self.function, method):
             self._result(method, *arguments)
 
+    def _opened(self) -> asyncio.Runner:
+        """Return what runs coroutines; the first time the function is opened."""
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+            weakref.finalize(self, self._runner.close)  # For a harness that nobody leaves.
+            self._call_if_there("open", self.context)
+        return self._runner
+
     def _result(self, method: str, *arguments: Any) -> Any:
+        runner = self._opened()
         result = getattr(self.function, method)(*arguments)
-        return self._runner.run(_awaited(result)) if inspect.isawaitable(result) else result
+        return runner.run(_awaited(result)) if inspect.isawaitable(result) else result
 
 
 async def _awaited(result: Any) -> Any:

@@ -8,6 +8,7 @@ state files, manifests. What is left out is Spark's scheduling.
 
 from __future__ import annotations
 
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing.bundling import bundle_of
 from bicycle_runtime.testing.errors import HarnessError
 from bicycle_runtime.testing.harness import Harness, Snapshot
@@ -19,6 +20,7 @@ __all__ = [
     "CRASH",
     "END",
     "EPOCH",
+    "EngineOptions",
     "Finished",
     "Harness",
     "HarnessError",
