@@ -36,3 +36,24 @@ def test_the_first_job_of_the_readme_runs_as_a_file(site):
         "[SINK] bob clicked 2 times"
     ]
     site.wait_for_no_process()
+
+
+@pytest.mark.extended
+def test_a_start_with_nothing_new_to_read_needs_no_java(site):
+    (site.root / "clicks.py").write_text(blocks_of("python")[0], "utf-8")
+    (site.root / "clicks.csv").write_text("ada,/home\n", "utf-8")
+    command = [str(Path(sys.executable).with_name("bicycle")), "run", "clicks.py"]
+    command += ["--set", "input=clicks.csv", "--checkpoint-dir", "checkpoints", "--json"]
+    first = site.launch(command)
+    assert first.wait() == 0, first.stderr
+
+    site.environment["JAVA_HOME"] = "/there/is/no/java"
+    second = site.launch(command)
+    assert second.wait() == 0, second.stderr
+    assert (second.answer["state"], second.answer["event_count"]) == ("FINISHED", 1)
+
+    with (site.root / "clicks.csv").open("a") as stream:
+        stream.write("bob,/cart\n")
+    third = site.launch(command)
+    assert third.wait() == 6, third.stderr
+    site.wait_for_no_process()

@@ -19,13 +19,14 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import hang_up, is_alive, kill_all
 from bicycle_runtime.base.storage import StorageError, require_atomic_create
 from bicycle_runtime.connectors.errors import PublishInterruptedError
+from bicycle_runtime.engine.deferred import DeferredExecutor
 from bicycle_runtime.engine.errors import (
     EpochFailedError,
     SparkLostError,
     SparkStartError,
     SparkStartKilledError,
 )
-from bicycle_runtime.engine.executor import DriverExecutor, KeptExecutor
+from bicycle_runtime.engine.executor import DriverExecutor, Executor, KeptExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -63,6 +64,7 @@ from bicycle_runtime.operators.errors import (
     FunctionHookError,
 )
 from bicycle_runtime.recovery.errors import EpochTakenError
+from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.errors import BicycleError
@@ -150,6 +152,7 @@ class _Driver:
         self._new_executor = lambda: new_executor(self._request, home, place)
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None
+        self._looks_first = False
         self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
         self._is_draining = False
         steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
@@ -165,6 +168,10 @@ class _Driver:
 
     def _stop_executor(self) -> None:
         self._executor.stop()
+
+    @property
+    def _master(self) -> str:
+        return self._request.options.master or default_master()
 
     def run(self, ref: PluginRef) -> JobSummary:
         is_first = self._services.former is None
@@ -185,7 +192,8 @@ class _Driver:
         """Run the job.
 
         1. Take the job's lease, so that no other driver runs it.
-        2. Start Java and extract the plugin's graph at the same time.
+        2. Start Java and extract the plugin's graph at the same time; of a job that has run before
+           only the graph, as there may be nothing new to run.
         3. Plan the job and create its connectors.
         4. Run epochs until the input ends or a stop is requested, then publish everything.
         """
@@ -203,15 +211,9 @@ class _Driver:
                     )
                 )
             cleanup.callback(self._stop_executor)
-            # 2. Start Java and extract the plugin's graph at the same time.
-            with (
-                self._phases.step_of_start("starting Spark and extracting the plugin", ref.name),
-                ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool,
-            ):
-                booting = pool.submit(self._executor.boot)
-                bundle = extract(ref, self._request.params)
-            with contextlib.suppress(SparkStartKilledError):  # ``start`` tries it again.
-                booting.result()
+            # 2. Start Java and extract the plugin's graph at the same time; of a job that has run
+            #    before only the graph, as there may be nothing new to run.
+            bundle = self._extracted(ref)
             self._plugin.enter()  # Its types say whether the state fits.
             with self._phases.copying():
                 self._request = begun(
@@ -223,8 +225,26 @@ class _Driver:
             # 4. Run epochs until the input ends or a stop is requested, then publish everything.
             restarts = self._restarts(setup)
             while (final := self._run_or_wait(setup, restarts)) is None:
+                self._looks_first = False
                 setup = self._prepare(bundle)
         return self._summary(setup, final)
+
+    def _extracted(self, ref: PluginRef) -> JobBundle:
+        has_run = bool(EpochHistory(self._place.storage).epochs())
+        # Whoever takes the place of a dead driver has work, and every second counts.
+        self._looks_first = has_run and self._services.former is None
+        if self._looks_first:
+            with self._phases.step_of_start("extracting the plugin", ref.name):
+                return extract(ref, self._request.params)
+        with (
+            self._phases.step_of_start("starting Spark and extracting the plugin", ref.name),
+            ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool,
+        ):
+            booting = pool.submit(self._executor.boot)
+            bundle = extract(ref, self._request.params)
+        with contextlib.suppress(SparkStartKilledError):  # ``start`` tries it again.
+            booting.result()
+        return bundle
 
     def _run_or_wait(self, setup: JobSetup, restarts: Restarts) -> JobState | None:
         """Run epochs; None when something failed and it is time to start again.
@@ -334,11 +354,22 @@ class _Driver:
                 loop = running.enter_context(self._loop(setup))
             yield loop
 
+    def _epoch_executor(self) -> Executor:
+        if not self._looks_first:
+            return self._executor
+        return DeferredExecutor(self._executor, starting=self._starting_spark)
+
+    @contextlib.contextmanager
+    def _starting_spark(self) -> Iterator[None]:
+        with self._phases.step_of_start("starting Spark", self._master):
+            yield
+        self._progress.status.java_pid = self._executor.java_pid
+
     def _loop(self, setup: JobSetup) -> EpochLoop:
         services = self._services
         return EpochLoop(
             setup,
-            KeptExecutor(self._executor),
+            KeptExecutor(self._epoch_executor()),
             options=self._request.engine_options(setup.graph),
             run_id=attempt_id(source=services.source),
             services=LoopServices(

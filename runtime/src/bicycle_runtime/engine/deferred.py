@@ -1,0 +1,68 @@
+"""An executor that starts when there is something to run, so that a look at the input is cheap.
+
+A job that finds nothing new to read, or only has to publish what is sealed, needs no Java. While it
+waits for input the executor gets ready beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from bicycle_runtime.engine.executor import Executor
+from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task import EpochOrder
+
+__all__ = ["BootedExecutor", "DeferredExecutor"]
+
+
+class BootedExecutor(Executor, Protocol):
+    """An executor whose process can be started before it is needed."""
+
+    def boot(self) -> None:
+        """Start the process without waiting for it; again does nothing."""
+
+
+class DeferredExecutor:
+    """Starts another executor at the first epoch that has tasks.
+
+    Args:
+        executor: What runs the tasks.
+        starting: Is entered around the start, to show it.
+    """
+
+    def __init__(
+        self, executor: BootedExecutor, *, starting: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        self._executor = executor
+        self._starting = starting
+        self._image: JobImage | None = None
+        self._is_started = False
+
+    def start(self, image: JobImage) -> None:
+        """Take the image; an executor that runs gets it at once."""
+        self._image = image
+        if self._is_started:
+            self._executor.start(image)
+
+    def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
+        """Run an epoch, after a start where that is still to be done."""
+        if not self._is_started:
+            assert self._image is not None
+            with self._starting():
+                self._executor.start(self._image)
+            self._is_started = True
+        return self._executor.run(orders)
+
+    def rest(self) -> None:
+        """Keep what workers hold; before the start, begin it without waiting for it."""
+        if self._is_started:
+            self._executor.rest()
+        else:
+            self._executor.boot()
+
+    def stop(self) -> None:
+        """Release everything."""
+        self._executor.stop()
