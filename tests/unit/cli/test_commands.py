@@ -13,7 +13,7 @@ from bicycle_runtime.cli.logs import TextOutput
 from bicycle_runtime.cli.run import run_command, submit_command
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions
-from bicycle_runtime.jobs.status import JobState, OperatorStatus, ShardLag
+from bicycle_runtime.jobs.status import JobState, OperatorStatus, ShardLag, WaitingOutput
 from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
 
 SOURCES = [Path(__file__).parents[3] / folder for folder in ("plugin_sdk/src", "runtime/src")]
@@ -332,3 +332,17 @@ def test_the_doctor_lists_checks_and_fails_when_one_does(shell, tmp_path, monkey
     assert "fix:" in done.stdout
     exit_code, error = shell.error("doctor")
     assert (exit_code, error["facts"]["names"]) == (6, "Java")
+
+
+def test_what_is_sealed_and_not_visible_is_shown_of_jobs_that_run_and_that_ended(shell):
+    waiting = {"out": WaitingOutput(records=1_200, bytes=4_096, visible_ms=1)}
+    pid = os.getpid()
+    shell.put_job("ended", state=JobState.CANCELED, waiting=waiting)
+    shell.put_job(
+        "running", state=JobState.RUNNING, pid=pid, pid_started=start_ticks(pid), waiting=waiting
+    )
+
+    text = "out: 1,200 records, 4.0 KiB, visible"
+    assert f"{text} when the job runs again" in shell.run("status", "ended").stdout
+    assert f"{text} when the job runs again" in shell.run("cancel", "ended").stdout
+    assert f"{text} soon" in shell.run("status", "running").stdout

@@ -16,6 +16,7 @@ from bicycle_runtime.connectors.errors import (
     OutputUnwritableError,
     StagedFileDamagedError,
 )
+from bicycle_runtime.connectors.files.parts import OpenPart
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
 from bicycle_runtime.connectors.lines import UnencodableError
 from bicycle_runtime.connectors.staging import StagedWriter
@@ -492,3 +493,35 @@ def test_an_open_part_goes_along_to_storage_of_another_kind(sink, out, tmp_path,
     header = "a\n" if word == "csv_file" else ""
     shown = ["%d" if word == "csv_file" else '{"a":%d}'] * 6
     assert text == header + "".join(form % n + "\n" for n, form in enumerate(shown))
+
+
+def test_results_are_visible_within_ten_seconds_and_make_few_files(sink, out):
+    run = sink()
+    for second in range(60):
+        run.run_epoch([[second]])
+        seen = len("".join(parts(out)).split())
+        assert seen >= second - 9
+        run.services.clock.advance(1_000)
+    assert len(parts(out)) <= 8
+
+
+def test_what_is_sealed_and_not_visible_is_told_also_after_a_restart(sink, out):
+    run = sink()
+    assert run.sink.waiting() is None
+    run.run_epoch([[1, 22]])
+    run.restart()
+    run.run_epoch([[333]])
+    told = run.sink.waiting()
+    assert (told.record_count, told.byte_count) == (3, len("1\n22\n333\n"))
+    assert told.visible_ms == run.sink.deadline_ms()
+    run.run_epoch([], is_last=True)
+    assert run.sink.waiting() is None
+    assert parts(out) == ["1\n22\n333\n"]
+
+
+def test_an_open_part_of_an_older_version_is_read_without_its_number_of_records():
+    part = OpenPart(path="p", byte_count=3, since_ms=5, header="", record_count=2)
+    data = part.to_json()
+    assert OpenPart.from_json(data) == part
+    del data["records"]
+    assert OpenPart.from_json(data).record_count == 0

@@ -156,9 +156,11 @@ def test_time_moves_only_when_the_test_moves_it(tmp_path):
         harness.push(["ada"])
         harness.run()
         assert not list((tmp_path / "out").glob("*.txt"))
+        assert harness.epochs[-1].waiting["words"].record_count == 1
         harness.advance_time(60_000)
         assert harness.clock.now_ms() == 1_060_000
         assert len([p for p in (tmp_path / "out").iterdir() if not p.name.startswith(".")]) == 1
+        assert not harness.epochs[-1].waiting
 
 
 @pytest.mark.parametrize("point", FAULT_POINTS)

@@ -16,6 +16,7 @@ from bicycle_runtime.cli.rendering import (
     count_text,
     duration_text,
     metric_texts,
+    waiting_texts,
 )
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
@@ -78,6 +79,7 @@ def summary_lines(summary: JobSummary) -> list[str]:
         lines += [f"  metric    {uid}: {text}" for text in metric_texts(metrics)]
     lines += _loss_lines(summary)
     lines += [f"  warning   {warning}" for warning in summary.warnings]
+    lines += [f"  sealed    {text}" for text in waiting_texts(summary.waiting, now_ms=None)]
     if summary.was_aborted:
         lines.append("  aborted   the last epoch took too long; its input will be read again")
     state = f", {byte_text(summary.state_bytes)} of state" if summary.state_bytes else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import click
+import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.cli.parameters import answers, home
@@ -18,6 +19,7 @@ from bicycle_runtime.cli.rendering import (
     phase_text,
     place_text,
     show_table,
+    waiting_texts,
     watermark_text,
 )
 from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options, take_savepoint
@@ -127,6 +129,8 @@ def _tell(status: JobStatus, *, as_json: bool) -> None:
         answer_json(status.to_json())
     else:
         click.echo(f"{status.id}: {status.state.value}, epoch {status.epoch}")
+        for text in _waiting(status):
+            click.echo(f"  sealed     {text}")
 
 
 def _row(status: JobStatus) -> tuple[str, ...]:
@@ -165,6 +169,7 @@ def _details(status: JobStatus) -> list[str]:
     for uid, operator in status.operators.items():
         lines.append(f"  operator   {uid}: {_operator_text(operator)}")
         lines += [f"  metric     {uid}: {text}" for text in metric_texts(operator.metrics)]
+    lines += [f"  sealed     {text}" for text in _waiting(status)]
     for uid, lags in status.lags.items():
         behind = [(shard, lag) for shard, lag in lags.items() if lag.records or lag.bytes]
         for shard, lag in behind[:_LAGS_SHOWN_MAX]:
@@ -182,6 +187,13 @@ def _details(status: JobStatus) -> list[str]:
         lines.append(f"error: {status.error['code']} {status.error['message']}{place}")
         lines.append(f"  fix: {status.error['fix']}")
     return lines
+
+
+def _waiting(status: JobStatus) -> list[str]:
+    """Return what is sealed and not yet visible."""
+    now_ms = None if status.state.is_final else SystemClock().now_ms()
+    plain = {uid: msgspec.to_builtins(each) for uid, each in status.waiting.items()}
+    return waiting_texts(plain, now_ms=now_ms)
 
 
 def _age(status: JobStatus) -> str:

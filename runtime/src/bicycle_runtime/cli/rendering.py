@@ -32,6 +32,7 @@ __all__ = [
     "show_overview",
     "show_table",
     "tell_stop",
+    "waiting_texts",
     "watermark_text",
 ]
 
@@ -137,6 +138,31 @@ def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int |
     else:
         text = "" if byte_count is None else byte_text(byte_count)
     return f"{text}, {duration_text(waiting_ms)}" if text and waiting_ms else text
+
+
+def waiting_texts(waiting: Mapping[str, Mapping[str, Any]], *, now_ms: int | None) -> list[str]:
+    """Return what sinks have sealed that is not visible, one text each.
+
+    Args:
+        waiting: By sink: ``records``, ``bytes`` and ``visible_ms``.
+        now_ms: The time, of a job that runs; None for one that does not.
+
+    Example:
+        >>> out = {"out": {"records": 1_200, "bytes": 4_096, "visible_ms": 9_000}}
+        >>> waiting_texts(out, now_ms=5_000)
+        ['out: 1,200 records, 4.0 KiB, visible in 4.0 s']
+        >>> waiting_texts(out, now_ms=None)
+        ['out: 1,200 records, 4.0 KiB, visible when the job runs again']
+    """
+    texts = []
+    for uid, each in waiting.items():
+        records = f"{count_text(each['records'])} records, " if each["records"] else ""
+        then = "when the job runs again"
+        if now_ms is not None:
+            left = max((each["visible_ms"] or now_ms) - now_ms, 0)
+            then = f"in {duration_text(left)}" if left else "soon"
+        texts.append(f"{uid}: {records}{byte_text(each['bytes'])}, visible {then}")
+    return texts
 
 
 def metric_texts(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:

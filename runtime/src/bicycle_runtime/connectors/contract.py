@@ -94,6 +94,19 @@ class Lag:
     age_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Output that is sealed and not yet visible: it comes later, whatever dies.
+
+    ``record_count`` is 0 where it is not known. ``visible_ms`` is when (clock ms) it becomes
+    visible at the latest, while the job runs; None where that is not known.
+    """
+
+    record_count: int
+    byte_count: int
+    visible_ms: int | None = None
+
+
 def total_lag(lags: Collection[Lag]) -> Lag:
     """Return what lies unread together; None where nobody knows a number, the greatest age."""
     records = [lag.record_count for lag in lags if lag.record_count is not None]
@@ -288,6 +301,13 @@ class Sink(ABC):
 
     def deadline_ms(self) -> int | None:
         """Return when (clock ms) an epoch is due without input, as a part must roll; or None."""
+        return None
+
+    def waiting(self) -> Waiting | None:
+        """Return what is sealed and not yet visible, of the last epoch; None for nothing.
+
+        Called after each ``prepare``. A sink that publishes each epoch whole has nothing to tell.
+        """
         return None
 
     def dropped_count(self) -> int:

@@ -116,6 +116,18 @@ class PhaseStatus(msgspec.Struct, kw_only=True):
     started_ms: int = 0
 
 
+class WaitingOutput(msgspec.Struct, kw_only=True):
+    """What a sink has sealed that is not visible yet; it is never lost.
+
+    ``records`` is 0 where it is not known. ``visible_ms`` is when it becomes visible at the latest,
+    in ms since 1970, while the job runs.
+    """
+
+    records: int
+    bytes: int
+    visible_ms: int | None = None
+
+
 class RestartPlan(msgspec.Struct, kw_only=True):
     """The restart strategy of a job; ``kind`` is a word of ``RestartKind``."""
 
@@ -153,7 +165,8 @@ class JobStatus(msgspec.Struct, kw_only=True):
 
     ``silent_sources`` tells since when (ms since 1970) a source gets no answer from the system that
     it reads. While there is one the lag of the job is not known: ``lag_records``, ``lag_bytes`` and
-    ``lag_ms`` are None, and ``lags`` has what that source knew last.
+    ``lag_ms`` are None, and ``lags`` has what that source knew last. ``waiting`` is what is sealed
+    and not yet visible, by sink.
     """
 
     id: str
@@ -190,6 +203,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     shards: dict[str, dict[str, ShardStatus]] = {}
     lags: dict[str, dict[str, ShardLag]] = {}
     silent_sources: dict[str, int] = {}
+    waiting: dict[str, WaitingOutput] = {}
     phase: PhaseStatus | None = None
     restart_plan: RestartPlan | None = None
     restart_count: int = 0

@@ -42,7 +42,7 @@ class FileSinkOptions:
         128 << 20, low=1, high=1 << 40, doc="A part is complete when it has this many bytes."
     )
     roll_ms: int = option(
-        60_000, low=0, high=86_400_000, doc="A part is complete this long after its first record."
+        8_000, low=0, high=86_400_000, doc="A part is complete this long after its first record."
     )
     timestamp_field: str = option(
         "",

@@ -49,7 +49,7 @@ class OpenPart:
 
     ``path`` is in the checkpoint storage; ``held`` are the staged files that make up the part where
     storage can not append. ``header`` is the text that every file of the part begins with (CSV),
-    written once.
+    written once. ``record_count`` is 0 where an older version sealed it.
     """
 
     path: str
@@ -57,12 +57,14 @@ class OpenPart:
     since_ms: int
     header: str
     held: tuple[StagedFile, ...] = ()
+    record_count: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that the memo carries; ``from_json`` is the inverse."""
         return {
             "path": self.path,
             "bytes": self.byte_count,
+            "records": self.record_count,
             "since_ms": self.since_ms,
             "header": self.header,
             "held": [staged_to_json(file) for file in self.held],
@@ -77,6 +79,7 @@ class OpenPart:
             since_ms=data["since_ms"],
             header=data["header"],
             held=tuple(staged_from_json(file) for file in data["held"]),
+            record_count=data.get("records", 0),
         )
 
 

@@ -95,7 +95,8 @@ class PartDraft:
         header_size = len(part.header.encode()) if part.byte_count else 0
         held = part.held if self._is_appending else (*part.held, file)
         byte_count = part.byte_count + file.byte_count - header_size
-        self.open = replace(part, byte_count=byte_count, held=held)
+        record_count = part.record_count + file.record_count
+        self.open = replace(part, byte_count=byte_count, held=held, record_count=record_count)
         self._added.append(file)
 
     def _plan(self, part: OpenPart, name: str | None) -> PartPlan:

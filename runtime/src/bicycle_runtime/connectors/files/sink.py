@@ -21,7 +21,13 @@ from typing import Any, ClassVar
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
+from bicycle_runtime.connectors.contract import (
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    Sink,
+    Waiting,
+)
 from bicycle_runtime.connectors.errors import ConnectorOptionError, OutputUnwritableError
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter
 from bicycle_runtime.connectors.files.options import FileSinkOptions
@@ -187,6 +193,17 @@ class FileSink(Sink):
         if self._after.open is None:
             return None
         return self._services.clock.now_ms() + self._left_ms(self._after.open)
+
+    def waiting(self) -> Waiting | None:
+        """Return what the open part holds."""
+        part = self._after.open
+        if part is None:
+            return None
+        return Waiting(
+            record_count=part.record_count,
+            byte_count=part.byte_count,
+            visible_ms=self._due_ms(part),
+        )
 
     def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
         """Return the epoch's staged files, and those that wait for their part."""

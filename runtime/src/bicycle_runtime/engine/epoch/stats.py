@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from bicycle_runtime.connectors.contract import Lag
+from bicycle_runtime.connectors.contract import Lag, Waiting
 from bicycle_runtime.operators.counting.counts import OperatorCounts
 from bicycle_runtime.operators.counting.key_samples import KeySample
 from bicycle_runtime.operators.tasks.reports import TaskReport
@@ -54,7 +54,7 @@ class EpochStats:
     does. ``late_dropped_count`` late records went nowhere: no ``late_to`` takes them, or nobody
     reads its side output.
     ``keys`` samples the keys of operators behind ``key_by``, and ``subtask_counts`` has the records
-    of each subtask.
+    of each subtask. ``waiting`` is what sinks have sealed that is not visible yet.
     """
 
     epoch: int
@@ -73,6 +73,7 @@ class EpochStats:
     slowest_inputs: Mapping[str, str] = field(default_factory=dict)
     keys: Mapping[str, KeySample] = field(default_factory=dict)
     subtask_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    waiting: Mapping[str, Waiting] = field(default_factory=dict)
 
 
 class Stopwatch:

@@ -16,7 +16,7 @@ from functools import partial
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import DriverServices, SourceStatus
+from bicycle_runtime.connectors.contract import DriverServices, SourceStatus, Waiting
 from bicycle_runtime.engine.epoch.failures import run_unmixed
 from bicycle_runtime.engine.epoch.merging import merge_ends
 from bicycle_runtime.engine.epoch.orders import epoch_orders
@@ -365,13 +365,17 @@ class EpochLoop:
             record_count=max(read_counts(reports).values(), default=0),
             has_backlog=has_backlog,
         )
-        self._services.on_epoch(
-            stats_of(
-                manifest, reports, statuses, watch,
-                graph=self._setup.graph, timeline=self._timeline, duration_ms=duration_ms,
-                dropped_count=self.dropped_count(),
-            )
+        stats = stats_of(
+            manifest, reports, statuses, watch,
+            graph=self._setup.graph, timeline=self._timeline, duration_ms=duration_ms,
+            dropped_count=self.dropped_count(),
         )  # fmt: skip
+        self._services.on_epoch(replace(stats, waiting=self.waiting()))
+
+    def waiting(self) -> dict[str, Waiting]:
+        """Return what is sealed and not yet visible, by sink."""
+        found = {uid: sink.waiting() for uid, sink in self._setup.sinks.items()}
+        return {uid: waiting for uid, waiting in found.items() if waiting is not None}
 
     def _recover(self) -> None:
         last = self._ledger.last(progress=self._services.on_loaded)

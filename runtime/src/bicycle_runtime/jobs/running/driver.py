@@ -321,6 +321,7 @@ class _Driver:
                 self._running = loop
                 note_run(setup, now_ms=self._services.clock.now_ms())
                 progress.resume_from(loop.manifest)
+                progress.take_waiting(loop.waiting())
                 progress.take_widths(loop.division.widths)
                 progress.enter(JobState.RUNNING)
                 for line in socket_lines(setup.graph):

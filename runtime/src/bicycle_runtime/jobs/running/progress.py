@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.contract import Waiting
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.skew import Skew
@@ -25,6 +26,7 @@ from bicycle_runtime.jobs.status import (
     PhaseStatus,
     ShardLag,
     ShardStatus,
+    WaitingOutput,
     write_status,
 )
 from bicycle_runtime.jobs.supervision.restarts import noted, place_of
@@ -225,8 +227,18 @@ class Progress:
             operator.watermark_ms = _known(watermark_ms)
             operator.slowest_input = stats.slowest_inputs.get(uid)
         status.shards = _shards_of(stats)
+        self.take_waiting(stats.waiting)
         self._log_epoch(stats)
         self._show()
+
+    def take_waiting(self, waiting: Mapping[str, Waiting]) -> None:
+        """Take note of what is sealed and not yet visible, by sink."""
+        self.status.waiting = {
+            uid: WaitingOutput(
+                records=each.record_count, bytes=each.byte_count, visible_ms=each.visible_ms
+            )
+            for uid, each in waiting.items()
+        }
 
     def _tell_blocking(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
         """Log it once for an operator; the summary tells the rest."""

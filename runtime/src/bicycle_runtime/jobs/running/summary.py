@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import msgspec
+
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
@@ -36,6 +38,8 @@ class JobSummary:
     themselves, by operator, ``warnings`` sentences about what was lost although nobody said that it
     may be, and about functions that kept the event loop.
 
+    ``waiting`` is what is sealed and not visible: the next start makes it so.
+
     ``was_aborted`` says that a stop came in the middle of an epoch that took too long; its input is
     read again by the next start.
     """
@@ -63,6 +67,7 @@ class JobSummary:
     late_count: int = 0
     metrics: Mapping[str, MetricValues] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    waiting: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_read(self) -> bool:
@@ -118,6 +123,7 @@ def summarize(
             *_unread_warnings(setup, status),
             *_call_warnings(setup, status),
         ),
+        waiting={uid: msgspec.to_builtins(each) for uid, each in status.waiting.items()},
         state_bytes=status.state_bytes,
         was_aborted=was_aborted,
         checkpoint=setup.storage.url,
