@@ -73,6 +73,8 @@ def test_a_canceled_job_is_gone_with_its_java_and_continues_when_submitted_again
 
     assert java == [status["java_pid"]]
     assert canceled["state"] == "CANCELED"
+    assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
+    assert canceled["waiting"] == {}
     until(lambda: all(map(is_gone, [status["pid"], *java])), "the end of all")
 
     bicycle.answer(*words(tmp_path, "canceled"))

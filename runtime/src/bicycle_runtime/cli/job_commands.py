@@ -119,9 +119,16 @@ def stop_command(
 def cancel_command(*, job: str, as_json: bool) -> None:
     """End a job at once, with all its processes, in the middle of whatever it does.
 
-    The last sealed epoch stays; what ran behind it is read again when the job is started again.
+    The last sealed epoch stays, and what it wrote is made visible; what ran behind it is read again
+    when the job is started again.
     """
-    _tell(cancel_job(home(), job, clock=SystemClock()), as_json=as_json)
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.running.settling import settle_job
+
+    clock = SystemClock()
+    is_over = job_status(home(), job).state.is_final
+    status = cancel_job(home(), job, clock=clock)
+    _tell(status if is_over else settle_job(home(), status, clock=clock), as_json=as_json)
 
 
 def _tell(status: JobStatus, *, as_json: bool) -> None:

@@ -232,7 +232,8 @@ class _Driver:
     def _extracted(self, ref: PluginRef) -> JobBundle:
         has_run = bool(EpochHistory(self._place.storage).epochs())
         # Whoever takes the place of a dead driver has work, and every second counts.
-        self._looks_first = has_run and self._services.former is None
+        is_in_place = self._services.former is not None and not self._services.only_settles
+        self._looks_first = has_run and not is_in_place
         if self._looks_first:
             with self._phases.step_of_start("extracting the plugin", ref.name):
                 return extract(ref, self._request.params)
@@ -327,7 +328,8 @@ class _Driver:
                 for line in socket_lines(setup.graph):
                     self._services.announce(line)
                 self._log("job_started", epoch=loop.epoch, operators=len(setup.graph.vertices))
-                is_finished = self._step_until_done(loop)
+                settles = self._services.only_settles
+                is_finished = not settles and self._step_until_done(loop)
                 loop.finish(is_finished=is_finished and not self._is_draining)
                 progress.status.dropped_count = loop.dropped_count()
                 return JobState.FINISHED if is_finished else JobState.STOPPED

@@ -20,7 +20,8 @@ class DoorServices:
     ``console`` writes a line of a console sink, ``announce`` one about the job, ``listener`` gets
     the status after each epoch and while idle, ``stop`` is asked between epochs. ``supervisor`` is
     process id and start time of who starts the driver again when it dies; a driver that was so
-    started goes on with the ``former`` status.
+    started goes on with the ``former`` status. One that ``only_settles`` reads nothing: it
+    publishes what is sealed, and ends.
     """
 
     clock: Clock
@@ -32,3 +33,4 @@ class DoorServices:
     is_detached: bool = False
     supervisor: tuple[int, int] = (0, 0)
     former: JobStatus | None = None
+    only_settles: bool = False
