@@ -7,10 +7,11 @@ import termios
 import pytest
 
 from bicycle_runtime.cli.foreground import summary_lines
-from bicycle_runtime.cli.live import LiveLine, status_line
+from bicycle_runtime.cli.live import LineWriter, LiveLine, Ticker, status_line
 from bicycle_runtime.cli.rendering import show_table
 from bicycle_runtime.jobs.running.summary import JobSummary, OutputSummary
-from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.status import JobState, JobStatus, PhaseStatus
+from tests.waiting import until
 
 CLEAR = "\r\x1b[2K"
 
@@ -198,3 +199,37 @@ def test_a_table_that_is_not_on_a_terminal_has_plain_columns(capsys):
     show_table(("name", "size"), [("a", "1"), ("longer", "22")])
 
     assert capsys.readouterr().out == "NAME    SIZE\na       1\nlonger  22\n"
+
+
+def test_the_line_moves_while_nothing_is_told():
+    status = JobStatus(id="j", job="j", plugin="p", state=JobState.RUNNING, started_ms=1_000)
+    assert status_line(status, now_ms=66_900) == "j  running  1 min 5 s"
+    status.phase = PhaseStatus(name="starting Spark", target="local", started_ms=60_000)
+    assert "starting Spark (local) for 6.0 s" in status_line(status, now_ms=66_900)
+    status.phase, status.epoch, status.epoch_began_ms = None, 4, 63_000
+    assert "in epoch 5 for 3.0 s" in status_line(status, now_ms=66_900)
+    status.reading_count = 81_920
+    assert "in epoch 5 for 3.0 s, 81,920 read so far" in status_line(status, now_ms=66_900)
+    status.epoch_began_ms = 66_000  # Short epochs are not worth a word.
+    assert "in epoch" not in status_line(status, now_ms=66_900)
+
+
+def test_a_ticker_shows_the_line_again_until_it_is_left(monkeypatch):
+    monkeypatch.setattr("bicycle_runtime.cli.live._TICK_S", 0.01)
+    terminal, numbers = io.StringIO(), iter(range(1_000_000))
+    with (
+        LiveLine(terminal, is_shown=True) as live,
+        Ticker(lambda: f"line {next(numbers)}", live),
+    ):
+        until(lambda: "line 3" in terminal.getvalue(), "the line to move")
+
+
+def test_what_workers_print_comes_above_the_line_whole():
+    terminal = io.StringIO()
+    with LiveLine(terminal, is_shown=True) as live:
+        live.show("epoch 1")
+        log = LineWriter(live)
+        log.write(b"from a wor")
+        assert "wor" not in terminal.getvalue()
+        log.write(b"ker\nand more")
+        assert terminal.getvalue() == f"{CLEAR}epoch 1{CLEAR}from a worker\nepoch 1"

@@ -9,7 +9,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.base.quantities import amount
-from bicycle_runtime.cli.live import LiveLine, status_line
+from bicycle_runtime.cli.live import LineWriter, LiveLine, Ticker, status_line
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
@@ -38,17 +38,24 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
     configure(cast(IO[str], live), as_json=as_json, level="WARNING" if is_live else "INFO")
     records = sys.stderr if as_json else sys.stdout
 
-    def show(status: JobStatus) -> None:
-        live.show(status_line(status))
+    clock, shown = SystemClock(), list[JobStatus]()
 
-    with StopRequest().on_signals() as stop, live:
+    def line() -> str:
+        return status_line(shown[0], now_ms=clock.now_ms()) if shown else ""
+
+    def show(status: JobStatus) -> None:
+        shown[:] = [status]
+        live.show(line())
+
+    with StopRequest().on_signals() as stop, live, Ticker(line, live):
         services = DoorServices(
-            clock=SystemClock(),
+            clock=clock,
             source=system_random(),
             console=lambda line: live.above(records, line),
             announce=lambda line: live.above(sys.stderr, line),
             listener=show,
             stop=stop,
+            worker_log=cast(IO[bytes], LineWriter(live)) if is_live else None,
         )
         summary = run_job(request, home, services)
     if as_json:

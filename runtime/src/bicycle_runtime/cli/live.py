@@ -11,13 +11,15 @@ import logging
 import os
 import shutil
 import threading
-from io import TextIOBase
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable
+from io import RawIOBase, TextIOBase
+from typing import IO, TYPE_CHECKING, Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.cli.rendering import (
     byte_text,
     count_text,
+    duration_text,
     lag_text,
     phase_text,
     watermark_text,
@@ -26,21 +28,34 @@ from bicycle_runtime.cli.rendering import (
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.status import JobStatus
 
-__all__ = ["LiveLine", "status_line"]
+__all__ = ["LineWriter", "LiveLine", "Ticker", "status_line"]
 
 _LOG = logging.getLogger(__name__)
 _CLEAR = "\r\x1b[2K"
 _GAP = "  "
 _STOPPING = "STOPPING"
+_LONG_MS = 2_000
+_TICK_S = 1.0
 
 
-def status_line(status: JobStatus) -> str:
-    """Return how a job is doing, in one line."""
+def status_line(status: JobStatus, *, now_ms: int | None = None) -> str:
+    """Return how a job is doing, in one line.
+
+    Args:
+        status: As it was last told.
+        now_ms: The time, for what goes on since; None leaves that out.
+    """
     parts = [status.job, status.state.value.lower()]
+    if now_ms is not None and status.started_ms:
+        parts.append(duration_text(_second(now_ms - status.started_ms)))
     if status.state.value == _STOPPING:
         parts.append("(again: at once)")
     if status.phase is not None:
-        parts.append(phase_text(status.phase))
+        parts.append(_with_time(phase_text(status.phase), status.phase.started_ms, now_ms))
+    elif status.epoch_began_ms is not None and _is_long(status.epoch_began_ms, now_ms):
+        text = _with_time(f"in epoch {status.epoch + 1}", status.epoch_began_ms, now_ms)
+        count = status.reading_count
+        parts.append(f"{text}, {count_text(count)} read so far" if count else text)
     if status.running_ms is not None:
         parts += [
             f"epoch {status.epoch}",
@@ -51,6 +66,69 @@ def status_line(status: JobStatus) -> str:
             f"watermark {watermark_text(status.watermark_ms)}",
         ]
     return _GAP.join(parts)
+
+
+def _second(duration_ms: int) -> int:
+    """Return whole seconds: tenths would only flicker."""
+    return max(duration_ms, 0) // 1_000 * 1_000
+
+
+def _is_long(began_ms: int, now_ms: int | None) -> bool:
+    return now_ms is not None and now_ms - began_ms >= _LONG_MS
+
+
+def _with_time(text: str, since_ms: int, now_ms: int | None) -> str:
+    """Return a text with how long it has been so, from the second second on."""
+    if not since_ms or now_ms is None or now_ms - since_ms < _LONG_MS:
+        return text
+    return f"{text} for {duration_text(_second(now_ms - since_ms))}"
+
+
+class Ticker:
+    """Shows a line again each second while inside, so that it is seen to move.
+
+    Args:
+        line: Returns the line.
+        live: Where it is shown.
+    """
+
+    def __init__(self, line: Callable[[], str], live: LiveLine) -> None:
+        self._line = line
+        self._live = live
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._tick, name="live-line", daemon=True)
+
+    def __enter__(self) -> Ticker:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _tick(self) -> None:
+        while not self._end.wait(_TICK_S):
+            self._live.show(self._line())
+
+
+class LineWriter(RawIOBase):
+    """A byte stream whose whole lines are written above a live line."""
+
+    def __init__(self, live: LiveLine) -> None:
+        super().__init__()
+        self._live = live
+        self._rest = b""
+
+    def writable(self) -> bool:
+        """Say that it can be written."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Take some bytes; what is no whole line yet waits."""
+        *lines, self._rest = (self._rest + bytes(data)).split(b"\n")
+        for line in lines:
+            self._live.write(line.decode(errors="replace") + "\n")
+        return len(data)
 
 
 class LiveLine(TextIOBase):

@@ -163,6 +163,9 @@ class JobStatus(msgspec.Struct, kw_only=True):
     ``id`` names the run's folder and is what commands take; ``job`` is the name in the checkpoint
     directory, and is the same but when two checkpoint directories hold jobs of one name at once.
 
+    ``epoch_began_ms`` is when the epoch began that runs now, None between two, and
+    ``reading_count`` what it has read so far, as far as that was told.
+
     ``silent_sources`` tells since when (ms since 1970) a source gets no answer from the system that
     it reads. While there is one the lag of the job is not known: ``lag_records``, ``lag_bytes`` and
     ``lag_ms`` are None, and ``lags`` has what that source knew last. ``waiting`` is what is sealed
@@ -199,6 +202,8 @@ class JobStatus(msgspec.Struct, kw_only=True):
     watermark_ms: int | None = None
     dropped_count: int = 0
     late_dropped_count: int = 0
+    epoch_began_ms: int | None = None
+    reading_count: int = 0
     operators: dict[str, OperatorStatus] = {}
     shards: dict[str, dict[str, ShardStatus]] = {}
     lags: dict[str, dict[str, ShardLag]] = {}

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import cloudpickle
 
@@ -84,11 +84,13 @@ class SparkExecutor:
         cluster_timeout_ms: How long to wait on a cluster for executors, at the start and when all
             are lost.
         clock: Tells how long workers had nothing to do. Default: the machine's.
+        errors: Gets what workers print. Default: standard error.
     """
 
     def __init__(
         self, master: str, *, settings: Mapping[str, str], cache_dir: Path, job: str,
         cluster_timeout_ms: int = _CLUSTER_TIMEOUT_MS, clock: Clock | None = None,
+        errors: IO[bytes] | None = None,
     ) -> None:  # fmt: skip
         self._master = master
         self._cache_dir = cache_dir
@@ -112,6 +114,7 @@ class SparkExecutor:
         self._cleanup = contextlib.ExitStack()
         self._watch: ExecutorWatch | None = None
         self._clock = clock or SystemClock()
+        self._errors = sys.stderr.buffer if errors is None else errors
         self._worked_at = self._clock.monotonic()
 
     @property
@@ -131,7 +134,7 @@ class SparkExecutor:
             remove_abandoned()
             self._starting = start_java(
                 master=self._master, settings=self._settings, folder=self._folder,
-                cache_dir=self._cache_dir, errors=sys.stderr.buffer,
+                cache_dir=self._cache_dir, errors=self._errors,
             )  # fmt: skip
             importlib.import_module("pyspark")  # 0.35 s, which Java needs anyway
 

@@ -12,7 +12,8 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from functools import partial
+from typing import IO, Any
 
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
@@ -50,6 +51,7 @@ from bicycle_runtime.jobs.running.job_locks import job_locks
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.preparing import prepared
 from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.reading import ReadingWatch
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.summary import JobSummary, summarize
 from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
@@ -108,23 +110,26 @@ def run_job(
     plugin = find_plugin(request.options, home)  # A wrong name leaves no trace of a job.
     home.prepare()
     place = place_job(request.options, home, clock=services.clock, source=services.source)
+    if new_executor is None:
+        new_executor = partial(_on_spark, errors=services.worker_log)
     if folder is not None:
         place = dataclasses.replace(place, folder=folder)
     with job_locks(place):
         place.folder.write_request(request)
-        driver = _Driver(
-            request, home, place, services, plugin=plugin, new_executor=new_executor or _on_spark
-        )
+        driver = _Driver(request, home, place, services, plugin=plugin, new_executor=new_executor)
         return driver.run(plugin.ref)
 
 
-def _on_spark(request: JobRequest, home: Home, place: JobPlace) -> DriverExecutor:
+def _on_spark(
+    request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
+) -> DriverExecutor:
     return SparkExecutor(
         request.options.master or default_master(),
         settings=request.spark,
         cache_dir=home.cache_dir,
         job=place.job,
         cluster_timeout_ms=request.options.cluster_timeout_ms,
+        errors=errors,
     )
 
 
@@ -318,7 +323,11 @@ class _Driver:
             self._note_stop()
             return JobState.STOPPED
         try:
-            with self._recovered(setup) as loop:
+            clock, storage = self._services.clock, self._place.storage
+            with (
+                self._recovered(setup) as loop,
+                ReadingWatch(storage, progress, clock=clock),
+            ):
                 self._running = loop
                 note_run(setup, now_ms=self._services.clock.now_ms())
                 progress.resume_from(loop.manifest)
@@ -393,7 +402,7 @@ class _Driver:
             if self._lease.is_lost:
                 self._lease.require()
             self._inbox.serve(self._handlers())
-            with self._phases.epoch(loop.epoch + 1):
+            with self._phases.epoch(loop.epoch + 1), self._progress.epoch():
                 self._savepoints.meet(loop)
                 step = loop.drain() if self._is_draining else loop.step()
             if step.is_finished:

@@ -198,6 +198,20 @@ class Progress:
             self.status.operators.setdefault(uid, OperatorStatus()).parallelism = width
         self.write()
 
+    @contextlib.contextmanager
+    def epoch(self) -> Iterator[None]:
+        """Be in an epoch, or look whether there is one to run."""
+        self.status.epoch_began_ms, self.status.reading_count = self._clock.now_ms(), 0
+        try:
+            yield
+        finally:
+            self.status.epoch_began_ms = None
+
+    def take_reading(self, record_count: int) -> None:
+        """Show how many records the epoch that runs has read. From any thread."""
+        self.status.reading_count = record_count
+        self._refresh()
+
     def enter_stopping(self) -> None:
         """Take note of a stop request, unless the job has ended meanwhile."""
         if not self.status.state.is_final:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import IO
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.jobs.status import JobStatus
@@ -21,7 +22,8 @@ class DoorServices:
     the status after each epoch and while idle, ``stop`` is asked between epochs. ``supervisor`` is
     process id and start time of who starts the driver again when it dies; a driver that was so
     started goes on with the ``former`` status. One that ``only_settles`` reads nothing: it
-    publishes what is sealed, and ends.
+    publishes what is sealed, and ends. ``worker_log`` gets what workers print; None is standard
+    error.
     """
 
     clock: Clock
@@ -34,3 +36,4 @@ class DoorServices:
     supervisor: tuple[int, int] = (0, 0)
     former: JobStatus | None = None
     only_settles: bool = False
+    worker_log: IO[bytes] | None = None

@@ -48,6 +48,7 @@ from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec, StagePlan
 from bicycle_runtime.operators.tasks.load_heartbeat import LoadHeartbeat
 from bicycle_runtime.operators.tasks.program import Program
+from bicycle_runtime.operators.tasks.read_heartbeat import ReadHeartbeat
 from bicycle_runtime.operators.tasks.reports import TaskReport, encode_report
 from bicycle_runtime.operators.tasks.routing import (
     FeedbackRouter,
@@ -149,6 +150,8 @@ class _Task:
     def __init__(self, image: JobImage, program: Program, order: EpochOrder) -> None:
         self._image = image
         self._program = program
+        task = (program.level, program.subtask)
+        self._reading = ReadHeartbeat(image.storage, order.epoch, task)
         self._epoch = order
         self._order = order.tasks[program.subtask]
         self._attempt = attempt_id(source=system_random())
@@ -312,6 +315,7 @@ class _Task:
             chain for chain in self._program.chains.values() if chain.operators[0].spec.uid == uid
         )
         policy = chain.operators[0].policy
+        counts, reading = self._report.source_counts, self._reading
         end = part.start
         for batch in self._image.readers[uid].read(part):
             fault_point("read")
@@ -324,9 +328,8 @@ class _Task:
             )  # fmt: skip
             chain.feed(Batch(batch.values, trail))
             end = batch.next_offset
-            self._report.source_counts[uid] = self._report.source_counts.get(uid, 0) + len(
-                batch.values
-            )
+            counts[uid] = counts.get(uid, 0) + len(batch.values)
+            reading(sum(counts.values()))
             fault_point("operator")
             yield
         ends = self._report.source_ends.setdefault(uid, {})
