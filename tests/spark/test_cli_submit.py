@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import (
     Bicycle,
     counts_in,
@@ -14,6 +15,22 @@ from tests.spark.cli_process import (
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
+
+POISONED = whole(
+    "poisoned",
+    """
+    from bicycle_sdk import bicycle_plugin
+
+
+    def fail(item: int) -> int:
+        raise ValueError(item)
+
+
+    @bicycle_plugin(name="poisoned", version="1.0")
+    def job(env):
+        env.from_collection([1]).uid("in").map(fail).uid("fail").print().uid("out")
+    """,
+)
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +79,11 @@ def test_a_submitted_job_can_be_listed_followed_and_stopped(bicycle, tmp_path):
     assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
     assert bicycle.answer("stop", "followed") == stopped
 
+    refused = bicycle.run(*words(tmp_path, "followed"), "--set", "inptu=x")
+    assert refused.returncode == 4, refused.stderr
+    [listed] = [job for job in bicycle.answer("list") if job["id"] == "followed"]
+    assert listed == bicycle.answer("status", "followed", "--exit-code") == stopped
+
 
 def test_a_canceled_job_is_gone_with_its_java_and_continues_when_submitted_again(bicycle, tmp_path):
     source = tmp_path / "in.txt"
@@ -89,3 +111,14 @@ def test_a_job_that_can_not_start_fails_at_once_with_its_own_error(bicycle, tmp_
     assert failed.returncode == 4
     assert json.loads(failed.stdout)["code"] == "BIC-1710"
     assert bicycle.answer("status", "missing")["state"] == "FAILED"
+
+
+@pytest.mark.extended
+def test_a_job_whose_first_record_fails_is_an_error_of_submit(bicycle, tmp_path):
+    install(bicycle.site, POISONED)
+    place = ("--checkpoint-dir", str(tmp_path), "--restart-attempts", "1")
+    failed = bicycle.run("submit", "--plugin", "poisoned", *place, "--json")
+
+    assert failed.returncode == 1, failed.stderr
+    assert json.loads(failed.stdout)["code"] == "BIC-1401"
+    assert bicycle.run("status", "poisoned", "--exit-code").returncode == 1

@@ -346,3 +346,31 @@ def test_what_is_sealed_and_not_visible_is_shown_of_jobs_that_run_and_that_ended
     assert f"{text} when the job runs again" in shell.run("status", "ended").stdout
     assert f"{text} when the job runs again" in shell.run("cancel", "ended").stdout
     assert f"{text} soon" in shell.run("status", "running").stdout
+
+
+def test_status_tells_of_a_failed_job_by_its_exit_code_when_asked_to(shell):
+    error = {"code": "BIC-1401", "message": "no", "fix": "none", "facts": {}}
+    shell.put_job("good", state=JobState.FINISHED)
+    shell.put_job("bad", state=JobState.FAILED, error=error)
+
+    found = {
+        (job, *flags): shell.run("status", job, *flags).exit_code
+        for job in ("good", "bad")
+        for flags in ((), ("--exit-code",), ("--exit-code", "--json"))
+    }
+    assert {words for words, code in found.items() if code} == {
+        ("bad", "--exit-code"), ("bad", "--exit-code", "--json"),
+    }  # fmt: skip
+    assert set(found.values()) == {0, 1}
+
+
+def test_status_tells_since_when_it_waits_for_storage(shell):
+    shell.put_job(
+        "job", state=JobState.RESTARTING, checkpoint="s3://bucket/job",
+        updated_ms=62_000, silent_storage_ms=2_000,
+        pid=os.getpid(), pid_started=start_ticks(os.getpid()),
+    )  # fmt: skip
+
+    text = shell.run("status", "job").stdout
+    assert "s3://bucket/job: waiting for storage since 1970-01-01" in text
+    assert "(60.0 s)" in text

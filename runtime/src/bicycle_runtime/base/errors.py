@@ -116,8 +116,8 @@ class StorageUnreachableError(StorageError):
     code = "BIC-1135"
     message = "storage {url} does not answer: can not {action} {path!r}: {reason}"
     fix = (
-        "check that it runs and the network to it, then run the same command again: the job goes "
-        "on from the last sealed epoch; --storage-timeout-ms waits longer"
+        "check that it runs and the network to it. A job that runs waits for it and goes on from "
+        "the last sealed epoch; a start that meets this fails: run the same command again"
     )
 
 

@@ -15,7 +15,7 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -35,7 +35,7 @@ from bicycle_runtime.base.errors import (
 from bicycle_runtime.base.object_paths import checked_path, refuse_links
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["FsspecStorage", "file_system"]
+__all__ = ["FsspecStorage", "file_system", "outages_told_to"]
 
 _FIRST_PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
 _CONNECT_S, _READ_S = 5, 15
@@ -69,6 +69,23 @@ _OPTIONS["s3a"] = _OPTIONS["s3"]
 _T = TypeVar("_T")
 _systems: dict[tuple[int, str, str], Any] = {}
 _lock = threading.Lock()
+_watchers: list[Callable[[str, bool], object]] = []
+_away: set[str] = set()
+
+
+@contextlib.contextmanager
+def outages_told_to(watcher: Callable[[str, bool], object]) -> Iterator[None]:
+    """Tell somebody of this process, while inside, of storages that do not answer.
+
+    Args:
+        watcher: Gets the URL and whether the storage is away: True with each try that fails, False
+            with the first answer behind them. Called in the threads that use the storage.
+    """
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
 
 
 def file_system(url: str) -> Any:
@@ -177,16 +194,29 @@ class FsspecStorage:
         pause_s = _FIRST_PAUSE_S
         while True:
             try:
-                return call()
+                result = call()
+                self._tell(is_away=False)
+                return result
             except BicycleError:
                 raise
             except Exception as error:
                 problem = self._problem(error, action, path)
-                is_over = time.monotonic() + pause_s > deadline
-                if is_over or not isinstance(problem, StorageUnreachableError):
+                is_away = isinstance(problem, StorageUnreachableError)
+                self._tell(is_away=is_away)
+                if not is_away or time.monotonic() + pause_s > deadline:
                     raise problem from error
             threading.Event().wait(pause_s)  # There is nothing to wait for but time.
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    def _tell(self, *, is_away: bool) -> None:
+        if is_away:
+            _away.add(self.url)
+        elif self.url not in _away:
+            return
+        else:
+            _away.discard(self.url)
+        for watcher in tuple(_watchers):
+            watcher(self.url, is_away)
 
     @property
     def _fs(self) -> Any:

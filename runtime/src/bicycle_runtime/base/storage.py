@@ -28,6 +28,7 @@ from bicycle_runtime.base.errors import (
     ObjectMissingError,
     StorageError,
     StorageFullError,
+    StorageUnreachableError,
 )
 from bicycle_runtime.base.files import make_folder, sync_folder
 from bicycle_runtime.base.ids import attempt_id
@@ -53,6 +54,9 @@ __all__ = [
 _UNFINISHED = ".tmp-"
 _FOLDER_ATTEMPTS = 10
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_AWAY = (  # As file systems of other machines say it.
+    *(errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH),
+)
 _S3_SCHEMES = ("s3", "s3a")
 _RACER_COUNT = 4
 
@@ -270,7 +274,11 @@ class LocalStorage:
 
 def storage_error(error: OSError, *, url: str, action: str, path: str) -> StorageError:
     """Return what the operating system said of a local file, as an error of storage."""
-    kind = StorageFullError if error.errno in _FULL else StorageError
+    kind = StorageError
+    if error.errno in _FULL:
+        kind = StorageFullError
+    elif error.errno in _AWAY:
+        kind = StorageUnreachableError
     return kind(url=url, action=action, path=path, reason=error.strerror or str(error))
 
 

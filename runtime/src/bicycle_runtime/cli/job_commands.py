@@ -8,6 +8,7 @@ import click
 import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.cli.exit_codes import FAILED
 from bicycle_runtime.cli.parameters import answers, home
 from bicycle_runtime.cli.rendering import (
     answer_json,
@@ -63,14 +64,17 @@ def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
 
 @click.command("status")
 @click.argument("job")
+@click.option("--exit-code", is_flag=True, help="End with exit code 1 when the job is FAILED.")
 @answers
-def status_command(*, job: str, as_json: bool) -> None:
+def status_command(*, job: str, exit_code: bool, as_json: bool) -> None:
     """Show how a job is doing. JOB is the id that `bicycle submit` printed."""
     status = job_status(home(), job)
     if as_json:
         answer_json(status.to_json())
     else:
         click.echo("\n".join(_details(status)))
+    if exit_code and status.state is JobState.FAILED:
+        click.get_current_context().exit(FAILED)
 
 
 @click.command("stop")
@@ -170,7 +174,7 @@ def _details(status: JobStatus) -> list[str]:
         ("state size", byte_text(status.state_bytes)),
         ("watermark", watermark_text(status.watermark_ms)),
         ("dropped", count_text(status.dropped_count) if status.dropped_count else ""),
-        ("checkpoint", status.checkpoint),
+        ("checkpoint", _checkpoint(status)),
     ]
     lines = [f"job {status.id}", *(f"  {name:<11}{text}" for name, text in rows if text)]
     for uid, operator in status.operators.items():
@@ -209,6 +213,15 @@ def _age(status: JobStatus) -> str:
     if status.state.is_final or age_ms < _AGE_SHOWN_MIN_MS:
         return ""
     return f"{duration_text(age_ms)} ago: it has said nothing since"
+
+
+def _checkpoint(status: JobStatus) -> str:
+    """Return where the checkpoints are, and for how long there has been no answer from there."""
+    if status.silent_storage_ms is None or status.state.is_final:
+        return status.checkpoint
+    silent_ms = max(status.updated_ms - status.silent_storage_ms, 0)
+    since = f"{_time(status.silent_storage_ms)} ({duration_text(silent_ms)})"
+    return f"{status.checkpoint}: waiting for storage since {since}"
 
 
 def _lag(status: JobStatus) -> str:

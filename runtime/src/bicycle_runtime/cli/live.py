@@ -50,6 +50,9 @@ def status_line(status: JobStatus, *, now_ms: int | None = None) -> str:
         parts.append(duration_text(_second(now_ms - status.started_ms)))
     if status.state.value == _STOPPING:
         parts.append("(again: at once)")
+    if status.silent_storage_ms is not None:
+        silent_ms = max(status.updated_ms - status.silent_storage_ms, 0)
+        parts.append(f"waiting for storage for {duration_text(silent_ms)}")
     if status.phase is not None:
         parts.append(_with_time(phase_text(status.phase), status.phase.started_ms, now_ms))
     elif status.epoch_began_ms is not None and _is_long(status.epoch_began_ms, now_ms):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.operators.tasks.task import EpochOrder
 
-__all__ = ["DriverExecutor", "Executor", "KeptExecutor"]
+__all__ = ["Executor", "KeptExecutor"]
 
 
 class Executor(Protocol):
@@ -34,20 +33,6 @@ class Executor(Protocol):
 
     def stop(self) -> None:
         """Release everything. Called once, also after errors."""
-
-
-class DriverExecutor(Executor, Protocol):
-    """An executor as the driver of a job makes it: it may start long before the loop does."""
-
-    @property
-    def java_pid(self) -> int | None:
-        """Process id of Spark's Java process; None where there is none (yet)."""
-
-    def boot(self) -> None:
-        """Begin to start, while other work is done; again does nothing."""
-
-    def ship(self, shipment: Shipment) -> None:
-        """Set what workers need of the plugin; before ``start``."""
 
 
 class KeptExecutor:

@@ -170,6 +170,12 @@ class JobStatus(msgspec.Struct, kw_only=True):
     it reads. While there is one the lag of the job is not known: ``lag_records``, ``lag_bytes`` and
     ``lag_ms`` are None, and ``lags`` has what that source knew last. ``waiting`` is what is sealed
     and not yet visible, by sink.
+
+    ``has_begun`` says that the first look at the input is over: an epoch of this run was sealed, or
+    there was nothing to read.
+
+    ``silent_storage_ms`` tells since when (ms since 1970) the checkpoint storage does not answer;
+    None while it does.
     """
 
     id: str
@@ -188,6 +194,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     bundle_digest: str = ""
     started_ms: int = 0
     running_ms: int | None = None
+    has_begun: bool = False
     updated_ms: int = 0
     ended_ms: int | None = None
     epoch: int = 0
@@ -209,6 +216,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     lags: dict[str, dict[str, ShardLag]] = {}
     silent_sources: dict[str, int] = {}
     waiting: dict[str, WaitingOutput] = {}
+    silent_storage_ms: int | None = None
     phase: PhaseStatus | None = None
     restart_plan: RestartPlan | None = None
     restart_count: int = 0

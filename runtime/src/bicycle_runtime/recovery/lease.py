@@ -239,6 +239,10 @@ class Lease:
         if self._number and not self._is_lost:
             self._storage.write(_path(self._number, "released"), b"")
 
+    def forsake(self) -> None:
+        """Release nothing in the end: the storage is away, and the next driver waits for beats."""
+        self._number = 0
+
     def _fate_of(self, number: int, holder: LeaseHolder | None) -> _Fate:
         """Return what became of a holder: gone for sure, silent, or alive (or ended meanwhile)."""
         if number == 0 or self._has(number, "released"):

@@ -65,7 +65,8 @@ class LightJob:
         self.home = Home(self.root / "home")
         self.stop = StopRequest()
         place = {"name": "job", "checkpoint_dir": str(self.root / "checkpoints")}
-        self._request = request_of(self.params, plugin=self.plugin, **place, **self.options)
+        options = {"plugin": self.plugin, **place, **self.options}
+        self._request = request_of(self.params, **options)
         data = self._request.to_json()
         self._request = JobRequest.from_json({**data, "engine": self.engine})
 

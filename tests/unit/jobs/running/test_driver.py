@@ -3,13 +3,17 @@
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.errors import StorageUnreachableError
+from bicycle_runtime.base.remote_storage import file_system
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.operators.errors import FunctionFailedError, FunctionHookError
+from bicycle_sdk.errors import ParameterError
 from tests.plugin_zoo.zoo import install, whole
 from tests.unit.jobs.running.light_jobs import LightJob
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 COPYING = whole(
     "copying",
@@ -220,3 +224,121 @@ def test_without_attempts_the_first_failure_of_a_function_ends_the_job(fragile):
         job.run()
 
     assert [note.delay_ms for note in job.status.restarts] == [None]
+
+
+class Cloud:
+    """The storage of this process, reached as clouds are; it can be away."""
+
+    def __init__(self, monkeypatch):
+        self.is_away, self.refused_count = False, 0
+        system = file_system("memory://")
+        for name in ("cat_file", "pipe_file", "find", "isfile", "open", "size", "rm_file", "info"):
+            monkeypatch.setattr(system, name, self._guarded(getattr(system, name)))
+
+    def _guarded(self, call):
+        def ask(*arguments, **options):
+            if self.is_away:
+                self.refused_count += 1
+                raise ConnectionRefusedError("nobody is there")
+            return call(*arguments, **options)
+
+        return ask
+
+
+@pytest.fixture
+def in_cloud(light, monkeypatch, tmp_path):
+    """Make a job with its checkpoints in the cloud."""
+    cloud = Cloud(monkeypatch)
+
+    def make(**options):
+        url = f"memory://{tmp_path}"
+        return light(checkpoint_dir=url, storage_timeout_ms=0, **options)
+
+    return cloud, make
+
+
+def test_an_outage_of_the_storage_is_waited_for_shown_and_counts_as_no_attempt(in_cloud, tmp_path):
+    cloud, make = in_cloud
+    job = make(restart_attempts=0)
+    running = job.start()
+    job.wait_until(lambda status: status.epoch == 1, "the first epoch")
+    for number in (2, 3):
+        cloud.is_away, before = True, cloud.refused_count
+        with (tmp_path / "in.txt").open("a") as stream:
+            stream.write(f"line {number}\n")
+        away = job.wait_until(lambda status: status.silent_storage_ms, "the outage")
+        until(lambda n=before: cloud.refused_count > n + 3, "looks at the storage")
+        cloud.is_away = False
+        status = job.wait_until(lambda status, n=number: status.epoch >= n, "the next epoch")
+        assert away.silent_storage_ms <= away.updated_ms
+        assert status.silent_storage_ms is None
+    summary = job.end(running)
+
+    assert (summary.state, summary.record_count) == ("STOPPED", 4)
+    assert (job.status.restarts, job.executor_count) == ([], 1)
+    assert lines_in(tmp_path / "out") == ['"a"', '"b"', '"line 2"', '"line 3"']
+
+
+def test_a_job_that_waits_for_its_storage_can_be_stopped(in_cloud, tmp_path):
+    cloud, make = in_cloud
+    job = make()
+    running = job.start()
+    job.wait_until(lambda status: status.epoch == 1, "the first epoch")
+    cloud.is_away = True
+    with (tmp_path / "in.txt").open("a") as stream:
+        stream.write("c\n")
+    job.wait_until(lambda status: status.state is JobState.RESTARTING, "the outage")
+    summary = job.end(running)
+
+    assert (summary.state, summary.record_count) == ("STOPPED", 2)
+    cloud.is_away = False
+    job.stop = StopRequest()
+    again = job.start()
+    job.wait_until(lambda status: status.event_count == 3, "what was not sealed")
+    job.end(again)
+
+
+def test_a_storage_that_is_away_at_the_first_start_is_an_error_at_once(in_cloud):
+    cloud, make = in_cloud
+    cloud.is_away = True
+    job = make()
+    with pytest.raises(StorageUnreachableError):
+        job.run()
+
+
+def test_a_start_that_is_refused_leaves_what_is_known_of_the_former_run(light):
+    job = light()
+    running = job.start()
+    job.wait_until(lambda status: status.epoch == 1, "the first epoch")
+    job.end(running)
+    folder = job.home.folder("job")
+    before = folder.status_path.read_bytes(), folder.request_path.read_bytes()
+
+    wrong = LightJob(job.root, job.plugin, {**job.params, "inptu": "x"}, job.engine, job.options)
+    with pytest.raises(ParameterError):
+        wrong.run()
+    assert (folder.status_path.read_bytes(), folder.request_path.read_bytes()) == before
+    assert job.status.state is JobState.STOPPED
+
+
+def test_a_job_that_never_ran_before_tells_why_its_start_was_refused(light):
+    job = light()
+    wrong = LightJob(job.root, job.plugin, {**job.params, "inptu": "x"})
+    with pytest.raises(ParameterError):
+        wrong.run()
+    assert (job.status.state, job.status.error["code"]) == (JobState.FAILED, "BIC-1003")
+
+
+def test_the_status_tells_when_the_first_epoch_is_over_or_there_was_nothing_to_read(
+    light, fragile, tmp_path
+):
+    job = light()
+    (tmp_path / "in.txt").write_text("")
+    running = job.start()
+    job.wait_until(lambda status: status.has_begun, "the first look")
+    assert job.end(running).record_count == 0
+
+    failing = fragile("a\n", fails={"a": 99}, restart_attempts=1, name="other")
+    with pytest.raises(FunctionFailedError):
+        failing.run()
+    assert not failing.home.folder("other").status().has_begun

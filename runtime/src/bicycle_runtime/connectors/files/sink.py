@@ -202,7 +202,7 @@ class FileSink(Sink):
         return Waiting(
             record_count=part.record_count,
             byte_count=part.byte_count,
-            visible_ms=self._due_ms(part),
+            visible_ms=self._services.clock.now_ms() + self._left_ms(part),
         )
 
     def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import IO, Any
 
+from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import hang_up, is_alive, kill_all
@@ -27,7 +28,7 @@ from bicycle_runtime.engine.errors import (
     SparkStartError,
     SparkStartKilledError,
 )
-from bicycle_runtime.engine.executor import DriverExecutor, Executor, KeptExecutor
+from bicycle_runtime.engine.executor import Executor, KeptExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -47,12 +48,14 @@ from bicycle_runtime.jobs.plugins.environments import JobEnvironment, find_plugi
 from bicycle_runtime.jobs.running.announcements import socket_lines
 from bicycle_runtime.jobs.running.beginnings import begun
 from bicycle_runtime.jobs.running.first_status import first_status
+from bicycle_runtime.jobs.running.former_run import FormerRun
 from bicycle_runtime.jobs.running.job_locks import job_locks
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.preparing import prepared
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.reading import ReadingWatch
-from bicycle_runtime.jobs.running.services import DoorServices
+from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
+from bicycle_runtime.jobs.running.storage_outages import StorageOutages
 from bicycle_runtime.jobs.running.summary import JobSummary, summarize
 from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
 from bicycle_runtime.jobs.status import JobState
@@ -114,10 +117,21 @@ def run_job(
         new_executor = partial(_on_spark, errors=services.worker_log)
     if folder is not None:
         place = dataclasses.replace(place, folder=folder)
-    with job_locks(place):
-        place.folder.write_request(request)
-        driver = _Driver(request, home, place, services, plugin=plugin, new_executor=new_executor)
-        return driver.run(plugin.ref)
+    before = None
+    try:
+        with job_locks(place):
+            # Whoever submits a job puts its former run back, after reading what went wrong.
+            before = None if services.is_detached else FormerRun.of(place.folder)
+            place.folder.write_request(request)
+            driver = _Driver(
+                request, home, place, services,
+                plugin=plugin, new_executor=new_executor,
+            )  # fmt: skip
+            return driver.run(plugin.ref)
+    except BicycleError:
+        if before is not None:
+            before.put_back()
+        raise
 
 
 def _on_spark(
@@ -143,6 +157,7 @@ class _Driver:
     ) -> None:  # fmt: skip
         self._request = request
         self._plugin = plugin
+        self._home = home
         self._place = place
         self._services = services
         status = first_status(
@@ -154,7 +169,7 @@ class _Driver:
             hot_key_percent=request.hot_key_percent,
         )  # fmt: skip
         self._inbox = Inbox(place.folder.path)
-        self._new_executor = lambda: new_executor(self._request, home, place)
+        self._make_executor = new_executor
         self._executor = self._new_executor()
         self._running: EpochLoop | None = None
         self._looks_first = False
@@ -163,6 +178,9 @@ class _Driver:
         steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
         self._watchdog = Watchdog(steps, clock=services.clock, job=place.job)
         self._phases = Phases(self._watchdog, self._progress, request.options, place)
+        self._outages = StorageOutages(
+            place.storage, progress=self._progress, stop=services.stop, phases=self._phases
+        )
         self._lease = Lease(
             place.storage,
             job=place.job,
@@ -177,6 +195,9 @@ class _Driver:
     @property
     def _master(self) -> str:
         return self._request.options.master or default_master()
+
+    def _new_executor(self) -> DriverExecutor:
+        return self._make_executor(self._request, self._home, self._place)
 
     def run(self, ref: PluginRef) -> JobSummary:
         is_first = self._services.former is None
@@ -205,8 +226,9 @@ class _Driver:
         with contextlib.ExitStack() as cleanup:
             cleanup.enter_context(self._watchdog)
             cleanup.enter_context(self._phases.work("starting or ending"))
+            cleanup.enter_context(self._outages.told())
             # 1. Take the job's lease, so that no other driver runs it.
-            require_atomic_create(self._place.storage, source=self._services.source)
+            self._require_storage()
             with self._phases.taking_over():
                 cleanup.enter_context(
                     LeaseKeeper(
@@ -229,10 +251,23 @@ class _Driver:
             setup = self._prepare(bundle)
             # 4. Run epochs until the input ends or a stop is requested, then publish everything.
             restarts = self._restarts(setup)
+            setup, final = self._run_to_end(setup, bundle, restarts)
+        return self._summary(setup, final)
+
+    def _run_to_end(
+        self, setup: JobSetup, bundle: JobBundle, restarts: Restarts
+    ) -> tuple[JobSetup, JobState]:
+        """Run epochs until there is an end; return the job as it was planned last, and its end."""
+        try:
             while (final := self._run_or_wait(setup, restarts)) is None:
                 self._looks_first = False
-                setup = self._prepare(bundle)
-        return self._summary(setup, final)
+                setup = self._outages.survive(lambda: self._prepare(bundle))
+        except StorageUnreachableError:
+            if not self._services.stop.is_set:
+                raise
+            self._lease.forsake()
+            final = JobState.STOPPED
+        return setup, final
 
     def _extracted(self, ref: PluginRef) -> JobBundle:
         has_run = bool(EpochHistory(self._place.storage).epochs())
@@ -258,10 +293,18 @@ class _Driver:
         Functions that raise are opened again on the same Spark; all else begins with a new one.
         An epoch that a driver before us sealed in its last moment is a reason to start again, too,
         and so is a damaged state file: the epochs that it belongs to were put aside.
-        When our lease is gone, that is the error, whatever else it led to.
+        An outage of the storage is waited for and counts as no attempt. When our lease is gone,
+        that is the error, whatever else it led to.
         """
         try:
             return self._run_epochs(setup)
+        except StorageUnreachableError as error:
+            if self._services.stop.is_set:
+                raise
+            self._progress.enter(JobState.RESTARTING)
+            self._outages.wait(error)
+            self._outages.survive(self._lease.require)
+            return None
         except BicycleError as error:
             with contextlib.suppress(StorageError):
                 self._lease.require()
@@ -302,6 +345,17 @@ class _Driver:
         restarts.resume(status.restarts)
         status.restart_plan = restarts.plan()
         return restarts
+
+    def _require_storage(self) -> None:
+        """Prove that the storage can hold checkpoints; a job that ran before waits for it."""
+
+        def prove() -> None:
+            require_atomic_create(self._place.storage, source=self._services.source)
+
+        if self._services.former is None:
+            prove()
+        else:
+            self._outages.survive(prove)
 
     def _prepare(self, bundle: JobBundle) -> JobSetup:
         self._executor.ship(self._plugin.shipment(bundle))

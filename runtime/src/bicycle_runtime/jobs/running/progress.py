@@ -192,6 +192,21 @@ class Progress:
             status.restart_count += 1
             self.enter(JobState.RESTARTING)
 
+    def take_storage(self, *, is_away: bool) -> None:
+        """Show whether the checkpoint storage answers; also from a thread that waits for it."""
+        status = self.status
+        if not is_away:
+            if status.silent_storage_ms is not None:
+                log_event(_LOG, "storage_back", job=status.job, since_ms=status.silent_storage_ms)
+                status.silent_storage_ms = None
+                self._show_at_once()
+        elif status.silent_storage_ms is None:
+            status.silent_storage_ms = self._clock.now_ms()
+            log_event(_LOG, "storage_awaited", level=logging.WARNING, job=status.job)
+            self._show_at_once()
+        else:
+            self._refresh()
+
     def take_widths(self, widths: Mapping[str, int]) -> None:
         """Take note of the parallelism of each operator; written at once when it has changed."""
         for uid, width in widths.items():
@@ -243,7 +258,7 @@ class Progress:
         status.shards = _shards_of(stats)
         self.take_waiting(stats.waiting)
         self._log_epoch(stats)
-        self._show()
+        self._begin()
 
     def take_waiting(self, waiting: Mapping[str, Waiting]) -> None:
         """Take note of what is sealed and not yet visible, by sink."""
@@ -288,7 +303,7 @@ class Progress:
             unread: What the sources have left; None when they were not asked.
         """
         self._take_unread(unread)
-        self._show()
+        self._begin()
 
     def _take_unread(self, unread: Unread | None) -> None:
         if unread is None:
@@ -314,6 +329,14 @@ class Progress:
         unshown, self._unshown = self._unshown, None
         if unshown is not None:
             self.status.lags = _lags_of(unshown)
+
+    def _begin(self) -> None:
+        """Show what happened; the first time at once, as whoever submits waits for it."""
+        if self.status.has_begun:
+            self._show()
+        else:
+            self.status.has_begun = True
+            self._show_at_once()
 
     def _show(self) -> None:
         self.status.records_per_second = round(self._rate.per_second(), 1)

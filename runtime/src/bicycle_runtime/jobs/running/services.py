@@ -5,13 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Protocol
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.engine.executor import Executor
+from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
-__all__ = ["DoorServices"]
+__all__ = ["DoorServices", "DriverExecutor"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,3 +39,17 @@ class DoorServices:
     former: JobStatus | None = None
     only_settles: bool = False
     worker_log: IO[bytes] | None = None
+
+
+class DriverExecutor(Executor, Protocol):
+    """An executor as the driver of a job makes it: it may start long before the loop does."""
+
+    @property
+    def java_pid(self) -> int | None:
+        """Process id of Spark's Java process; None where there is none (yet)."""
+
+    def boot(self) -> None:
+        """Begin to start, while other work is done; again does nothing."""
+
+    def ship(self, shipment: Shipment) -> None:
+        """Set what workers need of the plugin; before ``start``."""

@@ -23,6 +23,7 @@ from bicycle_runtime.jobs.errors import DriverEndedError, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
+from bicycle_runtime.jobs.running.former_run import FormerRun
 from bicycle_runtime.jobs.running.job_locks import job_locks
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.status import JobState, JobStatus
@@ -34,12 +35,17 @@ __all__ = ["main", "submit"]
 
 _POLL_S = 0.05
 _WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
+_FIRST_EPOCH_POLL_COUNT_MAX = 200  # ten seconds: functions may be slow
 _LOG_TAIL_LINES = 20
 _SUPERVISOR = "bicycle_runtime.jobs.supervision.supervisor"
 
 
 def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
-    """Start a job in a process of its own and wait until it runs.
+    """Start a job in a process of its own and wait until it runs and its first epoch is sealed.
+
+    An epoch that takes longer than some seconds is not waited for; one that fails and is run again
+    is, since the next attempt may be the last. A start that is refused leaves what is known of the
+    job's former run as it was.
 
     That process has a supervisor, which starts it again when it dies without a last word.
 
@@ -54,7 +60,7 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
     Raises:
         JobRunningError: a process of this machine runs the job.
         DriverEndedError: the process ended without a word.
-        BicycleError: whatever made the job fail while it started.
+        BicycleError: whatever made the job fail while it started, or in its first epoch.
     """
     home.prepare()
     place = place_job(request.options, home, clock=SystemClock(), source=system_random())
@@ -66,11 +72,17 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
         raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
     # Tried here already, as the error belongs to whoever asks; the process then holds them.
     with job_locks(place):
+        before = FormerRun.of(folder)
         folder.write_request(_with_name(request, place.job))
         with contextlib.suppress(FileNotFoundError):
             folder.status_path.unlink()
     process = _start(folder, home, python)
-    return _wait_until_running(process, folder)
+    try:
+        return _wait_until_running(process, folder)
+    except BicycleError:
+        if before is not None:
+            before.put_back()
+        raise
 
 
 def main(arguments: list[str]) -> int:
@@ -136,11 +148,16 @@ def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes
 
 def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus:
     status: JobStatus | None = None
+    calm_count = 0  # looks at which it ran, and nothing had failed
     for _ in range(_WAIT_POLL_COUNT_MAX):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(_POLL_S)
         status = _own_status(process, folder)
-        if status is not None and status.state is not JobState.CREATED:
+        if status is not None and (status.has_begun or status.state.is_final):
+            break
+        is_calm = status is not None and status.state is JobState.RUNNING and not status.restarts
+        calm_count += is_calm
+        if calm_count > _FIRST_EPOCH_POLL_COUNT_MAX:
             break
         if process.returncode is not None:
             raise DriverEndedError(
