@@ -22,6 +22,7 @@ WITH_STATE = {
     "test_keyed_functions",
     "test_keyed_state",
     "test_live_rescale",
+    "test_local_classes",
     "test_restarts",
     "test_timers",
     "test_windows",

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pickle import loads
 from typing import Any
 
-import cloudpickle
-
 from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
 from bicycle_runtime.connectors.settings import read_options
@@ -24,6 +22,7 @@ from bicycle_runtime.connectors.staging import (
     staged_to_json,
 )
 from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.records.by_value import pickle_by_value
 
 __all__ = ["CollectOptions", "CollectSink", "CollectWriterFactory", "CollectedRecords"]
 
@@ -55,8 +54,8 @@ class CollectWriterFactory:
 
 
 def _frame(values: list[Any]) -> bytes:
-    data = cloudpickle.dumps(values)
-    return len(data).to_bytes(_LENGTH_BYTES, "little") + bytes(data)
+    data = pickle_by_value(values)
+    return len(data).to_bytes(_LENGTH_BYTES, "little") + data
 
 
 def _unframe(data: bytes) -> list[Any]:

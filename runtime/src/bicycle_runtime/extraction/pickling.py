@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Literal
 from cloudpickle import cloudpickle
 
 from bicycle_runtime.extraction.imports import ImportSearch
+from bicycle_runtime.records.by_value import forget_decoding
 
 __all__ = [
     "CANONICAL_OBJECT_COUNT_MAX",
@@ -163,6 +164,7 @@ class _Rules:
         if value.__module__ == "__main__":
             raise RefusedError("it is defined in __main__, which workers do not have")
         self.has_code = True
+        forget_decoding(value)
         if isinstance(value, type):
             self.writer.class_names.name(value)
 

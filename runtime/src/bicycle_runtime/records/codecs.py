@@ -21,9 +21,9 @@ from contextvars import ContextVar
 from operator import attrgetter, methodcaller
 from typing import Any, Literal
 
-import cloudpickle
 import msgspec
 
+from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.records.errors import RecordDecodingError, RecordEncodingError
 
 __all__ = [
@@ -146,7 +146,7 @@ def pickle_any(value: Any) -> bytes:
     try:
         return pickle.dumps(value, protocol=_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return typing.cast(bytes, cloudpickle.dumps(value, protocol=_PROTOCOL))
+        return pickle_by_value(value)
 
 
 class AnyCodec:

@@ -21,6 +21,7 @@ from bicycle_runtime.extraction.culprits import find_culprit
 from bicycle_runtime.extraction.errors import NotShippableError
 from bicycle_runtime.extraction.imports import ImportSearch
 from bicycle_runtime.extraction.pickling import PayloadWriter
+from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.graph import JobGraph
 
@@ -91,8 +92,7 @@ def _check(payload_id: str, value: Any, refusal: Callable[[Any], str | None]) ->
 
 def _pickled(payload_id: str, value: Any) -> bytes:
     _check(payload_id, value, _as_cloudpickle)
-    data: bytes = cloudpickle.dumps(value)
-    return data
+    return pickle_by_value(value)
 
 
 def _as_submitted(value: Any, writer: PayloadWriter) -> str | None:
@@ -106,7 +106,7 @@ def _as_submitted(value: Any, writer: PayloadWriter) -> str | None:
 
 def _as_cloudpickle(value: Any) -> str | None:
     try:
-        cloudpickle.dumps(value)
+        pickle_by_value(value)
     except Exception as error:  # noqa: BLE001 - Pickling calls user code, which may raise anything.
         return str(error) or type(error).__name__
     return None

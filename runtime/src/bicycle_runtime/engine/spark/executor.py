@@ -15,8 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-import cloudpickle
-
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.environment import chosen_variables, environment_set
 from bicycle_runtime.base.logging import log_event
@@ -45,6 +43,7 @@ from bicycle_runtime.engine.spark.worker import (
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report
 from bicycle_runtime.operators.tasks.task import EpochOrder, reports_in
+from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.recovery.savepoints import JOB_FILE
 
 __all__ = ["SparkExecutor", "default_master"]
@@ -164,7 +163,7 @@ class SparkExecutor:
             self._place_levels(image)
             if self._image is not None:
                 self._image.destroy()
-            self._image = self._context.broadcast(cloudpickle.dumps(image))
+            self._image = self._context.broadcast(pickle_by_value(image))
             self._run_id = image.run_id
             width = self._widths[0]
             self._seed = self._context.parallelize(range(width), width)
