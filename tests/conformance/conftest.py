@@ -18,6 +18,7 @@ from tests.tiers import CORE
 WITH_STATE = {
     "test_broadcast",
     "test_connected",
+    "test_exact_values",
     "test_joins",
     "test_keyed_functions",
     "test_keyed_state",

@@ -4,7 +4,7 @@ Undeclared records are carried as they are.
 
 *typed*: MessagePack by msgspec with the declared type. *plain*: undeclared scalars, MessagePack
 without a type. *pickle*: everything else, exact but slow. A blob names its codec, so a batch that
-a typed codec would change (a subclass, a bool for an int) is sent as pickle instead. Keys of state
+a typed codec would change somewhere (see ``exactness``) is sent as pickle instead. Keys of state
 have a codec of their own (``AnyCodec``), in which equal values always have equal bytes.
 """
 
@@ -25,6 +25,7 @@ import msgspec
 
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.records.errors import RecordDecodingError, RecordEncodingError
+from bicycle_runtime.records.exactness import PLAIN, fit_of
 
 __all__ = [
     "AnyCodec",
@@ -34,12 +35,12 @@ __all__ = [
     "codec_name_of",
     "noting_classes",
     "pickle_any",
+    "same_bytes",
     "type_name_of",
 ]
 
 CodecName = Literal["typed", "plain", "pickle"]
 
-_PLAIN = frozenset({str, int, float, bool, bytes, type(None)})
 _ENCODER = msgspec.msgpack.Encoder()
 _PLAIN_DECODER = msgspec.msgpack.Decoder()
 _EXT_PICKLE, _EXT_TUPLE = 1, 2
@@ -57,18 +58,30 @@ class RecordCodec:
         sender: Who gives the records, for errors.
     """
 
-    __slots__ = ("_decoder", "_exact", "_sender", "declared")
+    __slots__ = ("_decoder", "_fit", "_sender", "declared")
 
     def __init__(self, declared: Any = None, *, sender: str = "a function") -> None:
         self.declared = declared
         self._sender = sender
         self._decoder = _typed_decoder(declared)
-        self._exact = _exact_types(declared) if self._decoder else None
+        self._fit = fit_of(declared) if self._decoder else None
+        if self._fit is None:
+            self._decoder = None
 
     @property
     def name(self) -> CodecName:
         """The codec that records of the declared type get."""
-        return "typed" if self._decoder else "pickle"
+        return "pickle" if self._fit is None or self._fit.is_never else "typed"
+
+    @property
+    def is_typed(self) -> bool:
+        """Whether the declared type can be read, which is not to say that it keeps each value."""
+        return self._decoder is not None
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether the type may keep more values than those that ``encode_typed`` encodes."""
+        return self._fit is not None and self._fit.is_partial
 
     def encode(self, values: list[Any]) -> tuple[CodecName, bytes]:
         """Return the name of the codec that fits these values, and their bytes.
@@ -76,16 +89,25 @@ class RecordCodec:
         Raises:
             RecordEncodingError: a value can not even be pickled.
         """
-        # hot path: set(map(type, …)) costs 12 ns a record and keeps subclasses and lambdas exact.
-        found = set(map(type, values))
-        # An int beyond 64 bits or a nested foreign object: pickle carries it exactly.
-        with contextlib.suppress(OverflowError, TypeError, ValueError):
-            if self._decoder is not None:
-                if self._exact is None or found <= self._exact:
-                    return "typed", _ENCODER.encode(values)
-            elif found <= _PLAIN:
+        data = self.encode_typed(values)
+        if data is not None:
+            return "typed", data
+        if self._decoder is None and PLAIN.issuperset(map(type, values)):
+            # An int beyond 64 bits, or text that is no UTF-8: pickle carries it exactly.
+            with contextlib.suppress(OverflowError, ValueError):
                 return "plain", _ENCODER.encode(values)
         return "pickle", self._pickle(values)
+
+    def encode_typed(self, values: list[Any]) -> bytes | None:
+        """Return the values as the declared type has them; None when it would change one."""
+        # hot path: 6 ns a record of a scalar type, 15 ns for each part of another.
+        fit = self._fit
+        if fit is None or fit.is_never or not fit.holds(values):
+            return None
+        try:
+            return _ENCODER.encode(values)
+        except (OverflowError, ValueError, RecursionError):
+            return None  # An int beyond 64 bits, text that is no UTF-8, a list within itself.
 
     def decode(self, name: CodecName, data: bytes | memoryview) -> list[Any]:
         """Return the records.
@@ -167,11 +189,20 @@ class AnyCodec:
 
     def encode_list(self, values: Sequence[Any]) -> bytes:
         """Return a MessagePack array of the values."""
-        if set(map(type, values)) <= _PLAIN:
+        if set(map(type, values)) <= PLAIN:
             # An int beyond 64 bits or text that is no UTF-8 goes as an extension below.
             with contextlib.suppress(OverflowError, UnicodeEncodeError):
                 return _ENCODER.encode(values)
         return _ENCODER.encode([_wrap(value) for value in values])
+
+    def encode_opaque(self, values: Sequence[Any]) -> bytes:
+        """Return an array of the values in which each is an extension, scalars too.
+
+        So nothing that knows a type takes one of them for a value of it.
+        """
+        return _ENCODER.encode(
+            [msgspec.msgpack.Ext(_EXT_PICKLE, _canonical_pickle(value)) for value in values]
+        )
 
     def decode_list(self, data: bytes | memoryview) -> list[Any]:
         """Return the values."""
@@ -191,7 +222,7 @@ def _wrap(value: Any) -> Any:
         return msgspec.msgpack.Ext(_EXT_PICKLE, _canonical_pickle(value))
     if kind is str and not _is_utf8(value):
         return msgspec.msgpack.Ext(_EXT_PICKLE, _canonical_pickle(value))
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return value
     if kind is tuple:
         return msgspec.msgpack.Ext(_EXT_TUPLE, _ENCODER.encode([_wrap(part) for part in value]))
@@ -229,18 +260,41 @@ def noting_classes(notes: ClassNotes) -> Iterator[None]:
         _CLASSES.reset(token)
 
 
+def same_bytes(value: Any) -> bytes:
+    """Return bytes that values have in common whose parts are all equal and of one type each.
+
+    They hold in this process, and cannot be read. Two values may be the same and have others, as
+    when a set is in another order.
+
+    Raises:
+        Exception: the value holds itself, or what cannot be pickled; or a class of the job raises.
+    """
+    buffer = io.BytesIO()
+    pickler = _unremembering(buffer)
+    # Classes are told apart here by their place, so that those without a name have one.
+    pickler.persistent_id = lambda part: id(part) if isinstance(part, type) else None
+    pickler.dump(value)
+    return buffer.getvalue()
+
+
 def _canonical_pickle(value: Any) -> bytes:
     buffer = io.BytesIO()
-    pickler = pickle.Pickler(buffer, protocol=_PROTOCOL)
+    pickler = _unremembering(buffer)
     notes = _CLASSES.get()
     if notes is not None:
         pickler.dispatch_table = notes
-    pickler.fast = True  # without the memo, bytes do not depend on which parts are the same object
     try:
         pickler.dump(value)
     except Exception:  # noqa: BLE001  # recursive or local objects: exact, though not canonical
         return pickle_any(value)
     return buffer.getvalue()
+
+
+def _unremembering(buffer: io.BytesIO) -> Any:
+    """Return a pickler without the memo: bytes do not depend on which parts are one object."""
+    pickler: Any = pickle.Pickler(buffer, protocol=_PROTOCOL)
+    pickler.fast = True
+    return pickler
 
 
 def _typed_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[Any]] | None:
@@ -264,22 +318,6 @@ def _is_open(declared: Any) -> bool:
     if typing.get_origin(declared) is typing.Literal:
         return False
     return any(_is_open(argument) for argument in arguments if argument is not Ellipsis)
-
-
-def _exact_types(declared: Any) -> frozenset[type] | None:
-    """Return the classes that the typed codec keeps exactly; None when they can not be listed."""
-    origin = typing.get_origin(declared)
-    if origin in (typing.Union, types.UnionType):
-        members = [_exact_types(argument) for argument in typing.get_args(declared)]
-        return None if None in members else frozenset().union(*filter(None, members))
-    if origin is typing.Literal:
-        return frozenset(map(type, typing.get_args(declared)))
-    if declared is None or declared is type(None):
-        return frozenset({type(None)})
-    concrete = origin or declared
-    if typing.is_typeddict(concrete):
-        return frozenset({dict})
-    return frozenset({concrete}) if isinstance(concrete, type) else None
 
 
 def _can_pickle(value: Any) -> bool:

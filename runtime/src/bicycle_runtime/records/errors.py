@@ -31,7 +31,7 @@ class RecordDecodingError(BicycleError):
 
     code = "BIC-1203"
     message = "records do not have their declared type {declared}: {reason}"
-    fix = "mend the annotation of the function that emits them, or what it returns"
+    fix = "use one version of the job and of bicycle-runtime on the driver and on all workers"
 
 
 class BlobFormatError(BicycleError):

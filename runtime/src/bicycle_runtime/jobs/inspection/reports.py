@@ -302,11 +302,17 @@ def _exchange_warnings(exchanges: tuple[ExchangeReport, ...]) -> list[Warned]:
             kind="pickle-exchange",
             operator=item.source,
             text=f"records to {item.target!r} have the type {item.type} and travel as pickle, "
-            "slowly; annotate what the function returns",
+            f"slowly; {_way_out(item)}",
         )
         for item in exchanges
         if item.codec == "pickle"
     ]
+
+
+def _way_out(item: ExchangeReport) -> str:
+    if item.type == "unknown":
+        return "annotate what the function returns"
+    return "only scalars, containers and records without __post_init__ travel by their type"
 
 
 def _late_warnings(graph: JobGraph) -> list[Warned]:

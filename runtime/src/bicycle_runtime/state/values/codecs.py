@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.records.codecs import AnyCodec, RecordCodec
+from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, same_bytes
 from bicycle_runtime.records.errors import RecordDecodingError
 from bicycle_runtime.state.values.schemas import UNTYPED, describe
 
@@ -24,7 +24,6 @@ __all__ = ["Evolution", "ValueCodec", "without_form"]
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODER = msgspec.msgpack.Encoder()
 _ARRAY_OF_ONE = b"\x91"
-_FLAT = frozenset({str, int, float, bool, bytes})
 # A value that is led by its form is an array of two: an extension of type 3 that holds the index in
 # two bytes, and the value. No value begins so by itself: extensions of ours are of type 1 and 2.
 _FORM_TYPE = 3
@@ -60,7 +59,6 @@ class ValueCodec:
     __slots__ = (
         "_any",
         "_evolution",
-        "_is_flat",
         "_lead",
         "_mark",
         "_marked",
@@ -73,7 +71,6 @@ class ValueCodec:
         # Whether values are stored by a declared type instead of by pickle.
         self.is_typed = declared is not None and describe(declared) != UNTYPED
         self._typed = RecordCodec(declared if self.is_typed else None)
-        self._is_flat = declared in _FLAT
         self._evolution = evolution
         named = (0 if evolution is None else evolution.index).to_bytes(2, "big")
         self._lead = _FORM_LEAD + named if any(named) else b""
@@ -120,13 +117,36 @@ class ValueCodec:
         if not self.is_typed:
             return self._any.encode_list(values)
         listed = list(values)
-        name, data = self._typed.encode(listed)
-        if name == "typed" and (self._is_flat or self._reads_back(data, listed)):
+        data = self._typed.encode_typed(listed)
+        if data is None and self._typed.is_partial:
+            data = self._proven(listed)
+        if data is not None:
             return data
         if len(listed) == 1:
-            return self._any.encode_list(listed)
+            return self._as_it_is(listed)
         # One value that the type can not hold must not make pickles of the others.
         return _ENCODER.encode([msgspec.Raw(self._encoded([value])[1:]) for value in listed])
+
+    def _proven(self, values: list[Any]) -> bytes | None:
+        """Return the values as the type has them if they read back the same; None else.
+
+        Whether a class changes its fields when an object is made, only its code knows.
+        """
+        try:
+            data = _ENCODER.encode(values)
+            is_same = same_bytes(self._typed.decode("typed", data)) == same_bytes(values)
+        except Exception:  # noqa: BLE001  # any failure means: not of the declared type
+            return None
+        return data if is_same else None
+
+    def _as_it_is(self, values: list[Any]) -> bytes:
+        """Return a value that is not of the type, such that it is not read as one that is."""
+        data = self._any.encode_list(values)
+        try:
+            self._typed.decode("typed", data)
+        except Exception:  # noqa: BLE001  # so it will be read as it is
+            return data
+        return self._any.encode_opaque(values)
 
     def _decoded_list(self, raw: bytes) -> list[Any]:
         if not self.is_typed:
@@ -175,14 +195,6 @@ class ValueCodec:
         except Exception:  # noqa: BLE001  # not of the declared type: it was written as it is
             return self._any.decode_list(array)[0]
 
-    def _reads_back(self, data: bytes, values: list[Any]) -> bool:
-        """Tell whether nested parts survive; an annotation that lies must not cost the state."""
-        try:
-            decoded = self._typed.decode("typed", data)
-        except Exception:  # noqa: BLE001  # any failure means: not of the declared type
-            return False
-        return decoded == values or all(map(_is_same, decoded, values))
-
 
 def _marked_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[tuple[Any, Any]]]:
     return msgspec.msgpack.Decoder(list[tuple[msgspec.msgpack.Ext, declared]])
@@ -191,11 +203,3 @@ def _marked_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[tuple[Any, An
 def without_form(item: bytes) -> bytes:
     """Return an encoded value without the index of its form."""
     return item[_LEAD_BYTES:] if item.startswith(_FORM_LEAD) else item
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Compare by fields what has no equality of its own."""
-    if not dataclasses.is_dataclass(one) or type(one) is not type(other):
-        return bool(one == other)
-    names = [part.name for part in dataclasses.fields(one)]
-    return all(_is_same(getattr(one, name), getattr(other, name)) for name in names)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, inspect
 
-from bicycle_runtime.records.codecs import codec_name_of
+from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_sdk.state.aliases import aliases_of
 
 __all__ = [
@@ -88,7 +88,7 @@ def describe_key(declared: Any) -> Schema:
 
 
 def _described(declared: Any, *, names_classes: bool) -> Schema:
-    if codec_name_of(declared) != "typed":
+    if not RecordCodec(declared).is_typed:
         return UNTYPED
     try:
         return _Description(names_classes=names_classes).of(inspect.type_info(declared))
