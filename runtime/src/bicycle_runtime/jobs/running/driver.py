@@ -13,28 +13,25 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.processes import hang_up, is_alive, kill_all
+from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import StorageError, require_atomic_create
 from bicycle_runtime.connectors.errors import PublishInterruptedError
-from bicycle_runtime.engine.deferred import DeferredExecutor
 from bicycle_runtime.engine.errors import (
     EpochFailedError,
     SparkLostError,
     SparkStartError,
     SparkStartKilledError,
 )
-from bicycle_runtime.engine.executor import Executor, KeptExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.pinning import last_pins, pinned
-from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.extract import extract
@@ -47,6 +44,7 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import JobEnvironment, find_plugin
 from bicycle_runtime.jobs.running.announcements import socket_lines
 from bicycle_runtime.jobs.running.beginnings import begun
+from bicycle_runtime.jobs.running.executors import JobExecutor, spark_executor
 from bicycle_runtime.jobs.running.first_status import first_status
 from bicycle_runtime.jobs.running.former_run import FormerRun
 from bicycle_runtime.jobs.running.job_locks import job_locks
@@ -77,7 +75,6 @@ from bicycle_sdk.errors import BicycleError
 __all__ = ["run_job"]
 
 _LOG = logging.getLogger(__name__)
-_HANG_UP_S = 1.0  # for calls in flight to be cancelled, and functions to close
 _STALLED_CODE = 1
 _OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
 _RESTARTABLE = (
@@ -114,7 +111,7 @@ def run_job(
     home.prepare()
     place = place_job(request.options, home, clock=services.clock, source=services.source)
     if new_executor is None:
-        new_executor = partial(_on_spark, errors=services.worker_log)
+        new_executor = partial(spark_executor, errors=services.worker_log)
     if folder is not None:
         place = dataclasses.replace(place, folder=folder)
     before = None
@@ -124,27 +121,13 @@ def run_job(
             before = None if services.is_detached else FormerRun.of(place.folder)
             place.folder.write_request(request)
             driver = _Driver(
-                request, home, place, services,
-                plugin=plugin, new_executor=new_executor,
-            )  # fmt: skip
+                request, home, place, services, plugin=plugin, new_executor=new_executor
+            )
             return driver.run(plugin.ref)
     except BicycleError:
         if before is not None:
             before.put_back()
         raise
-
-
-def _on_spark(
-    request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
-) -> DriverExecutor:
-    return SparkExecutor(
-        request.options.master or default_master(),
-        settings=request.spark,
-        cache_dir=home.cache_dir,
-        job=place.job,
-        cluster_timeout_ms=request.options.cluster_timeout_ms,
-        errors=errors,
-    )
 
 
 class _Driver:
@@ -157,7 +140,6 @@ class _Driver:
     ) -> None:  # fmt: skip
         self._request = request
         self._plugin = plugin
-        self._home = home
         self._place = place
         self._services = services
         status = first_status(
@@ -169,15 +151,16 @@ class _Driver:
             hot_key_percent=request.hot_key_percent,
         )  # fmt: skip
         self._inbox = Inbox(place.folder.path)
-        self._make_executor = new_executor
-        self._executor = self._new_executor()
         self._running: EpochLoop | None = None
-        self._looks_first = False
         self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
         self._is_draining = False
         steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
         self._watchdog = Watchdog(steps, clock=services.clock, job=place.job)
         self._phases = Phases(self._watchdog, self._progress, request.options, place)
+        self._executor = JobExecutor(
+            lambda: new_executor(self._request, home, place),
+            progress=self._progress, phases=self._phases,
+        )  # fmt: skip
         self._outages = StorageOutages(
             place.storage, progress=self._progress, stop=services.stop, phases=self._phases
         )
@@ -188,16 +171,6 @@ class _Driver:
             source=services.source,
             beat_ms=request.options.lease_beat_ms,
         )
-
-    def _stop_executor(self) -> None:
-        self._executor.stop()
-
-    @property
-    def _master(self) -> str:
-        return self._request.options.master or default_master()
-
-    def _new_executor(self) -> DriverExecutor:
-        return self._make_executor(self._request, self._home, self._place)
 
     def run(self, ref: PluginRef) -> JobSummary:
         is_first = self._services.former is None
@@ -237,7 +210,7 @@ class _Driver:
                         on_lost=self._abort_epoch,
                     )
                 )
-            cleanup.callback(self._stop_executor)
+            cleanup.callback(self._executor.stop)
             # 2. Start Java and extract the plugin's graph at the same time; of a job that has run
             #    before only the graph, as there may be nothing new to run.
             bundle = self._extracted(ref)
@@ -260,7 +233,7 @@ class _Driver:
         """Run epochs until there is an end; return the job as it was planned last, and its end."""
         try:
             while (final := self._run_or_wait(setup, restarts)) is None:
-                self._looks_first = False
+                self._executor.is_deferred = False
                 setup = self._outages.survive(lambda: self._prepare(bundle))
         except StorageUnreachableError:
             if not self._services.stop.is_set:
@@ -273,8 +246,8 @@ class _Driver:
         has_run = bool(EpochHistory(self._place.storage).epochs())
         # Whoever takes the place of a dead driver has work, and every second counts.
         is_in_place = self._services.former is not None and not self._services.only_settles
-        self._looks_first = has_run and not is_in_place
-        if self._looks_first:
+        self._executor.is_deferred = has_run and not is_in_place
+        if self._executor.is_deferred:
             with self._phases.step_of_start("extracting the plugin", ref.name):
                 return extract(ref, self._request.params)
         with (
@@ -324,8 +297,7 @@ class _Driver:
                 delay_ms=delay_ms, attempt=restarts.used_count,
             )  # fmt: skip
             if not isinstance(error, _OF_FUNCTIONS):
-                self._executor.stop()
-                self._executor = self._new_executor()
+                self._executor.replace()
             with self._phases.waiting():
                 is_stopped = self._services.stop.wait(delay_ms)
             if is_stopped:
@@ -420,22 +392,11 @@ class _Driver:
                 loop = running.enter_context(self._loop(setup))
             yield loop
 
-    def _epoch_executor(self) -> Executor:
-        if not self._looks_first:
-            return self._executor
-        return DeferredExecutor(self._executor, starting=self._starting_spark)
-
-    @contextlib.contextmanager
-    def _starting_spark(self) -> Iterator[None]:
-        with self._phases.step_of_start("starting Spark", self._master):
-            yield
-        self._progress.status.java_pid = self._executor.java_pid
-
     def _loop(self, setup: JobSetup) -> EpochLoop:
         services = self._services
         return EpochLoop(
             setup,
-            KeptExecutor(self._epoch_executor()),
+            self._executor.for_loop(self._request),
             options=self._request.engine_options(setup.graph),
             run_id=attempt_id(source=services.source),
             services=LoopServices(
@@ -518,18 +479,12 @@ class _Driver:
         self._progress.enter_stopping()
         self._log("stop_requested")
         if self._running is None:  # There is no epoch to finish: Spark is still starting.
-            self._kill_java()
+            self._executor.kill()
 
     def _abort_epoch(self) -> None:
-        if self._executor.java_pid is not None:
-            hang_up(self._executor.java_pid, timeout_s=_HANG_UP_S)
-        self._kill_java()
+        self._executor.abort()
         if self._running is not None:
             self._running.interrupt()
-
-    def _kill_java(self) -> None:
-        if self._executor.java_pid is not None:
-            kill_all(self._executor.java_pid)
 
     def _failed(self, error: BicycleError) -> BicycleError:
         self._progress.status.error = plain_error(error)

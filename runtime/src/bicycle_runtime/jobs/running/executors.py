@@ -1,0 +1,109 @@
+"""The executor of a running job, from its first start over all restarts."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import IO
+
+from bicycle_runtime.base.processes import hang_up, kill_all
+from bicycle_runtime.engine.deferred import DeferredExecutor
+from bicycle_runtime.engine.executor import Executor, KeptExecutor
+from bicycle_runtime.engine.hosts.shipment import Shipment
+from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
+from bicycle_runtime.jobs.home import Home, JobPlace
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.running.phases import Phases
+from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.services import DriverExecutor
+
+__all__ = ["JobExecutor", "spark_executor"]
+
+_HANG_UP_S = 1.0
+
+
+def spark_executor(
+    request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
+) -> DriverExecutor:
+    """Return Spark for one start of a job; what its workers print goes to ``errors``."""
+    return SparkExecutor(
+        _master_of(request),
+        settings=request.spark,
+        cache_dir=home.cache_dir,
+        job=place.job,
+        cluster_timeout_ms=request.options.cluster_timeout_ms,
+        errors=errors,
+    )
+
+
+class JobExecutor:
+    """What runs the tasks of a job. It outlives the loops of epochs, and can be replaced.
+
+    Args:
+        make: Makes what runs the tasks, for each start.
+        progress: Is told of Java's process.
+        phases: Are told of a start that was put off.
+
+    Attributes:
+        is_deferred: The next loop starts the executor only when there is something to run.
+    """
+
+    def __init__(
+        self, make: Callable[[], DriverExecutor], *, progress: Progress, phases: Phases
+    ) -> None:
+        self._make = make
+        self._progress = progress
+        self._phases = phases
+        self._executor = make()
+        self.is_deferred = False
+
+    @property
+    def java_pid(self) -> int | None:
+        """Process id of Spark's Java process; None where there is none (yet)."""
+        return self._executor.java_pid
+
+    def boot(self) -> None:
+        """Begin to start, while other work is done."""
+        self._executor.boot()
+
+    def ship(self, shipment: Shipment) -> None:
+        """Set what workers need of the plugin; before the next loop."""
+        self._executor.ship(shipment)
+
+    def for_loop(self, request: JobRequest) -> Executor:
+        """Return what the next loop runs its epochs on; the end of the loop leaves it running."""
+        if not self.is_deferred:
+            return KeptExecutor(self._executor)
+        master = _master_of(request)
+        starting = DeferredExecutor(self._executor, starting=lambda: self._starting(master))
+        return KeptExecutor(starting)
+
+    def replace(self) -> None:
+        """Stop it; the next loop begins with a new one."""
+        self._executor.stop()
+        self._executor = self._make()
+
+    def stop(self) -> None:
+        """Release everything."""
+        self._executor.stop()
+
+    def abort(self) -> None:
+        """Let calls in flight be cancelled and functions close, for a moment; then kill it."""
+        if self._executor.java_pid is not None:
+            hang_up(self._executor.java_pid, timeout_s=_HANG_UP_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """End Java and its workers at once."""
+        if self._executor.java_pid is not None:
+            kill_all(self._executor.java_pid)
+
+    @contextlib.contextmanager
+    def _starting(self, master: str) -> Iterator[None]:
+        with self._phases.step_of_start("starting Spark", master):
+            yield
+        self._progress.status.java_pid = self._executor.java_pid
+
+
+def _master_of(request: JobRequest) -> str:
+    return request.options.master or default_master()
