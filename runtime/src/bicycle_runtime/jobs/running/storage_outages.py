@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -16,7 +17,7 @@ from typing import TypeVar
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.remote_storage import FsspecStorage, outages_told_to
-from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.storage import Storage, require_atomic_create
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
@@ -49,6 +50,17 @@ class StorageOutages:
     def told(self) -> contextlib.AbstractContextManager[None]:
         """Show outages that a single call waits for, while inside."""
         return outages_told_to(self._take)
+
+    def prove(self, *, source: random.Random, is_first: bool) -> None:
+        """Prove that the storage can hold checkpoints; a job that ran before waits for it.
+
+        Raises:
+            StorageError: it can not, or is away and the job never ran.
+        """
+        if is_first:
+            require_atomic_create(self._storage, source=source)
+        else:
+            self.survive(lambda: require_atomic_create(self._storage, source=source))
 
     def survive(self, call: Callable[[], _T]) -> _T:
         """Return what a call returns, tried again after each outage that it meets.
