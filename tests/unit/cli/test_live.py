@@ -6,9 +6,12 @@ import termios
 
 import pytest
 
-from bicycle_runtime.cli.foreground import summary_lines
+from bicycle_runtime.base.errors import ConfigError
+from bicycle_runtime.cli.foreground import run_in_foreground, summary_lines
 from bicycle_runtime.cli.live import LineWriter, LiveLine, Ticker, status_line
 from bicycle_runtime.cli.rendering import show_table
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.running.summary import JobSummary, OutputSummary
 from bicycle_runtime.jobs.status import JobState, JobStatus, PhaseStatus
 from tests.waiting import until
@@ -233,3 +236,21 @@ def test_what_workers_print_comes_above_the_line_whole():
         assert "wor" not in terminal.getvalue()
         log.write(b"ker\nand more")
         assert terminal.getvalue() == f"{CLEAR}epoch 1{CLEAR}from a worker\nepoch 1"
+
+
+def test_a_run_in_a_terminal_shows_a_line_from_its_beginning(monkeypatch, tmp_path):
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("sys.stderr", terminal)
+
+    def run_job(request, home, services):
+        services.listener(JobStatus(id="j", job="j", plugin="p", state=JobState.RUNNING))
+        services.worker_log.write(b"from a worker\n")
+        raise ConfigError(problem="that is all", hint="nothing")
+
+    monkeypatch.setattr("bicycle_runtime.cli.foreground.run_job", run_job)
+    request = JobRequest(options=JobOptions(plugin="p"))
+    with pytest.raises(ConfigError):
+        run_in_foreground(request, Home(tmp_path), as_json=False)
+    assert "j  running" in terminal.getvalue()
+    assert "from a worker\nj  running" in terminal.getvalue()

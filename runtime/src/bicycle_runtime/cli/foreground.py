@@ -38,7 +38,8 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
     configure(cast(IO[str], live), as_json=as_json, level="WARNING" if is_live else "INFO")
     records = sys.stderr if as_json else sys.stdout
 
-    clock, shown = SystemClock(), list[JobStatus]()
+    clock = SystemClock()
+    shown: list[JobStatus] = []
 
     def line() -> str:
         return status_line(shown[0], now_ms=clock.now_ms()) if shown else ""

@@ -11,7 +11,7 @@ from bicycle_runtime.operators.tasks.read_heartbeat import (
     read_so_far,
 )
 from bicycle_runtime.testing import Harness, script_source
-from tests.unit.jobs.job_samples import status_of
+from tests.unit.jobs.job_samples import stats_of, status_of
 
 
 class Second:
@@ -50,6 +50,8 @@ def test_a_long_epoch_is_shown_with_what_it_has_read(tmp_path):
         clock.advance(2_000)
         watch.look()
         assert status.reading_count == 500
+        progress.take_epoch(stats_of(7))
+        assert (status.epoch, status.epoch_began_ms) == (7, None)  # What comes now is no epoch.
     assert status.epoch_began_ms is None
     with watch:
         pass

@@ -235,7 +235,7 @@ class Progress:
     def take_epoch(self, stats: EpochStats) -> None:
         """Add an epoch."""
         status = self.status
-        status.phase = None
+        status.phase = status.epoch_began_ms = None
         self._rate.add(stats.record_count)
         status.epoch = stats.epoch
         status.epoch_count += 1
