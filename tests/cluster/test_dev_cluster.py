@@ -38,6 +38,9 @@ def test_a_cluster_is_started_shown_and_stopped(folder):
     code, started = answer(folder, "start", "--hosts", "1", "--cores-per-host", "2")
     assert (code, started["started"], started["hosts"]) == (0, True, ["127.0.0.2"])
     assert answer(folder, "start", "--hosts", "1", "--cores-per-host", "2")[1]["started"] is False
+    SparkCluster(ClusterOptions(folder=folder)).kill_host("127.0.0.2")
+    code, back = answer(folder, "start", "--hosts", "1", "--cores-per-host", "2")
+    assert (code, back["started"], back["hosts"]) == (0, False, ["127.0.0.2"])
     code, refused = answer(folder, "start", "--hosts", "3", "--cores-per-host", "2")
     assert (code, refused["code"], refused["facts"]["name"]) == (4, "BIC-2222", "hosts")
 

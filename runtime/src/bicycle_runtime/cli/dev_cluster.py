@@ -47,8 +47,8 @@ def cluster_command(context: click.Context, *, as_json: bool) -> None:
 def start_command(*, folder: Path | None, as_json: bool, **declared: str | None) -> None:
     """Start master and workers, wait until all are registered, and print master=spark://….
 
-    That is what --master of run and submit takes. A cluster that runs in the directory already is
-    left as it is, and the exit code is 0 as well.
+    That is what --master of run and submit takes. A cluster that runs in the directory already
+    gets back the hosts that died, and the exit code is 0 as well.
     """
     cluster = _cluster(folder, declared)
     is_new = cluster.start()

@@ -132,6 +132,8 @@ class SparkCluster:
     def start(self) -> bool:
         """Start master and workers, and wait until all workers are registered.
 
+        Of a cluster that runs, workers that have ended are started again.
+
         Returns:
             True when it was started, False when it ran already.
 
@@ -235,6 +237,7 @@ class SparkCluster:
         record = self.record()
         if record and record.master.is_running:
             self._require_same(record)
+            self._bring_back(record, timeout_s)
             return False
         addresses = [host_address(number) for number in range(self.options.hosts)]
         for address in addresses:
@@ -252,13 +255,22 @@ class SparkCluster:
             raise
         return True
 
+    def _bring_back(self, record: ClusterRecord, timeout_s: float) -> None:
+        """Start the workers again that have ended since, each on the host that it had."""
+        dead = [worker.host for worker in record.workers if not worker.is_running]
+        for host in dead:
+            self._processes.kill_left(host)
+            record = self._start_worker(record, host)
+        if dead:
+            self._wait_for_workers(dead, timeout_s)
+
     def _require_same(self, record: ClusterRecord) -> None:
         """Refuse to take a cluster that runs for the one that was asked for, if it is another."""
         asked = self.options
         pairs = {
             "cores_per_host": (record.cores_per_host, asked.cores_per_host),
             "memory": (record.memory, asked.memory),
-            "hosts": (len(self.hosts()), asked.hosts),
+            "hosts": (len(record.workers), asked.hosts),
             "port": (record.port, asked.port or record.port),
         }
         for name, (found, wanted) in pairs.items():

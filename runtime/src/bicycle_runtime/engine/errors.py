@@ -30,8 +30,8 @@ class EpochFailedError(BicycleError):
     code = "BIC-1801"
     message = "epoch {epoch} of job {job!r} could not be run: {reason}"
     fix = (
-        "look at the log of the workers; earlier epochs are intact, run the same command "
-        "again to continue"
+        "look at the log of the workers; earlier epochs are intact, and the job is started again "
+        "by itself as its restart strategy says. Once that is used up, the same command goes on"
     )
 
 
@@ -91,8 +91,8 @@ class ExecutorsLostError(EpochFailedError):
     code = "BIC-1853"
     message = "epoch {epoch} of job {job!r} has had no executor for {wait_s:g} s: {reason}"
     fix = (
-        "start the cluster's workers again and run the same command: the job continues from the "
-        "last sealed epoch"
+        "start the cluster's workers again; the job is started again by itself as its restart "
+        "strategy says. Once that is used up, the same command goes on from the last sealed epoch"
     )
 
 
@@ -101,7 +101,10 @@ class SparkLostError(BicycleError):
 
     code = "BIC-1803"
     message = "the Java process of Spark ended during epoch {epoch} of job {job!r}"
-    fix = "run the same command again: the job continues from the last sealed epoch"
+    fix = (
+        "nothing while the job is started again by itself, as its restart strategy says. Once that "
+        "is used up, the same command goes on from the last sealed epoch"
+    )
 
 
 class EpochMixedError(BicycleError):

@@ -245,8 +245,9 @@ class DriverDiedError(BicycleError):
     code = "BIC-1973"
     message = "the driver of job {job!r} (process {pid}) died with {how}, after epoch {epoch}"
     fix = (
-        "look at the end of `bicycle logs {job}`; signal 9 is often a lack of memory. The job goes "
-        "on after its last sealed epoch when it is submitted again"
+        "look at the end of `bicycle logs {job}`; signal 9 is often a lack of memory. A supervisor "
+        "starts it again as its restart strategy says; once that is used up, submit it again: it "
+        "goes on after its last sealed epoch"
     )
 
 

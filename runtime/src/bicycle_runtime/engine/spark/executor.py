@@ -291,6 +291,8 @@ class SparkExecutor:
         from pyspark import SparkConf, SparkContext  # slow: loaded while Java comes up
         from pyspark.java_gateway import launch_gateway
 
+        # When Java is killed it would log a traceback for each connection; we tell it in one error.
+        logging.getLogger("py4j").setLevel(logging.CRITICAL)
         on_interrupt = signal.getsignal(signal.SIGINT)
         gateway_place = {
             "PYSPARK_GATEWAY_PORT": str(java.port),
