@@ -128,7 +128,7 @@ def test_a_savepoint_is_compared_with_a_plugin_that_only_its_own_environment_has
         harness.push(["ada"])
         harness.run_epoch()
 
-        life = site.run("--plugin-env", str(folder), "--from", harness.storage.url)
+        life = site.run("--plugin-env", str(folder), "--from", harness.storage.url, "--trust")
 
     assert (life.process.returncode, life.answer["code"]) == (STATE, "BIC-1505"), life.stdout
     assert "'first'" in life.answer["facts"]["lost"]

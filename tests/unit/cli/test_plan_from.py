@@ -148,8 +148,11 @@ def test_another_module_with_other_classes_goes_on_and_the_plan_says_how(site, s
     before = site.files()
 
     site.put(SECOND, "sums_of_later")
-    changes = shell.answer(*site.words)["changes"]
+    answer = shell.answer(*site.words)
+    changes = answer["changes"]
 
+    assert answer["provenance"] == "foreign"  # No job of this home has it.
+    assert "it needs --trust, --savepoint-key or --no-pickle" in shell.run(*site.words).output
     assert site.files() == before
     assert verdicts(changes) == {
         "lines": ("kept", {}),

@@ -68,7 +68,8 @@ def plan_command(
 
     The guarantee is that of the weakest source or sink, which is named. With --from it says of each
     operator and state whether it is kept, migrated, new, dropped or refused, as a start from there
-    would. Nothing is started, and a job that runs there is not touched.
+    would, and whether that start needs --trust, since it loads pickled state. Nothing is started,
+    nothing is loaded from a pickle, and a job that runs there is not touched.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
@@ -89,18 +90,23 @@ def plan_command(
     report = inspect_job(bundle, parallelism=parallelism)
     if wanted is not None:
         require_guarantee(report, wanted)
-    changes = None
-    if sealed is not None:
+    changes, maker = None, ""
+    if origin is not None and sealed is not None:
         # As above.
         from bicycle_runtime.jobs.inspection.state_changes import require_no_loss, state_changes
+        from bicycle_runtime.jobs.savepoints.trust import provenance
 
         changes = state_changes(sealed, bundle, report)
+        maker = provenance(origin, home(), None)
     if changes is not None and as_json:
         require_no_loss(changes, allows_dropped=allows_dropped)
     if as_json:
-        answer_json(report.to_json() | ({} if changes is None else {"changes": changes.to_json()}))
+        more = {} if changes is None else {"changes": changes.to_json(), "provenance": maker}
+        answer_json(report.to_json() | more)
         return
-    lines = report_lines(report) + ([] if changes is None else change_lines(changes))
+    lines = report_lines(report)
+    if changes is not None:
+        lines += [*change_lines(changes), _trust_line(maker)]
     click.echo("\n".join(lines))
     if changes is not None:
         require_no_loss(changes, allows_dropped=allows_dropped)
@@ -141,6 +147,16 @@ def change_lines(changes: StateChanges) -> list[str]:
         f"state of {kind} {changes.url}, epoch {changes.epoch}:",
         *(line for operator in changes.operators for line in _change_lines(operator)),
     ]
+
+
+def _trust_line(maker: str) -> str:
+    """Return what a start from there does, and what it needs."""
+    if maker != "foreign":
+        return f"trust: {maker}; a start from it loads what is pickled there"
+    return (
+        "trust: this home did not make it, and a start from it loads what is pickled there, which "
+        "may run any code: it needs --trust, --savepoint-key or --no-pickle"
+    )
 
 
 def _change_lines(operator: OperatorChange) -> list[str]:

@@ -177,8 +177,22 @@ def delete_command(*, url: str, as_json: bool) -> None:
     help="Directory or URL for checkpoints; the job's will be below it, under its name.",
 )
 @click.option("--name", required=True, metavar="NAME", help="Name of the job.")
+@click.option(
+    "--trust", is_flag=True, help="Restore what another home made: its state may run any code."
+)
+@click.option(
+    "--savepoint-key", metavar="FILE", help="The savepoint must be signed with the key in FILE."
+)
 @answers
-def restore_command(*, url: str, checkpoint_dir: str, name: str, as_json: bool) -> None:
+def restore_command(
+    *,
+    url: str,
+    checkpoint_dir: str,
+    name: str,
+    trust: bool,
+    savepoint_key: str | None,
+    as_json: bool,
+) -> None:
     """Put a savepoint into the empty checkpoint directory of a job, as its last epoch.
 
     A job that is then run with this --checkpoint-dir and --name goes on from there. To do both at
@@ -187,8 +201,10 @@ def restore_command(*, url: str, checkpoint_dir: str, name: str, as_json: bool) 
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.home import checkpoint_of
     from bicycle_runtime.jobs.savepoints.commands import open_origin, restore_savepoint
+    from bicycle_runtime.jobs.savepoints.trust import require_trust
 
     target = checkpoint_of(checkpoint_dir, name)
+    require_trust(url, home(), is_trusted=trust, key_file=savepoint_key)
     origin = open_origin(url)
     epoch = restore_savepoint(origin, target, job=name, clock=SystemClock())
     if as_json:

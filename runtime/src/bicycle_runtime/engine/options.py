@@ -98,6 +98,12 @@ class EngineOptions:
         "disk; it holds two such buffers.",
     )
 
+    no_pickle: bool = option(
+        default=False,
+        doc="Refuse state, and records in loops, that are stored as pickles: loading one may run "
+        "any code. All state then needs declared types.",
+    )
+
     @property
     def state_settings(self) -> StateSettings:
         """What workers need to know of the backend."""
@@ -107,6 +113,7 @@ class EngineOptions:
             cache_entries=self.state_cache_entries,
             block_cache_bytes=self.state_block_cache_bytes,
             write_buffer_bytes=self.state_write_buffer_bytes,
+            no_pickle=self.no_pickle,
         )
 
     @property

@@ -11,6 +11,7 @@ __all__ = [
     "DriverEndedError",
     "EpochNotReplayableError",
     "ExportRefusedError",
+    "ForeignSavepointError",
     "GuaranteeError",
     "HomeError",
     "InspectionError",
@@ -30,6 +31,7 @@ __all__ = [
     "RequestUnknownError",
     "RescaleRequestError",
     "SavepointFailedError",
+    "SavepointKeyError",
     "ScaffoldError",
     "StalledError",
     "StateChangesError",
@@ -205,6 +207,28 @@ class RequestUnknownError(BicycleError):
     code = "BIC-1936"
     message = "the job can not do what it is asked for: {kind}; it can do: {known_text}"
     fix = "stop the job and start it again with the runtime that this command belongs to"
+
+
+class ForeignSavepointError(BicycleError):
+    """A job is to begin with state that another home made; loading it may run any code."""
+
+    code = "BIC-1937"
+    message = (
+        "{url} was not made by this home ({home}), and beginning with it loads what is pickled "
+        "there, which may run any code"
+    )
+    fix = (
+        "add --trust if you know who made it, --savepoint-key FILE if it was signed with a key "
+        "that you have, or --no-pickle to load no pickles; nothing was read or copied"
+    )
+
+
+class SavepointKeyError(BicycleError):
+    """The key that signs savepoints cannot be used."""
+
+    code = "BIC-1938"
+    message = "the key of savepoints in {path} cannot be used: {problem}"
+    fix = "give a file with at least 16 random bytes, such as `openssl rand -hex 32` writes"
 
 
 class RescaleRequestError(BicycleError):

@@ -48,6 +48,15 @@ class JobOptions:
     parallelism: int | None = option(
         None,
         low=1,
+    trust: bool = option(
+        default=False,
+        doc="With --from: begin with what another home made. Its pickled state may run any code.",
+    )
+    savepoint_key: str | None = option(
+        None,
+        doc="File with the key that savepoints of the job are signed with, and that of --from must "
+        "be. Default: a key of the home, which other homes do not have.",
+    )
         high=32_768,
         doc="Parallelism of every operator. Default: what the plugin says.",
     )
@@ -159,6 +168,11 @@ class JobRequest:
     def engine_options(self, graph: JobGraph) -> EngineOptions:
         """Return the engine's options for a plugin's graph."""
         from_graph = {
+    @property
+    def no_pickle(self) -> bool:
+        """Whether the job loads no state from pickles."""
+        return from_mapping(EngineOptions, self.engine).no_pickle
+
             "checkpoint_interval_ms": graph.config.checkpoint_interval_ms,
             "mode": graph.config.mode.value,
         }
@@ -192,7 +206,9 @@ class JobRequest:
             command: ``"run"`` or ``"submit"``.
             changes: Options that take the place of those that were given.
         """
-        options = {**dataclasses.asdict(self.options), **changes}
+        options: dict[str, Any] = {**dataclasses.asdict(self.options), **changes}
+        if options["from_"] is None:
+            options["trust"] = False  # It was about that.
         defaults = {info.name: info.default for info in describe(JobOptions)}
         given = {name: value for name, value in options.items() if value != defaults[name]}
         words = ["bicycle", command]

@@ -24,7 +24,11 @@ from typing import Any, Literal
 import msgspec
 
 from bicycle_runtime.records.by_value import pickle_by_value
-from bicycle_runtime.records.errors import RecordDecodingError, RecordEncodingError
+from bicycle_runtime.records.errors import (
+    PickleRefusedError,
+    RecordDecodingError,
+    RecordEncodingError,
+)
 from bicycle_runtime.records.exactness import PLAIN, fit_of
 
 __all__ = [
@@ -33,8 +37,10 @@ __all__ = [
     "CodecName",
     "RecordCodec",
     "codec_name_of",
+    "load_record_pickle",
     "noting_classes",
     "pickle_any",
+    "refuse_pickles",
     "same_bytes",
     "type_name_of",
 ]
@@ -47,6 +53,45 @@ _EXT_PICKLE, _EXT_TUPLE = 1, 2
 _PROTOCOL = 5
 _REDUCE, _NAME_OF_CLASS = methodcaller("__reduce_ex__", _PROTOCOL), attrgetter("__qualname__")
 _CLASSES: ContextVar[ClassNotes | None] = ContextVar("_CLASSES", default=None)
+
+
+class _Refused:
+    """What this process neither loads from a pickle nor makes one of: it runs one job at a time."""
+
+    __slots__ = ("records", "state")
+
+    def __init__(self) -> None:
+        self.state = self.records = False
+
+
+_refused = _Refused()
+
+
+def refuse_pickles(*, state: bool, records: bool = False) -> None:
+    """Say what may be loaded from pickles, which may run any code, until it is said again.
+
+    Args:
+        state: Refuse those of state, stored and to be stored.
+        records: Refuse those of records, such as those of a loop that lie in a checkpoint.
+    """
+    _refused.state, _refused.records = state, records
+
+
+def load_record_pickle(data: bytes | memoryview) -> Any:
+    """Return what was pickled of records.
+
+    Raises:
+        PickleRefusedError: that is not to be.
+    """
+    if _refused.records:
+        raise PickleRefusedError(what="records that a checkpoint holds of a loop")
+    return pickle.loads(data)
+
+
+def _load_state_pickle(data: memoryview) -> Any:
+    if _refused.state:
+        raise PickleRefusedError(what="a key or a value of state was stored as one")
+    return pickle.loads(data)
 
 
 class RecordCodec:
@@ -116,7 +161,7 @@ class RecordCodec:
             RecordDecodingError: the bytes do not have the declared type.
         """
         if name == "pickle":
-            loaded: list[Any] = pickle.loads(data)
+            loaded: list[Any] = load_record_pickle(data)
             return loaded
         decoder = self._decoder if name == "typed" else _PLAIN_DECODER
         if decoder is None:
@@ -178,12 +223,13 @@ class AnyCodec:
     ``decode_list`` are inverse.
 
     Args:
-        load: Reads what was pickled. ``pickle.loads`` runs whatever code the bytes name.
+        load: Reads what was pickled. The default runs whatever code the bytes name, unless
+            ``refuse_pickles`` was called.
     """
 
     __slots__ = ("_decoder", "_load")
 
-    def __init__(self, load: Callable[[memoryview], Any] = pickle.loads) -> None:
+    def __init__(self, load: Callable[[memoryview], Any] = _load_state_pickle) -> None:
         self._load = load
         self._decoder = msgspec.msgpack.Decoder(ext_hook=self._load_extension)
 
@@ -278,6 +324,11 @@ def same_bytes(value: Any) -> bytes:
 
 
 def _canonical_pickle(value: Any) -> bytes:
+    if _refused.state:
+        what = (
+            f"a key or a value of state of type {type(value).__qualname__} would be stored as one"
+        )
+        raise PickleRefusedError(what=what)
     buffer = io.BytesIO()
     pickler = _unremembering(buffer)
     notes = _CLASSES.get()

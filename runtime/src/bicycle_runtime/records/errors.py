@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["BlobFormatError", "KeyEncodingError", "RecordDecodingError", "RecordEncodingError"]
+__all__ = [
+    "BlobFormatError",
+    "KeyEncodingError",
+    "PickleRefusedError",
+    "RecordDecodingError",
+    "RecordEncodingError",
+]
 
 
 class KeyEncodingError(BicycleError):
@@ -32,6 +38,17 @@ class RecordDecodingError(BicycleError):
     code = "BIC-1203"
     message = "records do not have their declared type {declared}: {reason}"
     fix = "use one version of the job and of bicycle-runtime on the driver and on all workers"
+
+
+class PickleRefusedError(BicycleError):
+    """State, or records in a loop, would be stored as a pickle or read from one."""
+
+    code = "BIC-1205"
+    message = "a pickle is refused, as --no-pickle asks for: {what}"
+    fix = (
+        "declare types for all state and for the records of loops (`bicycle plan` names what has "
+        "none), or run without --no-pickle what you trust; nothing was loaded or stored"
+    )
 
 
 class BlobFormatError(BicycleError):

@@ -17,6 +17,7 @@ from bicycle_runtime.recovery.copying import Wanted, copy_files, link_files, set
 from bicycle_runtime.recovery.errors import (
     CheckpointMissingError,
     CheckpointOccupiedError,
+    CopyRefusedError,
     ManifestError,
     RestoreUnfinishedError,
     SavepointMissingError,
@@ -159,7 +160,10 @@ def _content(origin: Origin) -> tuple[Content, list[Wanted]]:
     recorded = {file.path: file.wanted for file in read_savepoint(origin.storage).files}
 
     def known(path: str) -> Wanted:
-        return recorded.get(path, Wanted(path=path))
+        if path not in recorded:
+            problem = "savepoint.json does not name it"
+            raise CopyRefusedError(path=path, url=origin.storage.url, problem=problem)
+        return recorded[path]
 
     proved = Content(
         manifest=content.manifest,

@@ -9,6 +9,7 @@ all. What did not come through here is read back, so that a savepoint is proved,
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -48,19 +49,23 @@ class Wanted:
     path: str
     byte_count: int | None = None
     crc32: int | None = None
+    sha256: str = ""
 
 
-class CopiedFile(msgspec.Struct, frozen=True):
-    """A file as it was copied."""
+class CopiedFile(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A file as it was copied; with its SHA-256 where that was asked for or recorded."""
 
     path: str
     byte_count: int
     crc32: int
+    sha256: str = ""
 
     @property
     def wanted(self) -> Wanted:
         """What a copy of this copy must be."""
-        return Wanted(path=self.path, byte_count=self.byte_count, crc32=self.crc32)
+        return Wanted(
+            path=self.path, byte_count=self.byte_count, crc32=self.crc32, sha256=self.sha256
+        )
 
 
 def folder_of(storage: Storage, path: str) -> Storage:
@@ -70,14 +75,16 @@ def folder_of(storage: Storage, path: str) -> Storage:
     return open_storage(f"{storage.url}/{checked_path(path)}")
 
 
-def copy_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
-    """Copy files to the same paths; in order of the files.
+def copy_files(
+    source: Storage, target: Storage, files: Iterable[Wanted], *, is_digested: bool = False
+) -> list[CopiedFile]:
+    """Copy files to the same paths; in order of the files, with their digests when asked for.
 
     Raises:
         CopyRefusedError: a file is missing, or not what is recorded of it.
         StorageError: a storage refuses to read or write.
     """
-    return _in_threads(partial(_copy, source, target), files)
+    return _in_threads(partial(_copy, source, target, is_digested=is_digested), files)
 
 
 def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
@@ -89,14 +96,16 @@ def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
     return _in_threads(partial(_read, storage, storage), files)
 
 
-def settle_links(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
+def settle_links(
+    source: Storage, target: Storage, files: Iterable[Wanted], *, is_digested: bool = False
+) -> list[CopiedFile]:
     """Prove files that were linked, and let their names survive a power cut.
 
     Raises:
         CopyRefusedError: a file is missing, or not what is recorded of it.
     """
     linked = list(files)
-    found = _in_threads(partial(_read, target, source), linked)
+    found = _in_threads(partial(_read, target, source, is_digested=is_digested), linked)
     if isinstance(target, LocalStorage) and target.is_synced:
         folders = {target.local_path(file.path).parent for file in linked}
         _in_threads(sync_folder, sorted(folders))
@@ -136,11 +145,11 @@ def _in_threads(act: Callable[[S], T], things: Iterable[S]) -> list[T]:
         pool.shutdown(cancel_futures=True)
 
 
-def _copy(source: Storage, target: Storage, wanted: Wanted) -> CopiedFile:
+def _copy(source: Storage, target: Storage, wanted: Wanted, *, is_digested: bool) -> CopiedFile:
     if _is_copied_there(source, target, wanted):
-        return _read(target, source, wanted)
+        return _read(target, source, wanted, is_digested=is_digested)
     with _opened(source, wanted) as stream, target.open_write(wanted.path) as copy:
-        return _streamed(source, wanted, stream, copy.write)
+        return _streamed(source, wanted, stream, copy.write, is_digested=is_digested)
 
 
 def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
@@ -153,10 +162,12 @@ def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
         raise _refused(source, wanted, "it is missing") from None
 
 
-def _read(storage: Storage, source: Storage, wanted: Wanted) -> CopiedFile:
+def _read(
+    storage: Storage, source: Storage, wanted: Wanted, *, is_digested: bool = False
+) -> CopiedFile:
     """Read a file whole; what is wrong with it is told of where it came from."""
     with _opened(storage, wanted) as stream:
-        return _streamed(source, wanted, stream, len)
+        return _streamed(source, wanted, stream, len, is_digested=is_digested)
 
 
 @contextlib.contextmanager
@@ -170,20 +181,27 @@ def _opened(storage: Storage, wanted: Wanted) -> Iterator[BinaryIO]:
 
 
 def _streamed(
-    storage: Storage, wanted: Wanted, stream: BinaryIO, take: Callable[[bytes], object]
-) -> CopiedFile:
+    storage: Storage, wanted: Wanted, stream: BinaryIO, take: Callable[[bytes], object],
+    *, is_digested: bool,
+) -> CopiedFile:  # fmt: skip
     """Pass a file on block by block; raising here leaves no file at the other end."""
     byte_count, checksum = 0, 0
+    digest = hashlib.sha256() if is_digested or wanted.sha256 else None
     while block := stream.read(_BLOCK_BYTES):
         take(block)
         byte_count += len(block)
         checksum = crc32(block, checksum)
+        if digest is not None:
+            digest.update(block)
     if wanted.byte_count not in (None, byte_count):
         problem = f"it has {byte_count:,} bytes, {wanted.byte_count:,} are recorded"
         raise _refused(storage, wanted, problem)
     if wanted.crc32 not in (None, checksum):
         raise _refused(storage, wanted, "its checksum is not the recorded one")
-    return CopiedFile(wanted.path, byte_count, checksum)
+    found = "" if digest is None else digest.hexdigest()
+    if wanted.sha256 not in ("", found):
+        raise _refused(storage, wanted, "its digest is not the recorded one: it was changed")
+    return CopiedFile(wanted.path, byte_count, checksum, found)
 
 
 def _refused(storage: Storage, wanted: Wanted, problem: str) -> CopyRefusedError:

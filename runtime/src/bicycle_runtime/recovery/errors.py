@@ -23,6 +23,7 @@ __all__ = [
     "RestoreUnfinishedError",
     "SavepointFormatError",
     "SavepointMissingError",
+    "SavepointSignatureError",
     "SavepointTakenError",
     "SavepointUnfinishedError",
     "StateLostError",
@@ -158,6 +159,17 @@ class SavepointFormatError(BicycleError):
     code = "BIC-1525"
     message = "the savepoint in {url} can not be read: {problem}"
     fix = "use the version of bicycle-runtime that wrote it, or another savepoint"
+
+
+class SavepointSignatureError(BicycleError):
+    """A savepoint is not signed with the key that is asked for."""
+
+    code = "BIC-1531"
+    message = "the savepoint in {url} is refused: {problem}"
+    fix = (
+        "take a savepoint that was made with this key (--savepoint-key), or give the key that it "
+        "was made with; nothing was copied"
+    )
 
 
 class SavepointUnfinishedError(BicycleError):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,8 +47,10 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
 
 __all__ = [
+    "DESCRIPTION",
     "JOB_FILE",
     "SAVEPOINT_FILES",
+    "SIGNATURE",
     "Content",
     "Savepoint",
     "SavepointWriter",
@@ -63,9 +65,11 @@ __all__ = [
 
 FORMAT_VERSION = 1
 JOB_FILE = "job.json"
-_FILE, _CLAIM = "savepoint.json", "savepoint.unfinished"
+DESCRIPTION, SIGNATURE = "savepoint.json", "savepoint.hmac"
+_FILE, _CLAIM = DESCRIPTION, "savepoint.unfinished"
 SAVEPOINT_FILES = (_FILE, _CLAIM)  # One of them is wherever a savepoint is, whole or not.
 _FOLDERS = ("connectors", "epochs", "staged", "state")
+Sign = Callable[[bytes], bytes]
 _CONNECTORS, _STAGED = "connectors", "staged/"
 
 
@@ -115,16 +119,19 @@ class SavepointWriter:
         epoch: Which epoch; it is published.
         name: Name of the savepoint.
         now_ms: The time of day.
+        sign: Gives the signature of a description; None makes a savepoint that nobody signed.
     """
 
     def __init__(
-        self, source: Storage, target: Storage, *, epoch: int, name: str, now_ms: int
-    ) -> None:
+        self, source: Storage, target: Storage, *, epoch: int, name: str, now_ms: int,
+        sign: Sign | None = None,
+    ) -> None:  # fmt: skip
         self._source = source
         self._target = target
         self._epoch = epoch
         self._name = name
         self._now_ms = now_ms
+        self._sign = sign
         self._copied: list[CopiedFile] = []
 
     def begin(self) -> None:
@@ -139,7 +146,7 @@ class SavepointWriter:
             self._content = content_of(self._source, self._epoch)
             self._unlinked = link_files(self._source, self._target, self._content.fixed)
             changing = [*self._content.changing, *_present(self._source, JOB_FILE)]
-            self._copied = copy_files(self._source, self._target, changing)
+            self._copied = self._copy(changing)
         except BaseException:
             self.abandon()
             raise
@@ -151,14 +158,17 @@ class SavepointWriter:
             CopyRefusedError: a file is missing or damaged; nothing is left of the savepoint.
         """
         try:
-            copied = copy_files(self._source, self._target, self._unlinked)
+            copied = self._copy(self._unlinked)
             paths = {file.path for file in copied}
             linked = [file for file in self._content.fixed if file.path not in paths]
-            proved = settle_links(self._source, self._target, linked)
-            sealing = copy_files(self._source, self._target, map(_whole, epoch_paths(self._epoch)))
+            is_digested = self._sign is not None
+            proved = settle_links(self._source, self._target, linked, is_digested=is_digested)
+            sealing = self._copy(map(_whole, epoch_paths(self._epoch)))
             savepoint = self._described((*copied, *proved, *self._copied, *sealing))
-            data = msgspec.json.format(msgspec.json.encode(savepoint))
-            self._target.create(_FILE, data + b"\n")
+            data = msgspec.json.format(msgspec.json.encode(savepoint)) + b"\n"
+            if self._sign is not None:
+                self._target.write(SIGNATURE, self._sign(data))
+            self._target.create(_FILE, data)
         except BaseException:
             self.abandon()
             raise
@@ -168,6 +178,10 @@ class SavepointWriter:
     def abandon(self) -> None:
         """Remove what was written."""
         _remove(self._target)
+
+    def _copy(self, files: Iterable[Wanted]) -> list[CopiedFile]:
+        is_digested = self._sign is not None
+        return copy_files(self._source, self._target, files, is_digested=is_digested)
 
     def _described(self, files: tuple[CopiedFile, ...]) -> Savepoint:
         manifest = self._content.manifest
@@ -194,15 +208,16 @@ class SavepointWriter:
 
 
 def write_savepoint(
-    source: Storage, target: Storage, *, epoch: int, name: str, now_ms: int
-) -> Savepoint:
+    source: Storage, target: Storage, *, epoch: int, name: str, now_ms: int,
+    sign: Sign | None = None,
+) -> Savepoint:  # fmt: skip
     """Make a savepoint of a job that does not run.
 
     Raises:
         SavepointTakenError: something is there; it is left alone.
         CopyRefusedError: a file is missing or damaged; nothing is left of the savepoint.
     """
-    writer = SavepointWriter(source, target, epoch=epoch, name=name, now_ms=now_ms)
+    writer = SavepointWriter(source, target, epoch=epoch, name=name, now_ms=now_ms, sign=sign)
     writer.begin()
     return writer.finish()
 

@@ -23,6 +23,7 @@ class StateSettings:
         cache_entries: How many entries that nobody changed one operator holds ready in a subtask.
         block_cache_bytes: Blocks of files that a worker process holds, for all its operators.
         write_buffer_bytes: Writes that one operator of a subtask gathers before they go to disk.
+        no_pickle: Neither load state from pickles nor store any.
     """
 
     backend: BackendName = "memory"
@@ -30,3 +31,4 @@ class StateSettings:
     cache_entries: int = 200_000
     block_cache_bytes: int = 64 << 20
     write_buffer_bytes: int = 32 << 20
+    no_pickle: bool = False

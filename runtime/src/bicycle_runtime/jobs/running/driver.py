@@ -56,6 +56,7 @@ from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
 from bicycle_runtime.jobs.running.storage_outages import StorageOutages
 from bicycle_runtime.jobs.running.summary import JobSummary, summarize
 from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
+from bicycle_runtime.jobs.savepoints.trust import require_trust, signer
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.last_words import foreign_error, java_error, plain_error
 from bicycle_runtime.jobs.supervision.restarts import Restarts, place_of
@@ -114,6 +115,10 @@ def run_job(
         new_executor = partial(spark_executor, errors=services.worker_log)
     if folder is not None:
         place = dataclasses.replace(place, folder=folder)
+    options = request.options
+    if options.from_ is not None:
+        is_trusted = options.trust or request.no_pickle
+        require_trust(options.from_, home, is_trusted=is_trusted, key_file=options.savepoint_key)
     before = None
     try:
         with job_locks(place):
@@ -152,7 +157,10 @@ class _Driver:
         )  # fmt: skip
         self._inbox = Inbox(place.folder.path)
         self._running: EpochLoop | None = None
-        self._savepoints = RunningSavepoints(place.storage, job=place.job, clock=services.clock)
+        self._savepoints = RunningSavepoints(
+            place.storage, job=place.job, clock=services.clock,
+            signer=partial(signer, home, request.options.savepoint_key),
+        )  # fmt: skip
         self._is_draining = False
         steps = WatchdogSteps(let_go=self._abort_epoch, end=self._end_stalled)
         self._watchdog = Watchdog(steps, clock=services.clock, job=place.job)

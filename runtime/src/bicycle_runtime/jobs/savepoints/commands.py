@@ -28,6 +28,7 @@ from bicycle_runtime.jobs.savepoints.places import (
     savepoints_below,
 )
 from bicycle_runtime.jobs.savepoints.running import answer_of
+from bicycle_runtime.jobs.savepoints.trust import signer
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin, refuse_occupied
 from bicycle_runtime.recovery.errors import (
@@ -125,7 +126,10 @@ def create_savepoint(
         epoch = _last_epoch(storage, job=status.job)
         now_ms = clock.now_ms()
         name, target = new_savepoint_place(storage, epoch=epoch, name=name, to=to, now_ms=now_ms)
-        savepoint = write_savepoint(storage, target, epoch=epoch, name=name, now_ms=now_ms)
+        sign = signer(home, _key_file(home, status))
+        savepoint = write_savepoint(
+            storage, target, epoch=epoch, name=name, now_ms=now_ms, sign=sign
+        )
         return answer_of(savepoint, target)
 
 
@@ -227,6 +231,12 @@ def begin_with(
             _hold_still(origin.storage, locks, job=job, clock=clock)
         look()
         return adopt(origin, target, job=job).epoch
+
+
+def _key_file(home: Home, status: JobStatus) -> str | None:
+    folder = home.folder(status.id)
+    known = folder.request_path.exists()
+    return folder.read_request().options.savepoint_key if known else None
 
 
 def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -> None:

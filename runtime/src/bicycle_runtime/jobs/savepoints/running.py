@@ -9,7 +9,7 @@ error of the job; one of the copy belongs to whoever asked.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
@@ -20,7 +20,7 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.jobs.errors import SavepointFailedError
 from bicycle_runtime.jobs.savepoints.places import new_savepoint_place
-from bicycle_runtime.recovery.savepoints import Savepoint, SavepointWriter
+from bicycle_runtime.recovery.savepoints import Savepoint, SavepointWriter, Sign
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["RunningSavepoints"]
@@ -36,12 +36,16 @@ class RunningSavepoints:
         storage: Checkpoint storage of the job.
         job: Its name.
         clock: Gives the time of day.
+        signer: Gives what signs them, when the first is taken; None signs none.
     """
 
-    def __init__(self, storage: Storage, *, job: str, clock: Clock) -> None:
+    def __init__(
+        self, storage: Storage, *, job: str, clock: Clock, signer: Callable[[], Sign] | None = None
+    ) -> None:
         self._storage = storage
         self._job = job
         self._clock = clock
+        self._signer = signer
         self._asked: list[tuple[Mapping[str, Any], _Answer]] = []
         self._copies: ThreadPoolExecutor | None = None
 
@@ -80,8 +84,9 @@ class RunningSavepoints:
                     self._storage, epoch=epoch, name=facts["name"], to=facts["to"], now_ms=now_ms
                 )
                 writer = SavepointWriter(
-                    self._storage, target, epoch=epoch, name=name, now_ms=now_ms
-                )
+                    self._storage, target, epoch=epoch, name=name, now_ms=now_ms,
+                    sign=None if self._signer is None else self._signer(),
+                )  # fmt: skip
                 writer.begin()
             except Exception as error:  # noqa: BLE001 - it is told to whoever asked; the job goes on.
                 answer.set_exception(self._told(error))

@@ -5,13 +5,12 @@ A block holds what belongs to one key group, so that the shuffle needs to look a
 
 from __future__ import annotations
 
-import pickle
 from dataclasses import dataclass, fields
 from typing import Any
 
 from bicycle_runtime.operators.folding.key_columns import PackedKeys
 from bicycle_runtime.operators.folding.packed_ints import PackedInts
-from bicycle_runtime.records.codecs import pickle_any
+from bicycle_runtime.records.codecs import load_record_pickle, pickle_any
 
 __all__ = ["Block", "FieldPartials", "Partials", "RawRecords", "open_block", "seal_block"]
 
@@ -66,7 +65,7 @@ def seal_block(block: Block) -> bytes:
 
 def open_block(data: bytes) -> Block:
     """Return the block that ``seal_block`` wrote."""
-    kind, *rest = pickle.loads(data)
+    kind, *rest = load_record_pickle(data)
     if kind == _FIELDS:
         return FieldPartials(*rest)
     if kind == _RAW:

@@ -66,6 +66,7 @@ from bicycle_runtime.records.blobs import (
     read_header,
     seal_parcel,
 )
+from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.records.errors import RecordDecodingError
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import RangeState
@@ -263,10 +264,16 @@ class _Task:
             for part in slices:
                 yield from self._read(uid, part)
         targets = {route.edge: route for chain in self._image.plan.chains for route in chain.routes}
+        no_pickle = self._image.state.no_pickle
         for edge, files in self._order.feedback.items():
             for file in files:
                 body = memoryview(self._image.storage.read(file.path))
-                self._feed(targets[edge], read_header(body), body)
+                # Unlike those of an exchange, they come from a checkpoint.
+                refuse_pickles(state=no_pickle, records=no_pickle)
+                try:
+                    self._feed(targets[edge], read_header(body), body)
+                finally:
+                    refuse_pickles(state=no_pickle)
                 yield
         for blob, body in mine:
             self._feed(targets[blob.edge], blob, body)

@@ -13,6 +13,7 @@ from bicycle_runtime.operators.tasks.program import Program, build_program
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.operators.tasks.routing import Parcel
 from bicycle_runtime.operators.tasks.task import EpochOrder, report_parcel, run_task
+from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.state.stores.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError
 
@@ -41,6 +42,7 @@ class Worker:
         self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]
     ) -> Iterator[Parcel]:
         """Run a task and yield its parcels; functions that can not be loaded are reported."""
+        refuse_pickles(state=self._image.state.no_pickle)
         try:
             program = self._program(level, subtask)
         except BicycleError as error:
@@ -56,6 +58,7 @@ class Worker:
         opened = [*self._programs.values(), *readers]
         ends = (self._programs.clear, LOOP_WATCH.stop)
         close_all([*(each.close for each in opened), *ends])
+        refuse_pickles(state=False)
 
     def lose(self) -> None:
         """Forget everything without closing it, as when the process dies."""

@@ -1,0 +1,106 @@
+"""Trust in what a job begins with: state may hold pickles, and loading one may run any code.
+
+A home signs its savepoints with a key of its own, or with the one of ``--savepoint-key``, which
+several homes may share. What neither is signed so nor lies in the checkpoint directory of a job of
+this home is *foreign*: a start from there has to be told that it is trusted, or loads no pickles.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.jobs.errors import ForeignSavepointError, SavepointKeyError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.recovery.errors import SavepointSignatureError
+from bicycle_runtime.recovery.savepoints import Sign
+from bicycle_runtime.recovery.signatures import is_signed_with, signature_of
+
+__all__ = ["Provenance", "provenance", "require_trust", "signer"]
+
+Provenance = Literal["signed with the key", "made by this home", "foreign"]
+_KEY_FILE = "savepoint.key"
+_KEY_BYTES_MIN = 16
+
+
+def signer(home: Home, key_file: str | None) -> Sign:
+    """Return what signs savepoints: with a key of a file, or with the home's own, which is made.
+
+    Raises:
+        SavepointKeyError: the key cannot be read or made, or is too short.
+    """
+    return partial(signature_of, key=_key(home, key_file))
+
+
+def provenance(url: str, home: Home, key_file: str | None) -> Provenance:
+    """Return where a savepoint, or a checkpoint directory, comes from. It is only read.
+
+    Raises:
+        SavepointSignatureError: a key is given, and it is not signed with that.
+        SavepointKeyError: the key cannot be read, or is too short.
+        CopyRefusedError: it was signed, and changed since.
+    """
+    storage = open_storage(url)
+    if key_file is not None:
+        if is_signed_with(storage, _key(home, key_file)):
+            return "signed with the key"
+        raise SavepointSignatureError(
+            url=storage.url, problem=f"it is not signed with the key in {key_file}"
+        )
+    if (home.path / _KEY_FILE).exists() and is_signed_with(storage, _key(home, None)):
+        return "made by this home"
+    known = (status.checkpoint for folder in home.folders() if (status := folder.status()))
+    if any(url and f"{storage.url}/".startswith(f"{url}/") for url in known):
+        return "made by this home"
+    return "foreign"
+
+
+def require_trust(url: str, home: Home, *, is_trusted: bool, key_file: str | None) -> None:
+    """See that a job may begin with what lies somewhere, before anything else of it is read.
+
+    Args:
+        url: The savepoint, or the checkpoint directory.
+        home: Of this command.
+        is_trusted: Whether it may be foreign: somebody said so, or no pickles will be loaded.
+        key_file: It must be signed with this key; None for any.
+
+    Raises:
+        ForeignSavepointError: this home did not make it.
+        BicycleError: see ``provenance``.
+    """
+    if provenance(url, home, key_file) == "foreign" and not is_trusted:
+        raise ForeignSavepointError(url=open_storage(url).url, home=str(home.path))
+
+
+def _key(home: Home, key_file: str | None) -> bytes:
+    path = home.path / _KEY_FILE if key_file is None else Path(key_file).expanduser()
+    try:
+        if key_file is None and not path.exists():
+            _make_key(path)
+        key = path.read_bytes().strip()
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SavepointKeyError(path=str(path), problem=reason) from error
+    if len(key) < _KEY_BYTES_MIN:
+        problem = f"it has {len(key)} bytes, at least {_KEY_BYTES_MIN} are needed"
+        raise SavepointKeyError(path=str(path), problem=problem)
+    return key
+
+
+def _make_key(path: Path) -> None:
+    """Make the home's key as one step: two commands may come here at the same time."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as stream:
+        stream.write(secrets.token_hex(32) + "\n")
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return
+    finally:
+        temporary.unlink()

@@ -1,0 +1,54 @@
+"""Signatures of savepoints: who made one, and that nobody changed it since.
+
+``savepoint.hmac`` is the HMAC-SHA256 of ``savepoint.json``, in hexadecimal digits. A savepoint that
+is signed describes its files with SHA-256, too, so that the signature holds for all of them: it is
+checked before the description is read, the manifest before that is, and each file while it is
+copied.
+
+Source: RFC 2104 (HMAC).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.recovery.copying import read_back
+from bicycle_runtime.recovery.errors import SavepointSignatureError
+from bicycle_runtime.recovery.savepoints import (
+    DESCRIPTION,
+    JOB_FILE,
+    SIGNATURE,
+    epoch_paths,
+    read_savepoint,
+)
+
+__all__ = ["is_signed_with", "signature_of"]
+
+
+def signature_of(data: bytes, key: bytes) -> bytes:
+    """Return the signature of a description, as it is stored."""
+    return hmac.new(key, data, hashlib.sha256).hexdigest().encode() + b"\n"
+
+
+def is_signed_with(storage: Storage, key: bytes) -> bool:
+    """Tell whether a savepoint was signed with a key; then what a start reads first is as it was.
+
+    Raises:
+        SavepointSignatureError: it was, but names files without their digests.
+        CopyRefusedError: the manifest was changed.
+        BicycleError: see ``read_savepoint``.
+    """
+    try:
+        data, signature = storage.read(DESCRIPTION), storage.read(SIGNATURE)
+    except ObjectMissingError:
+        return False
+    if not hmac.compare_digest(signature_of(data, key), signature):
+        return False
+    savepoint = read_savepoint(storage)
+    if not all(file.sha256 for file in savepoint.files):
+        raise SavepointSignatureError(url=storage.url, problem="it has files without digests")
+    first = {JOB_FILE, *epoch_paths(savepoint.epoch)}
+    read_back(storage, [file.wanted for file in savepoint.files if file.path in first])
+    return True
