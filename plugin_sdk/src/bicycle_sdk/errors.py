@@ -24,6 +24,7 @@ __all__ = [
     "ParameterError",
     "PluginDefinitionError",
     "PreviewError",
+    "SecretError",
     "StateDefinitionError",
     "StateMergeError",
     "StreamDefinitionError",
@@ -125,6 +126,14 @@ class GraphFormatError(BicycleError):
     code = "BIC-1002"
     message = "job graph JSON is not readable: {detail}"
     fix = "write it with JobGraph.to_json() of the SDK version {sdk_version}"
+
+
+class SecretError(BicycleError):
+    """A secret is not where its reference says. The secret itself stands in no error."""
+
+    code = "BIC-1009"
+    message = "a secret is not there: {kind} {place!r} {problem}"
+    fix = "set the variable, or make the file readable, on every host where the job runs"
 
 
 class ParameterError(BicycleError):

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from bicycle_sdk.errors import ParameterError, PluginDefinitionError
 from bicycle_sdk.record_types import type_name
+from bicycle_sdk.secrets import Secret
 
 __all__ = ["ParameterInfo", "fill", "schema_of"]
 
@@ -30,8 +31,8 @@ _BOOLS = {word: True for word in ("true", "yes", "on", "1")} | dict.fromkeys(
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION_WORDS = "a duration such as 30s, 5m, 1h30m, 250ms"
 _SUPPORTED = (
-    "str, int, float, bool, Path, timedelta, an enum, a Literal, a list of one of these, or one of "
-    "them | None"
+    "str, int, float, bool, Path, timedelta, Secret, an enum, a Literal, a list of one of these, "
+    "or one of them | None"
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
@@ -217,6 +218,8 @@ def _text_of(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, Enum):
         return value.name
+    if isinstance(value, Secret):
+        return f"{value.kind}:{value.place}"
     if isinstance(value, timedelta):
         return f"{value.total_seconds():.3f}".rstrip("0").rstrip(".") + "s"
     return "" if value is None else str(value)
@@ -303,6 +306,12 @@ def _timedelta(value: Any) -> timedelta:
     raise _wrong(value, _DURATION_WORDS)
 
 
+def _secret(value: Any) -> Secret:
+    if isinstance(value, Secret):
+        return value
+    return Secret.parse(value if isinstance(value, str) else "")
+
+
 def _wrong(value: Any, expected: str) -> ValueError:
     return ValueError(f"found {value!r}, expected {expected}")
 
@@ -315,4 +324,5 @@ _READERS: Mapping[Any, tuple[Callable[[Any], Any], str]] = {
     bool: (_bool, "true or false"),
     Path: (_path, "a path"),
     timedelta: (_timedelta, _DURATION_WORDS),
+    Secret: (_secret, "env:NAME, file:PATH, or prompt: to be asked; never the secret itself"),
 }

@@ -1,16 +1,17 @@
 """Secrets by reference: a graph says where a password is to be found, never what it is.
 
-A reference is resolved where the job runs, so a graph can be stored, shown and sent as it is. This
-module reads nothing: neither the environment nor files.
+A reference is resolved where the job runs, so a graph, the parameters of a job and the functions
+that hold one can be stored, shown and sent as they are. Nothing is read before somebody asks.
 """
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.errors import SecretError, StreamDefinitionError
 
 __all__ = ["Secret"]
 
@@ -18,6 +19,9 @@ __all__ = ["Secret"]
 @dataclass(frozen=True, slots=True)
 class Secret:
     """Where a secret is found; made by ``Secret.env`` or ``Secret.file``.
+
+    It is a type of plugin parameters, too: given as ``env:NAME``, ``file:PATH`` or ``prompt:``,
+    never as the secret itself. Connectors take it as it is; functions ask it in ``open``.
 
     Example:
         >>> Secret.env("KAFKA_PASSWORD").to_json()
@@ -44,6 +48,41 @@ class Secret:
     def file(cls, path: str | os.PathLike[str]) -> Secret:
         """Take the secret from a file; a newline at its end is not part of the secret."""
         return cls("file", os.fspath(path))
+
+    @classmethod
+    def parse(cls, text: str) -> Secret:
+        """Return the reference that a parameter's text gives, ``env:NAME`` or ``file:PATH``.
+
+        Raises:
+            ValueError: it is neither; the message does not have the text, which may be a secret.
+        """
+        kind, _, place = text.partition(":")
+        if kind == "env" and place:
+            return cls.env(place)
+        if kind == "file" and place:
+            return cls.file(place)
+        raise ValueError("found something else than a reference (it is not shown)")
+
+    def reveal(self) -> str:
+        """Return the secret: call it where it is needed, and keep it out of state and logs.
+
+        A function calls it in ``open``, on the host where it runs: variables and files must be
+        there. A newline at the end of a file is not part of the secret.
+
+        Raises:
+            SecretError: the variable is not set, or the file cannot be read.
+        """
+        if self.kind == "env":
+            if self.place in os.environ:
+                return os.environ[self.place]
+            raise SecretError(kind="environment variable", place=self.place, problem="is not set")
+        try:
+            return Path(self.place).read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            problem = f"cannot be read: {error.strerror}"
+        except UnicodeDecodeError:
+            problem = "is not UTF-8 text"
+        raise SecretError(kind="file", place=self.place, problem=problem)
 
     def to_json(self) -> dict[str, dict[str, str]]:
         """Return the reference as it stands in a graph."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import stat
 import struct
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["birth_time_ns", "make_folder", "replace_file", "sync_folder"]
+__all__ = ["birth_time_ns", "make_folder", "own_folder", "replace_file", "sync_folder"]
 
 _AT_EMPTY_PATH = 0x1000
 _STATX_BTIME = 0x800
@@ -19,10 +20,23 @@ _MASK_AND_BIRTH = struct.Struct("=I76xqI")
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a file in its place as one step; what a crash leaves is hidden and written over."""
+    """Put a file in its place as one step; what a crash leaves is hidden and written over.
+
+    Only its owner may read it: parameters, addresses and errors are nobody else's business.
+    """
     temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    temporary.write_bytes(data)
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
     temporary.replace(path)
+
+
+def own_folder(folder: Path) -> None:
+    """Make a folder that only its owner may look into; one that is there is closed to others."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if stat.S_IMODE(folder.stat().st_mode) & 0o077:
+        folder.chmod(0o700)
 
 
 def make_folder(folder: Path) -> None:

@@ -6,6 +6,7 @@ Options are declared where they belong (``base.options``) and only get a flag he
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,12 +126,30 @@ def set_option(command: F) -> F:
         "params",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=lambda context, _option, values: {
-            **_params_in(context.meta.get(_PARAMS_FILE)),
-            **pairs(values, "--set"),
-        },
-        help="A parameter of the plugin. May be given several times.",
+        callback=lambda context, _option, values: _asked(
+            {**_params_in(context.meta.get(_PARAMS_FILE)), **pairs(values, "--set")}
+        ),
+        help="A parameter of the plugin. May be given several times. A secret is given as "
+        "env:NAME, file:PATH or prompt:, which asks for it.",
     )(command)
+
+
+def _asked(params: dict[str, str]) -> dict[str, str]:
+    """Ask for the parameters that are given as ``prompt:``, and return where their values are.
+
+    They stay in the environment of this process and of those that it starts; nothing stores them.
+    """
+    if not params:
+        return params
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.options import PROMPT, PROMPTED
+
+    for name, text in params.items():
+        if text == PROMPT:
+            variable = PROMPTED + re.sub(r"\W", "_", name).upper()
+            os.environ[variable] = click.prompt(name, hide_input=True, err=True)
+            params[name] = f"env:{variable}"
+    return params
 
 
 def _params_in(path: Path | None) -> dict[str, str]:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import OptionError
-from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.ids import job_id, slug
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
@@ -73,7 +73,7 @@ class JobFolder:
 
         Paths of ours in it are kept absolute, as whoever reads it may be in another directory.
         """
-        self.path.mkdir(parents=True, exist_ok=True)
+        own_folder(self.path)
         given = request.options
         plugin = _absolute(given.plugin) if is_script(given.plugin) else None
         options = replace(
@@ -114,7 +114,8 @@ class Home:
             HomeError: it can not be made.
         """
         try:
-            (self.path / "jobs").mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(parents=True, exist_ok=True)
+            own_folder(self.path / "jobs")
         except OSError as error:
             reason = error.strerror or str(error)
             raise HomeError(path=str(self.path), reason=reason) from error

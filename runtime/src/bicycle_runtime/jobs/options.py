@@ -12,9 +12,11 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.scripts import is_script
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["LEASE_BEAT_MS_MAX", "JobOptions", "JobRequest"]
+__all__ = ["LEASE_BEAT_MS_MAX", "PROMPT", "PROMPTED", "JobOptions", "JobRequest"]
 
 LEASE_BEAT_MS_MAX = 60_000
+PROMPT = "prompt:"  # Given for a parameter, it lets the command ask for a secret.
+PROMPTED = "BICYCLE_SECRET_"  # Variables begin so that hold what was asked for.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,9 +47,6 @@ class JobOptions:
         doc="Begin with this savepoint, or with the last published epoch of this checkpoint "
         "directory (a path or URL). The job's own checkpoint directory must be empty.",
     )
-    parallelism: int | None = option(
-        None,
-        low=1,
     trust: bool = option(
         default=False,
         doc="With --from: begin with what another home made. Its pickled state may run any code.",
@@ -57,6 +56,9 @@ class JobOptions:
         doc="File with the key that savepoints of the job are signed with, and that of --from must "
         "be. Default: a key of the home, which other homes do not have.",
     )
+    parallelism: int | None = option(
+        None,
+        low=1,
         high=32_768,
         doc="Parallelism of every operator. Default: what the plugin says.",
     )
@@ -165,14 +167,14 @@ class JobRequest:
         """From which share on a frequent key is told."""
         return from_mapping(EngineOptions, self.engine).hot_key_percent
 
-    def engine_options(self, graph: JobGraph) -> EngineOptions:
-        """Return the engine's options for a plugin's graph."""
-        from_graph = {
     @property
     def no_pickle(self) -> bool:
         """Whether the job loads no state from pickles."""
         return from_mapping(EngineOptions, self.engine).no_pickle
 
+    def engine_options(self, graph: JobGraph) -> EngineOptions:
+        """Return the engine's options for a plugin's graph."""
+        from_graph = {
             "checkpoint_interval_ms": graph.config.checkpoint_interval_ms,
             "mode": graph.config.mode.value,
         }
@@ -217,6 +219,11 @@ class JobRequest:
         for name, value in {**given, **self.engine}.items():
             flag = "--" + name.rstrip("_").replace("_", "-")
             words += [flag] if value is True else [flag, str(value)]
-        for flag, pairs in (("--set", self.params), ("--conf", self.spark)):
+        prompted = f"env:{PROMPTED}"
+        params = {
+            name: PROMPT if text.startswith(prompted) else text
+            for name, text in self.params.items()
+        }
+        for flag, pairs in (("--set", params), ("--conf", self.spark)):
             words += [word for name, value in pairs.items() for word in (flag, f"{name}={value}")]
         return words

@@ -25,7 +25,7 @@ import msgspec
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
 from bicycle_runtime.jobs.control.looking import job_status
 from bicycle_runtime.jobs.errors import JobNotRunningError, RequestTimeoutError, RequestUnknownError
@@ -73,7 +73,7 @@ class Inbox:
             is_again: Whether this driver takes the place of another one of the same run: then it
                 meets what that one was asked and has not answered.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        own_folder(self._folder)
         for path in self._folder.iterdir():
             if not is_again:
                 path.unlink(missing_ok=True)
@@ -198,5 +198,5 @@ def _reply_late(path: Path, done: Future[Answer]) -> None:
 
 def _write(path: Path, data: Mapping[str, Any]) -> None:
     """Write a whole file as one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    own_folder(path.parent)
     replace_file(path, json.dumps(data).encode())

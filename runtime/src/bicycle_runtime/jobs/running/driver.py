@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -25,7 +24,6 @@ from bicycle_runtime.engine.errors import (
     EpochFailedError,
     SparkLostError,
     SparkStartError,
-    SparkStartKilledError,
 )
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
@@ -59,30 +57,17 @@ from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
 from bicycle_runtime.jobs.savepoints.trust import require_trust, signer
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.last_words import foreign_error, java_error, plain_error
-from bicycle_runtime.jobs.supervision.restarts import Restarts, place_of
+from bicycle_runtime.jobs.supervision.restarts import OF_FUNCTIONS, RESTARTABLE, Restarts, place_of
 from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
-from bicycle_runtime.operators.errors import (
-    ErrorRateError,
-    FunctionFailedError,
-    FunctionHookError,
-)
-from bicycle_runtime.recovery.errors import EpochTakenError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
-from bicycle_runtime.state.errors import StateFileError
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.errors import BicycleError, ParameterError
 
 __all__ = ["run_job"]
 
 _LOG = logging.getLogger(__name__)
 _STALLED_CODE = 1
-_OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
-_RESTARTABLE = (
-    *_OF_FUNCTIONS,
-    *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
-    *(StalledError, StateFileError),
-)
 # How a start, or an epoch, fails whose Java process was ended.
 _CUT_SHORT = (SparkStartError, SparkLostError, EpochFailedError, PublishInterruptedError)
 
@@ -250,6 +235,15 @@ class _Driver:
             final = JobState.STOPPED
         return setup, final
 
+    def _extract(self, ref: PluginRef) -> JobBundle:
+        """Return the plugin's job; what was given for a parameter in vain is not kept."""
+        try:
+            return extract(ref, self._request.params)
+        except ParameterError:
+            # It may be a secret that was written where a reference to it belongs.
+            self._place.folder.write_request(dataclasses.replace(self._request, params={}))
+            raise
+
     def _extracted(self, ref: PluginRef) -> JobBundle:
         has_run = bool(EpochHistory(self._place.storage).epochs())
         # Whoever takes the place of a dead driver has work, and every second counts.
@@ -257,16 +251,9 @@ class _Driver:
         self._executor.is_deferred = has_run and not is_in_place
         if self._executor.is_deferred:
             with self._phases.step_of_start("extracting the plugin", ref.name):
-                return extract(ref, self._request.params)
-        with (
-            self._phases.step_of_start("starting Spark and extracting the plugin", ref.name),
-            ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool,
-        ):
-            booting = pool.submit(self._executor.boot)
-            bundle = extract(ref, self._request.params)
-        with contextlib.suppress(SparkStartKilledError):  # ``start`` tries it again.
-            booting.result()
-        return bundle
+                return self._extract(ref)
+        with self._phases.step_of_start("starting Spark and extracting the plugin", ref.name):
+            return self._executor.boot_beside(lambda: self._extract(ref))
 
     def _run_or_wait(self, setup: JobSetup, restarts: Restarts) -> JobState | None:
         """Run epochs; None when something failed and it is time to start again.
@@ -291,7 +278,7 @@ class _Driver:
                 self._lease.require()
             # Where Spark was there before, what keeps it from starting now may pass.
             is_away = restarts.used_count > 0 and isinstance(error, SparkStartError)
-            if not is_away and not isinstance(error, _RESTARTABLE):
+            if not is_away and not isinstance(error, RESTARTABLE):
                 raise
             place = place_of(error)
             delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch, place=place)
@@ -304,7 +291,7 @@ class _Driver:
                 _LOG, "job_restarting", level=logging.WARNING, job=self._place.job, error=error,
                 delay_ms=delay_ms, attempt=restarts.used_count,
             )  # fmt: skip
-            if not isinstance(error, _OF_FUNCTIONS):
+            if not isinstance(error, OF_FUNCTIONS):
                 self._executor.replace()
             with self._phases.waiting():
                 is_stopped = self._services.stop.wait(delay_ms)

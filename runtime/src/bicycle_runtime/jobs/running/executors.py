@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import IO
+from concurrent.futures import ThreadPoolExecutor
+from typing import IO, TypeVar
 
 from bicycle_runtime.base.processes import hang_up, kill_all
 from bicycle_runtime.engine.deferred import DeferredExecutor
+from bicycle_runtime.engine.errors import SparkStartKilledError
 from bicycle_runtime.engine.executor import Executor, KeptExecutor
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
@@ -19,6 +21,7 @@ from bicycle_runtime.jobs.running.services import DriverExecutor
 
 __all__ = ["JobExecutor", "spark_executor"]
 
+T = TypeVar("T")
 _HANG_UP_S = 1.0
 
 
@@ -62,9 +65,14 @@ class JobExecutor:
         """Process id of Spark's Java process; None where there is none (yet)."""
         return self._executor.java_pid
 
-    def boot(self) -> None:
-        """Begin to start, while other work is done."""
-        self._executor.boot()
+    def boot_beside(self, work: Callable[[], T]) -> T:
+        """Begin to start while other work is done, and return what that gives."""
+        with ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool:
+            booting = pool.submit(self._executor.boot)
+            done = work()
+        with contextlib.suppress(SparkStartKilledError):  # ``start`` tries it again.
+            booting.result()
+        return done
 
     def ship(self, shipment: Shipment) -> None:
         """Set what workers need of the plugin; before the next loop."""

@@ -14,11 +14,33 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bicycle_runtime.engine.errors import (
+    EpochFailedError,
+    SparkLostError,
+    SparkStartKilledError,
+)
+from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.status import RestartNote, RestartPlan
+from bicycle_runtime.operators.errors import (
+    ErrorRateError,
+    FunctionFailedError,
+    FunctionHookError,
+)
+from bicycle_runtime.recovery.errors import EpochTakenError
+from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
-__all__ = ["HISTORY_MAX", "Restarts", "noted", "place_of"]
+__all__ = ["HISTORY_MAX", "OF_FUNCTIONS", "RESTARTABLE", "Restarts", "noted", "place_of"]
+
+# Met by opening functions again on the same Spark.
+OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
+# Met by starting again: what may pass by itself, or is gone with the epoch that was put aside.
+RESTARTABLE = (
+    *OF_FUNCTIONS,
+    *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
+    *(StalledError, StateFileError),
+)
 
 _DELAY_MAX_MS = 60_000
 HISTORY_MAX = 100  # The status file, which is written twice a second, holds them.
