@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from bicycle_sdk.parameters import ParameterInfo
 
 __all__ = [
-    "ENTRY_POINT_GROUP",
     "BuiltJob",
     "PluginInfo",
     "bicycle_plugin",
@@ -33,8 +32,6 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# The entry-point group in the metadata of a job's wheel.
-ENTRY_POINT_GROUP = "bicycle.plugins"
 _MARK = "__bicycle_plugin__"
 
 

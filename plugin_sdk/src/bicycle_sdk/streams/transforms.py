@@ -25,6 +25,7 @@ from bicycle_sdk.functions import (
     RichAsyncFunction,
 )
 from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.installed import installed_function
 from bicycle_sdk.streams.base import Stream
 
 if TYPE_CHECKING:
@@ -81,6 +82,21 @@ class Transforms(Stream[T]):
     def process_fn(self, function: ProcessFunction[T, R]) -> DataStream[R]:
         """Call a function that sees event time and writes side outputs."""
         return self._then(process_vertex(function, is_keyed=self._is_keyed()))
+
+    def process_plugin(self, name: str, *, type: type[R] | None = None) -> DataStream[R]:
+        """Call the function class that another installed plugin brings, by its name.
+
+        Args:
+            name: Of the entry point in the group ``bicycle.plugins``.
+            type: Type of the results; None: what its annotations say.
+
+        Raises:
+            StreamDefinitionError: no function class is installed under this name.
+        """
+        vertex = process_vertex(installed_function(name), is_keyed=self._is_keyed())
+        if type is not None:
+            vertex.output_type = type
+        return self._then(vertex)
 
     def process_ordered(
         self,

@@ -19,7 +19,7 @@ import importlib_metadata
 
 from bicycle_runtime.extraction.errors import PluginNotFoundError, PluginRefusedError
 from bicycle_runtime.extraction.requirement import sdk_specifier
-from bicycle_sdk.plugin import ENTRY_POINT_GROUP
+from bicycle_sdk.installed import ENTRY_POINT_GROUP
 
 __all__ = ["Discovery", "PluginRef", "Refusal", "discover"]
 

@@ -12,7 +12,7 @@ from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.engine.planning.stages import plan_stages, with_parallelism
 from bicycle_runtime.operators.spec import ChainSpec, RouteSpec
-from bicycle_sdk.chaining import optimize
+from bicycle_sdk.chaining import ChainingStats, optimize
 from bicycle_sdk.graph import JobGraph, OperatorKind
 
 __all__ = ["ChainView", "ExchangeView", "GraphView", "OperatorView", "graph_view"]
@@ -62,11 +62,17 @@ class GraphView:
     chains: tuple[ChainView, ...]
     exchanges: tuple[ExchangeView, ...]
     operator_count: int
-    tasks_without_chaining: int
+    chaining: ChainingStats
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain data; ``stages`` holds the number of tasks of each."""
-        return asdict(self)
+        """Return plain data; ``stages`` holds the number of tasks of each.
+
+        ``chaining`` is what chaining saves; ``tasks_without_chaining`` is one figure of it.
+        """
+        saved = round(self.chaining.task_reduction_percent, 1)
+        plain = asdict(self)
+        plain["chaining"]["task_reduction_percent"] = saved
+        return {**plain, "tasks_without_chaining": self.chaining.tasks_before}
 
     def to_text(self) -> str:
         """Return the stages with their chains, one below the other."""
@@ -74,7 +80,7 @@ class GraphView:
             f"job {self.job}: {amount(self.operator_count, 'operator')} in "
             f"{amount(len(self.chains), 'chain')}, {amount(len(self.stages), 'stage')}, "
             f"{amount(sum(self.stages), 'task')} "
-            f"({self.tasks_without_chaining} without chaining)"
+            f"({self.chaining.tasks_before} without chaining)"
         ]
         for stage, task_count in enumerate(self.stages):
             lines.append(f"stage {stage} ({amount(task_count, 'task')})")
@@ -127,7 +133,7 @@ def graph_view(graph: JobGraph, *, parallelism: int | None = None) -> GraphView:
             _exchange_view(graph, chain, route) for chain in plan.chains for route in chain.routes
         ),
         operator_count=len(graph.vertices),
-        tasks_without_chaining=optimize(graph).stats.tasks_before,
+        chaining=optimize(graph).stats,
     )
 
 

@@ -1,0 +1,53 @@
+"""Function classes of installed plugins, found by the names of their entry points.
+
+A wheel may bring a function class in the place of a job: marked with ``@bicycle_plugin`` and named
+in the entry-point group, it can be used by the jobs of other wheels. The class is imported where
+the graph is built.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.functions import FunctionObject
+
+__all__ = ["ENTRY_POINT_GROUP", "installed_function"]
+
+# The entry-point group in the metadata of a job's wheel.
+ENTRY_POINT_GROUP = "bicycle.plugins"
+_CALL = "process_plugin"
+
+
+def installed_function(name: str) -> Any:
+    """Return a new object of the function class that is installed under a name.
+
+    Raises:
+        StreamDefinitionError: there is none, it is a job, or its constructor needs arguments.
+    """
+    # Slow on the start path: only jobs that use functions of others need it.
+    from importlib.metadata import entry_points
+
+    found = entry_points(group=ENTRY_POINT_GROUP)
+    if name not in found.names:
+        known = ", ".join(sorted(found.names)) or "none"
+        raise StreamDefinitionError(
+            call=_CALL,
+            problem=f"no plugin is called {name!r}; installed: {known}",
+            hint="install the wheel that brings it beside this job, and let this one require it",
+        )
+    loaded = found[name].load()
+    if not isinstance(loaded, type) or not issubclass(loaded, FunctionObject):
+        raise StreamDefinitionError(
+            call=_CALL,
+            problem=f"{name!r} is a job, not a function class",
+            hint="mark a class derived from AsyncFunction, RichAsyncFunction or ProcessFunction",
+        )
+    try:
+        return loaded()
+    except TypeError as error:
+        raise StreamDefinitionError(
+            call=_CALL,
+            problem=f"{name!r} can not be made without arguments: {error}",
+            hint=f"import the class and pass an object: process({loaded.__name__}(…))",
+        ) from error
