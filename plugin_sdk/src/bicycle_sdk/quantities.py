@@ -20,10 +20,10 @@ def duration_text(duration_ms: float) -> str:
     if duration_ms < _MINUTE_MS:
         return f"{duration_ms / _SECOND_MS:.1f} s"
     if duration_ms < _HOUR_MS:
-        return _two_units(duration_ms, _MINUTE_MS, "min", _SECOND_MS, "s")
+        return _two_units(duration_ms, (_MINUTE_MS, "min"), (_SECOND_MS, "s"))
     if duration_ms < _DAY_MS:
-        return _two_units(duration_ms, _HOUR_MS, "h", _MINUTE_MS, "min")
-    return _two_units(duration_ms, _DAY_MS, "d", _HOUR_MS, "h")
+        return _two_units(duration_ms, (_HOUR_MS, "h"), (_MINUTE_MS, "min"))
+    return _two_units(duration_ms, (_DAY_MS, "d"), (_HOUR_MS, "h"))
 
 
 def moment_text(time_ms: int) -> str:
@@ -41,6 +41,8 @@ def moment_text(time_ms: int) -> str:
     return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _two_units(duration_ms: float, large_ms: int, large: str, small_ms: int, small: str) -> str:
+def _two_units(duration_ms: float, large: tuple[int, str], small: tuple[int, str]) -> str:
+    (large_ms, large_name), (small_ms, small_name) = large, small
     count, rest = divmod(int(duration_ms), large_ms)
-    return f"{count} {large} {rest // small_ms} {small}" if rest >= small_ms else f"{count} {large}"
+    text = f"{count} {large_name}"
+    return f"{text} {rest // small_ms} {small_name}" if rest >= small_ms else text
