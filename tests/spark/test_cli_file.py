@@ -47,13 +47,19 @@ def test_a_start_with_nothing_new_to_read_needs_no_java(site):
     first = site.launch(command)
     assert first.wait() == 0, first.stderr
 
-    site.environment["JAVA_HOME"] = "/there/is/no/java"
     second = site.launch(command)
     assert second.wait() == 0, second.stderr
     assert (second.answer["state"], second.answer["event_count"]) == ("FINISHED", 1)
+    assert phases_of(second) == ["extracting the plugin", "recovering"]
 
     with (site.root / "clicks.csv").open("a") as stream:
         stream.write("bob,/cart\n")
     third = site.launch(command)
-    assert third.wait() == 6, third.stderr
+    assert third.wait() == 0, third.stderr
+    assert third.answer["event_count"] == 2
+    assert phases_of(third) == ["extracting the plugin", "recovering", "starting Spark"]
     site.wait_for_no_process()
+
+
+def phases_of(life):
+    return [event["phase"] for event in life.log_events if event["event"] == "phase_ended"]
