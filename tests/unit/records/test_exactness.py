@@ -20,6 +20,7 @@ from bicycle_runtime.records.exactness import fit_of
 from bicycle_runtime.state.values.codecs import ValueCodec
 
 UTC, SUMMER = datetime.UTC, datetime.timezone(datetime.timedelta(hours=2))
+LOCAL = datetime.datetime(2020, 1, 1)  # noqa: DTZ001  # a time of nowhere
 BIG = 2**53 + 1
 Part = typing.TypeVar("Part")
 
@@ -167,7 +168,7 @@ KEPT: list[tuple[Any, Any]] = [
     (Rights, Rights.READ),
     (Literal["a", 1], 1),
     (datetime.date, datetime.date(2020, 1, 1)),
-    (datetime.datetime, datetime.datetime(2020, 1, 1, 1, 2, 3, 4)),  # noqa: DTZ001
+    (datetime.datetime, LOCAL.replace(microsecond=4)),
     (datetime.datetime, datetime.datetime(2020, 1, 1, tzinfo=UTC)),
     (datetime.timedelta, datetime.timedelta(days=-3, microseconds=1)),
     (decimal.Decimal, decimal.Decimal("1E+5")),
@@ -217,10 +218,10 @@ CHANGED: list[tuple[Any, Any]] = [
     (Size, 1),
     (Rights, Rights.READ | Rights.WRITE),
     (Literal["a", 1], True),
-    (datetime.date, datetime.datetime(2020, 1, 1)),  # noqa: DTZ001
+    (datetime.date, LOCAL),
     (datetime.datetime, "2020-01-01T00:00:00"),
     (datetime.datetime, datetime.datetime(2020, 1, 1, tzinfo=SUMMER)),
-    (datetime.datetime, datetime.datetime(2020, 1, 1, fold=1)),  # noqa: DTZ001
+    (datetime.datetime, LOCAL.replace(fold=1)),
     (datetime.time, datetime.time(1, fold=1)),
     (decimal.Decimal, 1),
     (Pair, Pair(1, (2, 3))),
@@ -239,7 +240,7 @@ CHANGED: list[tuple[Any, Any]] = [
     (list[Point], [Point(1), Point3(2)]),
     (dict[str, Point], {"a": Point3(1)}),
     (Slim, Slim(datetime.datetime(2020, 1, 1, tzinfo=SUMMER))),
-    (Slim, Slim(datetime.datetime(2020, 1, 1, tzinfo=UTC), [1])),  # type: ignore[arg-type]
+    (Slim, Slim(datetime.datetime(2020, 1, 1, tzinfo=UTC), [1])),
     (Counted, Counted()),
     (list[Counted], [Counted(3)]),
     (Counted | None, Counted()),
@@ -248,7 +249,7 @@ CHANGED: list[tuple[Any, Any]] = [
     (Broken, Broken(1)),
     (Box[int], Box("a")),
     (Fast, Fast(1)),
-    (Fast, Fast(1.0, ("a",))),  # type: ignore[arg-type]
+    (Fast, Fast(1.0, ("a",))),
     (Open, with_extra(Open(), more=1)),
     (Annotated[int, msgspec.Meta(gt=3)], 1),
 ]
@@ -334,7 +335,7 @@ SCALAR_TYPES = [
 
 
 def union_of(parts):
-    return functools.reduce(lambda one, other: typing.Union[one, other], parts)  # noqa: UP007
+    return functools.reduce(lambda one, other: typing.Union[one, other], parts)  # noqa: UP007  # of any number
 
 
 declared_types = st.recursive(
