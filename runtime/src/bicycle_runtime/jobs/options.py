@@ -99,6 +99,14 @@ class JobOptions:
         doc="How long to wait before the second restart without progress between, and before each "
         "further one; the first comes at once. Default: what the plugin's restart strategy says.",
     )
+    latency_target_ms: int = option(
+        200,
+        low=0,
+        high=30_000,
+        doc="How long results may take while the job keeps up: epochs start no more often than "
+        "that asks for, and in between the machine rests. No backlog waits for it. 0 runs an epoch "
+        "whenever there is input.",
+    )
     lease_beat_ms: int = option(
         1_000,
         low=100,

@@ -1,5 +1,8 @@
 """The driver of a job: how it waits, what it starts again, and what ends it."""
 
+import threading
+import time
+
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
@@ -342,3 +345,35 @@ def test_the_status_tells_when_the_first_epoch_is_over_or_there_was_nothing_to_r
     with pytest.raises(FunctionFailedError):
         failing.run()
     assert not failing.home.folder("other").status().has_begun
+
+
+def epochs_while(light, tmp_path, *, lines, **options):
+    """Return how many epochs a job runs that gets a line every so often."""
+    job = light(**options)
+    running = job.start()
+    job.wait_until(lambda status: status.has_begun, "the first epoch")
+    before = job.status.epoch_count
+    for number in range(lines):
+        with (tmp_path / "in.txt").open("a") as stream:
+            stream.write(f"{number}\n")
+        threading.Event().wait(0.01)
+    job.wait_until(lambda status: status.record_count == lines + 2, "all lines")
+    return job.end(running).epoch_count - before
+
+
+def test_a_job_that_keeps_up_rests_between_epochs_as_long_as_its_latency_allows(light, tmp_path):
+    """A bound on epochs in the time that all took, which holds on any machine."""
+    begun = time.monotonic()
+    count = epochs_while(light, tmp_path, lines=60, latency_target_ms=400)
+    passed_s = time.monotonic() - begun
+
+    # Where an epoch takes more than 200 ms there is no rest: it is at least 200 ms to the next.
+    assert count <= passed_s / 0.2 + 2
+
+
+def test_no_backlog_waits_for_the_latency_target(light, tmp_path):
+    job = light(engine={"max_records_per_epoch": 5}, latency_target_ms=30_000)
+    (tmp_path / "in.txt").write_text("line\n" * 100)
+    running = job.start()
+    job.wait_until(lambda status: status.record_count == 100, "the backlog")
+    assert job.end(running).epoch_count >= 20

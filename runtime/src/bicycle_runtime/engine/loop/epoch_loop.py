@@ -148,8 +148,10 @@ class EpochLoop:
         wait_ms = self._interval_left_ms()
         if (has_work or fires) and wait_ms <= 0:
             self._started_at = self._clock.monotonic()
-            self._run_epoch(statuses, fires=fires, is_last=False)
-            return Step(has_run=True, is_finished=False, wait_ms=0)
+            is_full = self._run_epoch(statuses, fires=fires, is_last=False)
+            is_endless = not all(status.is_bounded for status in statuses.values())
+            is_caught_up = is_endless and not is_full
+            return Step(has_run=True, is_finished=False, wait_ms=0, is_caught_up=is_caught_up)
         if has_work or fires:
             # Meanwhile nothing else waits: neither requests, nor a failed publication, nor workers.
             self._publisher.look()
@@ -249,8 +251,10 @@ class EpochLoop:
         fires: bool = False,
         is_last: bool,
         is_finished: bool = False,
-    ) -> None:
-        """Run one epoch; tasks run when there is input, or when time alone fires something.
+    ) -> bool:
+        """Run one epoch, and tell whether it was full.
+
+        Tasks run when there is input, or when time alone fires something.
 
         1. Plan: each source with input gives a bounded slice.
         2. Run: tasks write deltas and staged output, and report.
@@ -284,7 +288,10 @@ class EpochLoop:
             source.sealed(merge_ends(work.reports, uid))
         # 4. Publish: sinks make the epoch visible, while the next one may already run.
         self._publisher.start(manifest, lambda: self._commit(manifest))
+        count = max(read_counts(work.reports).values(), default=0)
+        is_full = self._intake.is_full(slices, record_count=count)
         self._tell(manifest, work.reports, statuses, watch)
+        return is_full
 
     @property
     def _timeline(self) -> Timeline:

@@ -86,6 +86,17 @@ class Intake:
             source.poll().has_input for source in self._setup.sources.values()
         )
 
+    def is_full(self, slices: Mapping[str, list[Slice]], *, record_count: int) -> bool:
+        """Tell whether an epoch took so much of what it may that there is probably more.
+
+        Args:
+            slices: What it read.
+            record_count: How many records that were, of the source that gave most.
+        """
+        spans = (sum(part.end - part.start for part in parts) for parts in slices.values())
+        has_bytes = 2 * max(spans, default=0) >= self.pacer.byte_count
+        return has_bytes or 2 * record_count >= self.pacer.record_count
+
     def wait_ms(self, statuses: Mapping[str, SourceStatus], *, now_ms: int) -> int:
         """Return how long there is nothing to do, as far as sources and event time know."""
         longest_ms = min([IDLE_MS_MAX, *(status.next_poll_ms for status in statuses.values())])

@@ -34,9 +34,11 @@ class Step:
     """What ``step`` did: whether an epoch ran, whether input is finished, when to call again.
 
     ``unread`` is what the sources have left; None after an epoch, whose statistics tell it.
+    ``is_caught_up``: the epoch took all that a source which never ends had, so the next may rest.
     """
 
     has_run: bool
     is_finished: bool
     wait_ms: int
     unread: Unread | None = None
+    is_caught_up: bool = False

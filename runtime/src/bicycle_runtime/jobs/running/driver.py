@@ -18,7 +18,7 @@ from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_alive
-from bicycle_runtime.base.storage import StorageError, require_atomic_create
+from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.engine.errors import (
     EpochFailedError,
@@ -50,6 +50,7 @@ from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.preparing import prepared
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.reading import ReadingWatch
+from bicycle_runtime.jobs.running.rests import rest_ms
 from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
 from bicycle_runtime.jobs.running.storage_outages import StorageOutages
 from bicycle_runtime.jobs.running.summary import JobSummary, summarize
@@ -68,6 +69,7 @@ __all__ = ["run_job"]
 
 _LOG = logging.getLogger(__name__)
 _STALLED_CODE = 1
+_WAIT_MS_MAX = 1_000  # Requests are met between two waits.
 # How a start, or an epoch, fails whose Java process was ended.
 _CUT_SHORT = (SparkStartError, SparkLostError, EpochFailedError, PublishInterruptedError)
 
@@ -194,7 +196,9 @@ class _Driver:
             cleanup.enter_context(self._phases.work("starting or ending"))
             cleanup.enter_context(self._outages.told())
             # 1. Take the job's lease, so that no other driver runs it.
-            self._require_storage()
+            self._outages.prove(
+                source=self._services.source, is_first=self._services.former is None
+            )
             with self._phases.taking_over():
                 cleanup.enter_context(
                     LeaseKeeper(
@@ -313,17 +317,6 @@ class _Driver:
         status.restart_plan = restarts.plan()
         return restarts
 
-    def _require_storage(self) -> None:
-        """Prove that the storage can hold checkpoints; a job that ran before waits for it."""
-
-        def prove() -> None:
-            require_atomic_create(self._place.storage, source=self._services.source)
-
-        if self._services.former is None:
-            prove()
-        else:
-            self._outages.survive(prove)
-
     def _prepare(self, bundle: JobBundle) -> JobSetup:
         self._executor.ship(self._plugin.shipment(bundle))
         setup = prepared(bundle, self._request, self._place)
@@ -407,11 +400,17 @@ class _Driver:
 
     def _step_until_done(self, loop: EpochLoop) -> bool:
         """Return whether all input is finished; False when a stop was requested."""
-        stop = self._services.stop
+        stop, clock = self._services.stop, self._services.clock
+        rests_until = clock.monotonic()
         while not stop.is_set:
             if self._lease.is_lost:
                 self._lease.require()
             self._inbox.serve(self._handlers())
+            begun = clock.monotonic()
+            if begun < rests_until and not self._is_asked():
+                self._progress.take_idle(None)
+                self._wait(round((rests_until - begun) * 1_000))
+                continue
             with self._phases.epoch(loop.epoch + 1), self._progress.epoch():
                 self._savepoints.meet(loop)
                 step = loop.drain() if self._is_draining else loop.step()
@@ -419,9 +418,20 @@ class _Driver:
                 return True
             if not step.has_run:
                 self._progress.take_idle(step.unread)
-                with self._phases.waiting():
-                    stop.wait(step.wait_ms)
+                self._wait(step.wait_ms)
+            elif step.is_caught_up:
+                now = clock.monotonic()
+                target_ms = self._request.options.latency_target_ms
+                rests_until = now + rest_ms(target_ms, (now - begun) * 1_000) / 1_000
         return False
+
+    def _is_asked(self) -> bool:
+        """Tell whether somebody asked for something that needs an epoch."""
+        return self._is_draining or self._savepoints.is_asked
+
+    def _wait(self, wait_ms: int) -> None:
+        with self._phases.waiting():
+            self._services.stop.wait(min(wait_ms, _WAIT_MS_MAX))
 
     def _handlers(self) -> dict[str, Handler]:
         """Return what the job does between two epochs when it is asked, by the kind of request."""

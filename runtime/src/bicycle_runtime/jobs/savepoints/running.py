@@ -55,6 +55,11 @@ class RunningSavepoints:
         self._asked.append((facts, answer))
         return answer
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether there is a request that waits for an epoch."""
+        return bool(self._asked)
+
     def meet(self, loop: EpochLoop) -> None:
         """Take all savepoints that were asked for; returns while their files are still copied.
 
