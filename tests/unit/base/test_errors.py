@@ -1,6 +1,7 @@
 """The way back from JSON to an error."""
 
 import json
+import pickle
 
 from bicycle_runtime.base.errors import ConfigError, OptionError, UnknownError, error_from_json
 from bicycle_sdk.errors import BicycleError, GraphError
@@ -30,8 +31,10 @@ def test_an_unknown_code_keeps_its_words():
     assert type(back) is UnknownError
     assert back.facts["original_code"] == "XYZ-1"
     assert back.facts["original_facts"] == {"tap": 3}
-    assert "tap broke" in str(back)
-    assert "mend it" in str(back)
+    assert str(back) == "XYZ-1 tap broke\n  fix: mend it"
+    again = error_from_json(pickle.loads(pickle.dumps(back)).to_json())
+    assert (again.code, str(again)) == ("XYZ-1", str(back))
+    assert UnknownError.code == "BIC-1110"
 
 
 def test_an_error_of_another_version_that_lacks_facts_keeps_its_words():

@@ -160,11 +160,15 @@ class UnsafePathError(BicycleError):
 
 
 class UnknownError(BicycleError):
-    """An error of another version or of an absent extension; its words are kept."""
+    """An error of another version or of an absent extension; its words and its code are kept."""
 
     code = "BIC-1110"
-    message = "{original_code} {original_message}"
+    message = "{original_message}"
     fix = "{original_fix}"
+
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**{"original_code": self.code, **facts})
+        vars(self)["code"] = self.facts["original_code"]  # As people and scripts look it up.
 
 
 def error_from_json(data: Mapping[str, Any]) -> BicycleError:
