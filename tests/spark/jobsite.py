@@ -28,7 +28,7 @@ from tests.waiting import PATIENCE_S, until
 MARK = "BICYCLE_TEST_SITE"
 # For jobs that live for seconds: no second compiler, and a collector without threads.
 SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-_LEFTOVER_PATIENCE_S = 30.0
+
 _DAEMON = b"pyspark.daemon"
 
 
@@ -230,7 +230,6 @@ class JobSite:
         until(
             lambda: not self.processes(),
             lambda: f"the end of {self.processes()}",
-            patience_s=_LEFTOVER_PATIENCE_S,
         )
 
     def kill_everything(self) -> None:

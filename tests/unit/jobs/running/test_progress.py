@@ -75,16 +75,18 @@ def test_a_change_of_state_is_written_at_once_and_epochs_at_most_twice_a_second(
 ):
     progress.enter(JobState.RUNNING)
     progress.take_epoch(stats_of(1))
-    assert folder.status().epoch == 0
+    assert (folder.status().epoch, folder.status().has_begun) == (1, True)
+    progress.take_epoch(stats_of(2))
+    assert folder.status().epoch == 1
 
     clock.advance(500)
-    progress.take_epoch(stats_of(2))
-    assert folder.status().epoch == 2
-
     progress.take_epoch(stats_of(3))
+    assert folder.status().epoch == 3
+
+    progress.take_epoch(stats_of(4))
     progress.enter(JobState.FINISHED)
     written = folder.status()
-    assert (written.epoch, written.state, written.ended_ms) == (3, JobState.FINISHED, 1_500)
+    assert (written.epoch, written.state, written.ended_ms) == (4, JobState.FINISHED, 1_500)
     assert written.running_ms == 1_000
 
 

@@ -35,7 +35,7 @@ __all__ = ["main", "submit"]
 
 _POLL_S = 0.05
 _WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
-_FIRST_EPOCH_POLL_COUNT_MAX = 200  # ten seconds: functions may be slow
+_FIRST_EPOCH_POLL_COUNT_MAX = 1_200  # one minute: functions may be slow
 _LOG_TAIL_LINES = 20
 _SUPERVISOR = "bicycle_runtime.jobs.supervision.supervisor"
 
@@ -43,8 +43,8 @@ _SUPERVISOR = "bicycle_runtime.jobs.supervision.supervisor"
 def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
     """Start a job in a process of its own and wait until it runs and its first epoch is sealed.
 
-    An epoch that takes longer than some seconds is not waited for; one that fails and is run again
-    is, since the next attempt may be the last. A start that is refused leaves what is known of the
+    An epoch that takes longer than a minute is not waited for; one that fails and is run again is,
+    since the next attempt may be the last. A start that is refused leaves what is known of the
     job's former run as it was.
 
     That process has a supervisor, which starts it again when it dies without a last word.
