@@ -19,6 +19,7 @@ WITH_STATE = {
     "test_broadcast",
     "test_connected",
     "test_exact_values",
+    "test_failed_attempts",
     "test_joins",
     "test_keyed_functions",
     "test_keyed_state",

@@ -139,6 +139,11 @@ class ErrorPolicy:
     backoff_ms: int = 100
     max_error_rate: float | None = None
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether the epoch may go on when an attempt failed, so that it must leave nothing."""
+        return self.action is not ErrorAction.FAIL or self.retries > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vertex:

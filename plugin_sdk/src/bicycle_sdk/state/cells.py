@@ -56,6 +56,16 @@ class ValueCells:
         if self.entries.pop(key, MISSING) is not MISSING:
             self.touched[key] = None
 
+    def put_back(self, key: Hashable, value: Any, stamp: int | None = None) -> None:
+        """Let a key have a value again, ``MISSING`` for none, and the time that it had."""
+        if value is MISSING:
+            self.entries.pop(key, None)
+        else:
+            self.entries[key] = value
+        self.touched[key] = None
+        if self.expiry is not None:
+            self.expiry.put_back(key, stamp)
+
     def sweep(self) -> None:
         """Remove what expired."""
 
@@ -192,10 +202,31 @@ class MapCells:
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""
-        row = self.rows.get(key)
-        start = next(reversed(row)) + 1 if row else 0
-        for position, value in enumerate(values, start):
+        for position, value in enumerate(values, self.end(key)):
             self.put(key, position, value)
+
+    def end(self, key: Hashable) -> int:
+        """Return the position behind a key's list."""
+        row = self.rows.get(key)
+        return next(reversed(row)) + 1 if row else 0
+
+    def cut(self, key: Hashable, start: int) -> None:
+        """Remove the end of a key's list, from a position on."""
+        for position in reversed(range(start, self.end(key))):
+            self.delete(key, position)
+
+    def put_back(self, cell: tuple[Any, Any], value: Any, stamp: int | None) -> None:
+        """Let a cell have a value again, ``MISSING`` for none, and the time that it had."""
+        if value is MISSING:
+            self.delete(*cell)
+        else:
+            self.put(*cell, value)
+        if self.expiry is not None:
+            self.expiry.put_back(cell, stamp)
+
+    def parts(self, key: Hashable) -> list[Any]:
+        """Return the map keys that a key has, expired or not, oldest first."""
+        return list(self.rows.get(key, ()))
 
     def delete(self, key: Hashable, part: Hashable) -> None:
         """Remove an entry of a key's map; harmless when there is none."""

@@ -79,6 +79,14 @@ class Expiry:
             self._buckets.setdefault(bucket, {})[cell] = None
         self.stamps[cell] = stamp
 
+    def put_back(self, cell: Hashable, stamp: int | None) -> None:
+        """Let a cell have the time again that it had, None for none."""
+        if stamp is None:
+            self.forget(cell)
+        elif self.stamps.get(cell) != stamp:
+            self.put(cell, stamp)
+            self.touched[cell] = None
+
     def forget(self, cell: Hashable) -> None:
         """Drop a cell."""
         if self.stamps.pop(cell, None) is not None:

@@ -43,6 +43,16 @@ class TimerScope(Protocol):
         """Return the wall clock in ms."""
 
 
+class SetTimers(Protocol):
+    """Where the timers of one domain are set and deleted."""
+
+    def set(self, key: Hashable, time_ms: int) -> None:
+        """Set a timer; harmless when it is set already."""
+
+    def delete(self, key: Hashable, time_ms: int) -> None:
+        """Delete a timer; harmless when there is none."""
+
+
 class TimerQueue:
     """The timers of one domain for all keys.
 
@@ -156,7 +166,7 @@ class TimerService:
 
     __slots__ = ("_event", "_processing", "_scope")
 
-    def __init__(self, scope: TimerScope, *, event: TimerQueue, processing: TimerQueue) -> None:
+    def __init__(self, scope: TimerScope, *, event: SetTimers, processing: SetTimers) -> None:
         self._scope = scope
         self._event = event
         self._processing = processing

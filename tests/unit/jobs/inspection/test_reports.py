@@ -20,6 +20,7 @@ from bicycle_sdk import (
     StateTtl,
     ValueStateDescriptor,
     file_sink,
+    retry,
 )
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
 from bicycle_sdk.windows import (
@@ -142,6 +143,32 @@ def test_typed_state_is_described_and_warns_of_its_growth_only():
     assert (part.name, part.type, part.codec) == ("counts", "dict[str, int]", "typed")
     assert kinds(report(keyed(Typed()))) >= {("unbounded-state", "f")}
     assert ("untyped-state", "f") not in kinds(report(keyed(Typed())))
+
+
+class Mixed(RichAsyncFunction[str, int]):
+    span: tuple[int, int] = (0, 0)
+
+    def __init__(self):
+        self.counts: dict[str, int] = {}
+        self.total = 0
+        self.words: list[str] = []
+
+    def process(self, value, ctx):
+        return []
+
+
+def test_attributes_that_are_copied_for_each_record_are_told_where_attempts_are_undone():
+    def build(policy):
+        def job(env):
+            rich = env.read_text("in").uid("lines").key_by(str).process_rich(Mixed())
+            rich.on_error(policy).uid("f").sink_to(file_sink("out")).uid("out")
+
+        return job
+
+    for policy, copied in (("fail", ()), ("skip", ("words",)), (retry(2), ("words",))):
+        found = report(build(policy))
+        assert found.states[0].copied == copied
+        assert (("copied-state", "f") in kinds(found)) is bool(copied)
 
 
 def test_untyped_state_and_a_missing_uid_are_warned_of():

@@ -33,6 +33,8 @@ from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateS
 from bicycle_runtime.operators.tasks.declared_forms import declared_operator
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, describe_attributes
+from bicycle_runtime.state.memory.undoing import is_frozen_attribute
+from bicycle_runtime.state.undo import ATOMIC
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import RichAsyncFunction
@@ -121,6 +123,7 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
             if is_window
             else _attributes(function)
         ),
+        "copied": _copied(spec, function),
         "keyed": [_keyed(state) for state in declared_states(function)],
         "has_undeclared": asks_for_states(function) and not declared_states(function),
         # What a window function saves is gone when its window is.
@@ -166,6 +169,20 @@ def _attributes(function: Any) -> list[dict[str, Any]]:
         _attribute(part.name, part.declared, part.codec, is_per_entry=part.tracked is not None)
         | {"is_fixed": part.name in fixed}
         for part in parts
+    ]
+
+
+def _copied(spec: OperatorSpec, function: Any) -> list[str]:
+    """Return the attributes that are copied for each record, so that an attempt can be undone."""
+    if not spec.vertex.on_error.goes_on or not isinstance(function, RichAsyncFunction):
+        return []
+    return [
+        part.name
+        for part in describe_attributes(function)
+        if part.name != SNAPSHOT
+        and part.tracked is None
+        and not is_frozen_attribute(part)
+        and type(getattr(function, part.name)) not in ATOMIC
     ]
 
 

@@ -100,7 +100,8 @@ class StateReport:
 
     ``keyed`` are the states whose descriptors are fields of the function's class;
     ``has_undeclared`` tells that its code asks for states of which none is declared so.
-    ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
+    ``copied`` are the attributes that are copied for each record, so that a failed attempt can be
+    undone. ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
     ``is_of_sdk`` tells that the function is one of the SDK, such as a join.
     ``declared`` is what is stored with the state: names, schemas and versions, see
     ``DeclaredOperator``.
@@ -110,6 +111,7 @@ class StateReport:
     scope: str
     group_count: int
     attributes: tuple[AttributeReport, ...]
+    copied: tuple[str, ...]
     keyed: tuple[KeyedStateReport, ...]
     has_undeclared: bool
     has_named: bool
@@ -227,7 +229,8 @@ def require_guarantee(report: JobReport, wanted: str) -> None:
 def _state_report(item: dict[str, Any]) -> StateReport:
     attributes = tuple(AttributeReport(**attribute) for attribute in item["attributes"])
     keyed = tuple(KeyedStateReport(**state) for state in item["keyed"])
-    return StateReport(**{**item, "attributes": attributes, "keyed": keyed})
+    copied = tuple(item["copied"])
+    return StateReport(**{**item, "attributes": attributes, "copied": copied, "keyed": keyed})
 
 
 def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]:
@@ -264,6 +267,13 @@ def _attribute_warnings(
         for part in changing
         if part.codec != "typed"
     ]
+    if state.copied:
+        names = ", ".join(map(repr, state.copied))
+        text = (
+            f"{names}: copied for each record, so that failed attempts can be undone as on_error "
+            "asks; keep what grows in a dict attribute or in a list or map state"
+        )
+        found.append(("copied-state", text))
     if state.window_growth is not None:
         found += _WINDOW_WARNINGS[state.window_growth]
     elif state.scope == "key_groups" and any(part.is_per_entry for part in changing):

@@ -87,6 +87,11 @@ class RecordPolicy:
         return self._spec.uid
 
     @property
+    def undoes(self) -> bool:
+        """Whether what a failed attempt did must be undone."""
+        return self._policy.goes_on
+
+    @property
     def plugin(self) -> PluginInfo:
         """The plugin that the function comes from."""
         return self._plugin

@@ -14,6 +14,8 @@ from bicycle_runtime.operators.batch import Batch, SourceTrail
 from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.tables import FunctionTable
+from bicycle_runtime.state.memory.undoing import UndoList
+from bicycle_runtime.state.undo import Attempts
 from bicycle_sdk.contexts import ProcessContext, SourceMessage, TaskInfo
 
 __all__ = ["WorkerContext"]
@@ -55,6 +57,12 @@ class WorkerContext(ProcessContext):
         self._groups = GroupCache(group_count)
         self.table: FunctionTable | None = None
         self.sides: list[tuple[str, Any, int | None]] = []
+        self.attempts: Attempts | None = None
+
+    def undo_attempts(self, attempts: Attempts) -> None:
+        """Let failed attempts be undone. Called before anything asks for state."""
+        self.attempts = attempts
+        self.sides = UndoList()
 
     def clone(self) -> Self:
         """Return a context for another call in flight: all the same, but a record of its own."""
@@ -67,7 +75,7 @@ class WorkerContext(ProcessContext):
         )
         twin.random, twin.metrics = self.random, self.metrics
         twin.table, twin.sides, twin.watermark = self.table, self.sides, self.watermark
-        twin.batch = self._batch
+        twin.batch, twin.attempts = self._batch, self.attempts
         return twin
 
     # --- the record in hand ------------------------------------------------------------------

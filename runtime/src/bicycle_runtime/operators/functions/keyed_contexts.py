@@ -15,7 +15,9 @@ from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.keyed import BROADCAST, BroadcastTable
+from bicycle_runtime.state.memory.undoing import UndoTimers, undoing_cells
 from bicycle_runtime.state.stores.backends import MemoryTables, Tables
+from bicycle_runtime.state.undo import Attempts
 from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
@@ -53,6 +55,12 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self.tables = tables
         self.keyed = tables.keyed(self._groups, self.state_time)
         self.timers = tables.timers(self._groups)
+        self._service = self._new_service()
+
+    def undo_attempts(self, attempts: Attempts) -> None:
+        """Let failed attempts be undone. Called before anything asks for state."""
+        super().undo_attempts(attempts)
+        self.tables.undoes = True
         self._service = self._new_service()
 
     @property
@@ -148,7 +156,10 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         if self._key_selector is None:
             what = f"the state {descriptor.name!r}"
             raise UnkeyedStateError(operator=self.task_info.operator_name, what=what)
-        return self.keyed.cells_of(descriptor)
+        cells = self.keyed.cells_of(descriptor)
+        if self.attempts is None:
+            return cells
+        return undoing_cells(cells, descriptor, self.attempts)
 
     def get_broadcast_state(
         self, descriptor: MapStateDescriptor[Any, Any]
@@ -168,6 +179,8 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         if descriptor.ttl is not None:
             _refuse_access(descriptor)
         cells: Any = self.broadcast.cells_of(descriptor)
+        if self.attempts is not None:
+            cells = undoing_cells(cells, descriptor, self.attempts)
         kind = MapState if self.can_broadcast else ReadOnlyMapState
         return kind(descriptor, cells, BROADCAST)
 
@@ -199,7 +212,10 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         return self._service
 
     def _new_service(self) -> TimerService:
-        return TimerService(self, event=self.timers.event, processing=self.timers.processing)
+        event, processing = self.timers.event, self.timers.processing
+        if self.attempts is not None:
+            return TimerService(self, event=UndoTimers(event), processing=UndoTimers(processing))
+        return TimerService(self, event=event, processing=processing)
 
     def timer_queues(self) -> tuple[TimerQueue, TimerQueue]:
         """Return the timers that wait for event time, and for processing time."""

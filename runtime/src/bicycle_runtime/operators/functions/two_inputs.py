@@ -47,13 +47,14 @@ class CoProcessOperator(StatefulOperator):
         if spec.vertex.details.get("has_broadcast"):
             context.broadcast = BroadcastTable(context.state_time, book=context.book)
         methods = input_methods(function, len(selectors))
+        self._input_count = len(selectors)
         super().__init__(spec, policy, context, function, method=methods[0][0], storage=storage)
         self._selectors = selectors
-        self._calls = [eager(call) for _, call in methods]
-        self._direct = [direct(call) for call in self._calls]
+        self._calls = [self.prepare(call) for _, call in methods]
+        self._is_direct = [direct(eager(call)) is not None for _, call in methods]
         self._built_in = function if isinstance(function, BuiltInFunction) else None
         always = self._built_in is not None and self._built_in.awaits
-        self._awaiting = [always or is_async(call) for call in self._calls]
+        self._awaiting = [always or is_async(eager(call)) for _, call in methods]
         self._ordinal = 0
         self._turn_to(0)
 
@@ -85,8 +86,12 @@ class CoProcessOperator(StatefulOperator):
             return [self.context.task_info.subtask_index] * len(batch.values)
         return batch.groups
 
+    def user_calls(self, function: Any) -> list[Callable[..., Any]]:
+        methods = input_methods(function, self._input_count)
+        return [*(call for _, call in methods), *super().user_calls(function)]
+
     def _method_of(self, group: int) -> Callable[..., Any]:  # noqa: ARG002  # no state per group
-        return self._direct[self._ordinal] or self._calls[self._ordinal]
+        return self._calls[self._ordinal]
 
     def _new_table(self) -> CompositeTable[FunctionTable]:
         table, broadcast = super()._new_table(), self.context.broadcast
@@ -100,7 +105,7 @@ class CoProcessOperator(StatefulOperator):
         self.context.select_keys_by(selector)
         self.policy.key_of = selector
         self.awaits = self._awaiting[ordinal]
-        self.is_direct = self._direct[ordinal] is not None
+        self.is_direct = self._is_direct[ordinal]
         self.context.can_broadcast = ordinal > 0
         if ordinal != self._ordinal:
             self._ordinal = ordinal

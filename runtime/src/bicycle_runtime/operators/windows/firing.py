@@ -7,11 +7,13 @@ order of arrival nor a restart shows in the order of results.
 from __future__ import annotations
 
 import contextlib
+import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.calling.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
 from bicycle_runtime.operators.errors import WindowStateError
@@ -20,6 +22,7 @@ from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import as_sequences, each
 from bicycle_runtime.operators.tuple_records import TupleRecords
 from bicycle_runtime.state.memory.due import in_order
+from bicycle_runtime.state.undo import Attempts, UndoLog
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.state import StateDescriptor, TimeDomain
@@ -66,6 +69,10 @@ class FiringContext(WindowContext[Any]):
         # Not the watermark, which is as far as epochs are long: states would expire by chance.
         self._operator.timestamp = fired.window.end - 1
         self._is_firing = True
+
+    def note_values(self, log: UndoLog) -> None:
+        """Note what the window keeps, at the beginning of an attempt."""
+        log.append((_refill, self._values, copy.deepcopy(dict(self._values))))
 
     def end(self) -> None:
         """Have no window in hand."""
@@ -117,12 +124,18 @@ class Firing:
         self.function = plan.process
         self._awaits = False
         self._process: Callable[..., Any] | None = None
+        self._attempts: Attempts | None = None
         if plan.process is not None:
+            called = getattr(plan.process, "process", plan.process)
+            if policy.undoes:
+                self._attempts = prepare_attempts(plan.process, [called])
+                context.undo_attempts(self._attempts)
             if hasattr(plan.process, "open"):
                 resolve(plan.process.open, self._context)
-            called = getattr(plan.process, "process", plan.process)
             self._process = eager(called)
             self._awaits = is_async(self._process)
+            if self._attempts is not None:
+                self._process = undoing(self._process, self._attempts, self._context.note_values)
 
     def begin(self, *, now_ms: int, watermark: int, random: Any) -> None:
         """Take note of the time that functions see from now on."""
@@ -175,6 +188,8 @@ class Firing:
             found = each(self._aggregate, fired, policy=self._policy, awaits=False)
             pairs = [(r, f) for r, f in zip(found, fired, strict=True) if r is not DROPPED]
             return [r for r, _ in pairs], [f.window.end - 1 for _, f in pairs]
+        if self._attempts is not None:
+            self._attempts.begin_batch()
         call = self._call_later if self._awaits else self._call
         try:
             found = each(call, fired, policy=self._policy, awaits=self._awaits)
@@ -217,6 +232,11 @@ class Firing:
     def _collect(self, fired: Fired) -> None:
         time = fired.window.end - 1
         self.sides += [(tag, value, time) for tag, value in self._context.take_side_outputs()]
+
+
+def _refill(values: dict[str, Any], before: dict[str, Any]) -> None:
+    dict.clear(values)
+    dict.update(values, before)
 
 
 def _window_results(

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute
 from bicycle_runtime.state.memory.dicts import DictState
 from bicycle_runtime.state.memory.tracked import TrackedDict
+from bicycle_runtime.state.memory.undoing import UndoNamedDict, attribute_memo, undoing_kind
 from bicycle_runtime.state.sealed.changes import Section, emptied_section, make_section
+from bicycle_runtime.state.undo import UndoLog
 from bicycle_runtime.state.values.codecs import ValueCodec
 
 __all__ = ["AccumulatorTable", "FunctionTable", "GroupState", "StateTable"]
@@ -63,12 +65,18 @@ class FunctionTable:
         prototype: The opened function.
         attributes: Its state attributes, described *before* it was opened.
         call_hook: Calls a hook of the function, waiting for it when it is ``async``.
+        undoes: Whether attempts can be undone.
     """
 
     def __init__(
-        self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
-    ) -> None:
+        self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any],
+        *, undoes: bool = False,
+    ) -> None:  # fmt: skip
         self._prototype = prototype
+        self._named = _NAMED_ATTRIBUTE
+        if undoes:
+            attributes = list(map(_undoing, attributes))
+            self._named = replace(_NAMED_ATTRIBUTE, tracked=UndoNamedDict)
         self._dict_attributes = [item for item in attributes if item.tracked is not None]
         self._value_attributes = [
             item for item in attributes if item.tracked is None and item.name != SNAPSHOT
@@ -101,6 +109,11 @@ class FunctionTable:
                 if getattr(state.instance, name, None) is kept.entries:
                     setattr(state.instance, name, kept.begin(compares=self._compares))
         return state
+
+    def attribute_memo(self, group: int) -> Callable[[UndoLog], None]:
+        """Return what notes the attributes of a key group at the beginning of an attempt."""
+        dicts = {item.name: item.tracked for item in self._dict_attributes if item.tracked}
+        return attribute_memo(self.groups[group].instance, dicts, self._value_attributes)
 
     def expect(self, record_count: int) -> None:
         """Take note of the records of an epoch: the next one is expected to have as many."""
@@ -160,7 +173,7 @@ class FunctionTable:
         return state
 
     def _new_group(self, group: int) -> GroupState:
-        named = self._dict_state(group, _NAMED_ATTRIBUTE, {})
+        named = self._dict_state(group, self._named, {})
         begun = self._dict_state(group, _BEGUN_ATTRIBUTE, {}) if self._seeded else None
         state = GroupState(None, {}, named, begun)
         self._renew(group, state)
@@ -243,6 +256,11 @@ class FunctionTable:
             attribute = self._values_by_section[name]
             setattr(state.instance, attribute.name, attribute.codec.decode_list(section.values)[0])
             state.written[attribute.name] = hash(bytes(section.values))
+
+
+def _undoing(attribute: Attribute) -> Attribute:
+    tracked = attribute.tracked
+    return attribute if tracked is None else replace(attribute, tracked=undoing_kind(tracked))
 
 
 class AccumulatorTable:

@@ -7,8 +7,10 @@ handing one out counts as a change too: that is ``TouchTrackedDict``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
+
+from bicycle_sdk.state.cells import MISSING
 
 if TYPE_CHECKING:
     from _collections_abc import dict_items, dict_values
@@ -84,6 +86,20 @@ class TrackedDict(dict[Any, Any]):
         fresh = dict(*others, **named)
         super().update(fresh)
         self.touched.update(fresh)
+
+    def peek(self, key: Any) -> Any:
+        """Return the value of a key without using it; ``MISSING`` when there is none."""
+        return dict.get(self, key, MISSING)
+
+    def memo(self) -> Callable[[], None]:
+        """Return what puts back all entries as they are now, in their order."""
+        entries = dict(dict.items(self))
+
+        def put_back() -> None:
+            dict.clear(self)
+            TrackedDict.update(self, entries)
+
+        return put_back
 
     def load(self, keys: Iterable[Any], values: Iterable[Any], deleted: Iterable[Any]) -> None:
         """Apply sealed changes: they are not touched."""

@@ -134,11 +134,37 @@ class PagedMapCells(MapCells):
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""
-        position = self._end(key)
+        position = self.end(key)
         for value in values:
             self.put(key, position, value)
             position += 1
         self._ends[key] = position
+
+    def end(self, key: Hashable) -> int:
+        """Return a position behind a key's list."""
+        known = self._ends.get(key)
+        if known is not None:
+            return known
+        start = self._start_of(key)
+        last = self._pages.last(start, behind_key(start))
+        positions = list(self._fresh.get(key, ()))
+        if last is not None:
+            section = len(start) - len(key_start(key))
+            positions.append(key_in(last[0][section:], last[1])[1])
+        return max(positions, default=-1) + 1
+
+    def cut(self, key: Hashable, start: int) -> None:
+        """Remove the end of a key's list, from a position on."""
+        super().cut(key, start)
+        self._ends[key] = start
+
+    def parts(self, key: Hashable) -> list[Any]:
+        """Return the map keys that a key has, expired or not, in order."""
+        return [
+            part
+            for _, part, data in self._entries(key)
+            if self.paged.found((key, part), data) is not MISSING
+        ]
 
     def delete(self, key: Hashable, part: Hashable) -> None:
         """Remove an entry of a key's map; harmless when there is none."""
@@ -266,18 +292,6 @@ class PagedMapCells(MapCells):
         for place, data in self._pages.scan(first, end):
             _, part = key_in(place[section:], data)
             yield place[len(start) : -1], part, data
-
-    def _end(self, key: Hashable) -> int:
-        known = self._ends.get(key)
-        if known is not None:
-            return known
-        start = self._start_of(key)
-        last = self._pages.last(start, behind_key(start))
-        positions = list(self._fresh.get(key, ()))
-        if last is not None:
-            section = len(start) - len(key_start(key))
-            positions.append(key_in(last[0][section:], last[1])[1])
-        return max(positions, default=-1) + 1
 
 
 def _joined(fresh: list[_Entry], sealed: Iterator[_Entry]) -> Iterator[_Entry]:

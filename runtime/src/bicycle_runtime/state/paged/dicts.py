@@ -13,10 +13,9 @@ from typing import Any, Protocol
 
 from bicycle_runtime.state.paged.pages import Pages
 from bicycle_runtime.state.rocksdb.places import behind, key_bytes, key_in, section_start, value_in
+from bicycle_sdk.state.cells import MISSING
 
 __all__ = ["MISSING", "OneCodec", "PagedDict", "Shelf", "TouchPagedDict"]
-
-MISSING = object()
 
 
 class OneCodec(Protocol):
@@ -233,6 +232,18 @@ class PagedDict(dict[Any, Any]):
         """Return the value of a key without using it; MISSING when there is none."""
         value = dict.get(self, key, MISSING)
         return self._fault(key) if value is MISSING else value
+
+    def memo(self) -> Callable[[], None]:
+        """Return what puts back all entries as they are now."""
+        hot, warm, touched = dict(dict.items(self)), dict(self._warm), dict(self.touched)
+        is_emptied = self.is_emptied
+
+        def put_back() -> None:
+            dict.clear(self)
+            dict.update(self, hot)
+            self._warm, self.touched, self.is_emptied = warm, touched, is_emptied
+
+        return put_back
 
     def found(self, key: Any, data: bytes | None) -> Any:
         """Return the value of a key whose sealed entry was just read; MISSING when it is gone.

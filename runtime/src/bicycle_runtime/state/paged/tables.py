@@ -16,9 +16,9 @@ from bicycle_runtime.state.errors import StateTypeError
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute
 from bicycle_runtime.state.memory.dicts import DictState
 from bicycle_runtime.state.memory.tables import BEGUN, AccumulatorTable, FunctionTable, GroupState
-from bicycle_runtime.state.memory.tracked import TrackedDict
-from bicycle_runtime.state.paged.dicts import PagedDict, Shelf, TouchPagedDict
+from bicycle_runtime.state.paged.dicts import PagedDict, Shelf
 from bicycle_runtime.state.paged.pages import Pages
+from bicycle_runtime.state.paged.undoing import PAGED_KINDS
 from bicycle_runtime.state.rocksdb.places import (
     behind,
     key_bytes,
@@ -142,7 +142,8 @@ class PagedDictState(DictState):
         self.paged.drop(_KEYS.decode_list(bytes(section.deleted)))
 
     def _new_dict(self) -> PagedDict:
-        kind = PagedDict if self._attribute.tracked is TrackedDict else TouchPagedDict
+        assert self._attribute.tracked is not None
+        kind = PAGED_KINDS[self._attribute.tracked]
         name, codec = self._attribute.section, self._attribute.codec
         return kind(Shelf(self._pages, name, codec, group=self._group))
 
@@ -157,6 +158,7 @@ class PagedFunctionTable(FunctionTable):
         prototype: The opened function.
         attributes: Its state attributes, described *before* it was opened.
         call_hook: Calls a hook of the function, waiting for it when it is ``async``.
+        undoes: Whether attempts can be undone.
     """
 
     def __init__(
@@ -165,8 +167,10 @@ class PagedFunctionTable(FunctionTable):
         prototype: Any,
         attributes: list[Attribute],
         call_hook: Callable[..., Any],
+        *,
+        undoes: bool = False,
     ) -> None:
-        super().__init__(prototype, attributes, call_hook)
+        super().__init__(prototype, attributes, call_hook, undoes=undoes)
         self._pages = pages
         hook = getattr(type(prototype), "snapshot_state", None)
         self._is_by_snapshot = hook not in (None, RichAsyncFunction.snapshot_state)

@@ -47,10 +47,11 @@ class Tables(Protocol):
     """Makes the tables of one operator in one subtask, and their store.
 
     ``book`` knows in which forms the states of the operator are sealed, ``windows`` makes the parts
-    of the table of a window.
+    of the table of a window. ``undoes`` says whether attempts can be undone in what is made.
     """
 
     book: StateBook
+    undoes: bool
     windows: WindowTables
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
@@ -87,6 +88,7 @@ class MemoryTables:
 
     def __init__(self, book: StateBook | None = None) -> None:
         self.book = book or StateBook()
+        self.undoes = False
         self.windows: WindowTables = MemoryWindows()
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
@@ -96,7 +98,7 @@ class MemoryTables:
     def attributes(
         self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
     ) -> FunctionTable:
-        return FunctionTable(prototype, attributes, call_hook)
+        return FunctionTable(prototype, attributes, call_hook, undoes=self.undoes)
 
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
         return KeyedTable(groups, clock, book=self.book)

@@ -40,6 +40,7 @@ class RocksTables:
         self, settings: StateSettings, *, job_url: str, book: StateBook | None = None
     ) -> None:
         self.book = book or StateBook()
+        self.undoes = False
         self.pages = Pages(settings, job_url=job_url)
         self.windows: WindowTables = RocksWindows(self.pages)
 
@@ -50,7 +51,7 @@ class RocksTables:
     def attributes(
         self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
     ) -> FunctionTable:
-        return PagedFunctionTable(self.pages, prototype, attributes, call_hook)
+        return PagedFunctionTable(self.pages, prototype, attributes, call_hook, undoes=self.undoes)
 
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
         return PagedKeyedTable(groups, clock, self.pages, book=self.book)

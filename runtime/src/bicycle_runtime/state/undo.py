@@ -1,0 +1,78 @@
+"""Undoing what a failed attempt did: one log for state of every kind.
+
+Whatever an attempt may write (cells of keyed states, dicts and other attributes, named values,
+timers, side outputs) notes in the log of the attempt how to go back, before it changes. When the
+attempt fails, what was noted is done, newest first. Only operators whose policy tries records again
+or leaves them out work on such things (``memory.undoing``); for all others there is no log.
+
+A context variable has the log of the attempt that runs, also when several are in flight.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+__all__ = ["ATOMIC", "ATTEMPT", "Attempts", "UndoLog", "begin_attempt", "copied", "undo"]
+
+# Steps back: what is called, and with what.
+UndoLog = list[tuple[Any, ...]]
+
+# Types whose values can not be changed in place.
+ATOMIC = frozenset({str, int, float, bool, bytes, complex, type(None)})
+
+
+class _Nowhere(UndoLog):
+    """The log of what happens outside attempts: it keeps nothing."""
+
+    def append(self, step: tuple[Any, ...]) -> None:
+        """Take no note."""
+
+
+_NOWHERE = _Nowhere()
+# The log of the attempt that runs here.
+ATTEMPT: ContextVar[UndoLog] = ContextVar("bicycle_attempt", default=_NOWHERE)
+
+
+class Attempts:
+    """The attempts of one operator.
+
+    Args:
+        one_by_one: Whether none begins before the last has ended: then one log serves all.
+    """
+
+    def __init__(self, *, one_by_one: bool) -> None:
+        self.log: UndoLog | None = [] if one_by_one else None
+        # hot path: 40 ns less a note than by the context variable.
+        self.note: Callable[[tuple[Any, ...]], None] = (
+            _note if self.log is None else self.log.append
+        )
+
+    def begin_batch(self) -> None:
+        """Get ready for the attempts of a batch."""
+        ATTEMPT.set(_NOWHERE if self.log is None else self.log)
+
+
+def _note(step: tuple[Any, ...]) -> None:
+    ATTEMPT.get().append(step)
+
+
+def begin_attempt() -> UndoLog:
+    """Return a log of its own for an attempt that begins here."""
+    log: UndoLog = []
+    ATTEMPT.set(log)
+    return log
+
+
+def undo(log: UndoLog) -> None:
+    """Go back to where things stood when the attempt began."""
+    while log:
+        step, *arguments = log.pop()
+        step(*arguments)
+
+
+def copied(value: Any) -> Any:
+    """Return a value that stays as it is when the given one is changed in place."""
+    return value if type(value) in ATOMIC else copy.deepcopy(value)
