@@ -86,6 +86,7 @@ def summary_lines(summary: JobSummary) -> list[str]:
     for uid, metrics in summary.metrics.items():
         lines += [f"  metric    {uid}: {text}" for text in metric_texts(metrics)]
     lines += _loss_lines(summary)
+    lines += [f"  failed    {line}" for line in summary.failures]
     lines += [f"  warning   {warning}" for warning in summary.warnings]
     lines += [f"  sealed    {text}" for text in waiting_texts(summary.waiting, now_ms=None)]
     if summary.was_aborted:

@@ -1,8 +1,10 @@
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.cli.foreground import summary_lines
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.jobs.home import JobFolder, JobPlace
 from bicycle_runtime.jobs.running.summary import summarize
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
+from bicycle_runtime.operators.counting.counts import FailureCount
 from bicycle_sdk import dead_letter, file_sink, skip
 from bicycle_sdk.kafka import KafkaSinkBuilder
 from tests.unit.jobs.job_samples import bundle_of, request_of, status_of
@@ -41,6 +43,29 @@ def test_it_tells_what_was_written_and_what_was_lost(tmp_path):
     assert (summary.skipped_count, summary.dead_letter_count) == (2, 3)
     assert summary.dead_letters == f"{tmp_path}/cp/job/dead_letters"
     assert summary.dropped_count == 1
+
+
+def test_failures_have_a_line_for_each_exception_with_count_place_and_example(tmp_path):
+    failures = {
+        "KeyError at job.py:3 in parse": FailureCount(count=1, example="KeyError: 'a' (record 7)"),
+        "ValueError at job.py:9 in half": FailureCount(count=2, example="ValueError: b (record 2)"),
+    }
+    operators = {"parse": OperatorStatus(records_in=9, records_out=6, failed=3, failures=failures)}
+    summary = summary_of(tmp_path, operators=operators)
+
+    assert summary.failures == (
+        "2 records of 'parse': ValueError at job.py:9 in half, such as ValueError: b (record 2)",
+        "1 record of 'parse': KeyError at job.py:3 in parse, such as KeyError: 'a' (record 7)",
+    )
+    assert summary.warnings == ()
+    assert any(summary.failures[0] in line for line in summary_lines(summary))
+
+
+def test_a_job_whose_every_record_fails_says_so(tmp_path):
+    operators = {"parse": OperatorStatus(records_in=3, failed=3)}
+    (warning,) = summary_of(tmp_path, operators=operators).warnings
+
+    assert warning.startswith("EVERY RECORD FAILED: nothing came out of 'parse'")
 
 
 def test_late_records_that_nobody_takes_are_a_warning(tmp_path):

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from bicycle_runtime.operators.calling.policy import pause_ms, user_frames, user_hook
+from bicycle_runtime.operators.counting.counts import add_failure
 from bicycle_runtime.operators.errors import ErrorRateError, SourceDecodeError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk.errors import BicycleError, PreviewError
@@ -62,6 +63,32 @@ def test_a_dead_letter_of_a_source_keeps_the_original_bytes(rows):
         assert base64.b64decode(letter["value"]).strip() == b'{"n": oops}'
         assert (letter["operator"], letter["encoding"], letter["offset"]) == ("rows", "raw", 9)
         json.dumps(letter)
+
+
+def test_failures_are_counted_by_exception_and_line_with_the_first_as_example():
+    def job(env):
+        numbers = env.add_source(script_source(int)).uid("numbers")
+        numbers.map(lambda n: [12 // n, {1: 1}[n]]).uid("map").on_error("skip").collect("out")
+
+    with Harness(job) as harness:
+        harness.push([0, 2, 0, 1, 3])
+        counts = harness.run_epoch().counts["map"]
+
+    found = {kind.partition(" ")[0]: failure for kind, failure in counts.failures.items()}
+    assert {kind: failure.count for kind, failure in found.items()} == {
+        "ZeroDivisionError": 2, "KeyError": 2
+    }  # fmt: skip
+    assert found["KeyError"].example == "KeyError: 2 (source 'numbers', script @ 1)"
+    assert not counts.is_all_failed
+
+
+def test_failures_of_very_many_kinds_are_told_together():
+    failures = {}
+    for number in range(50):
+        add_failure(failures, f"kind {number}", 2, "first")
+
+    assert len(failures) == 21
+    assert sum(found.count for found in failures.values()) == 100
 
 
 @pytest.mark.parametrize("timestamps", [[5, 6, 7], None])

@@ -249,6 +249,7 @@ class Progress:
         for uid, counts in stats.counts.items():
             total = status.operators.setdefault(uid, OperatorStatus())
             self._tell_blocking(uid, total, counts)
+            self._tell_failures(uid, total, counts)
             total.add(counts)
             self._note_skew(uid, total, stats)
         for uid, watermark_ms in stats.time.watermarks.items():
@@ -275,6 +276,15 @@ class Progress:
             log_event(
                 _LOG, "event_loop_blocked", level=logging.WARNING, job=self.status.job,
                 operator=uid, place=counts.blocked_at, blocked_ms=counts.blocked_ms,
+            )  # fmt: skip
+
+    def _tell_failures(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
+        """Log it once for an operator that all of its records fail; the summary tells the rest."""
+        if counts.is_all_failed and not total.records_in:
+            kind, found = max(counts.failures.items(), key=lambda item: item[1].count)
+            log_event(
+                _LOG, "all_records_failed", level=logging.ERROR, job=self.status.job,
+                operator=uid, failed=counts.failed, failure=kind, example=found.example,
             )  # fmt: skip
 
     def _note_skew(self, uid: str, total: OperatorStatus, stats: EpochStats) -> None:

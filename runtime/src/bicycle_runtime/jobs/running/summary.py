@@ -34,6 +34,7 @@ class OutputSummary:
 class JobSummary:
     """A run that ended without an error. Counts are of this run, ``event_count`` of all runs.
 
+    ``failures`` has a line for each way in which records failed: how many, where, and an example.
     ``late_count`` are the late records that operators told of, ``metrics`` what functions counted
     themselves, by operator, ``warnings`` sentences about what was lost although nobody said that it
     may be, and about functions that kept the event loop.
@@ -66,6 +67,7 @@ class JobSummary:
     resume_command: str
     late_count: int = 0
     metrics: Mapping[str, MetricValues] = field(default_factory=dict)
+    failures: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     waiting: Mapping[str, Any] = field(default_factory=dict)
 
@@ -118,7 +120,9 @@ def summarize(
         metrics={
             uid: operator.metrics for uid, operator in status.operators.items() if operator.metrics
         },
+        failures=tuple(_failures(setup, status)),
         warnings=(
+            *_failure_warnings(setup, status),
             *_late_warnings(setup, status),
             *_unread_warnings(setup, status),
             *_call_warnings(setup, status),
@@ -139,6 +143,26 @@ def _failed_by_action(setup: JobSetup, status: JobStatus) -> dict[ErrorAction, i
     for vertex in setup.graph.vertices:
         totals[vertex.on_error.action] += status.operators.get(vertex.id, _NOTHING).failed
     return totals
+
+
+def _failures(setup: JobSetup, status: JobStatus) -> Iterator[str]:
+    """Yield a line for each way in which records failed, the most frequent of an operator first."""
+    for vertex in setup.graph.vertices:
+        found = status.operators.get(vertex.id, _NOTHING).failures
+        for kind, failure in sorted(found.items(), key=lambda item: (-item[1].count, item[0])):
+            count = _counted(failure.count, "record")
+            yield f"{count} of {vertex.id!r}: {kind}, such as {failure.example}"
+
+
+def _failure_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
+    for vertex in setup.graph.vertices:
+        found = status.operators.get(vertex.id, _NOTHING)
+        if found.is_all_failed:
+            yield (
+                f"EVERY RECORD FAILED: nothing came out of {vertex.id!r}, which got "
+                f"{_counted(found.records_in, 'record')}; on_error with max_error_rate ends such a "
+                "job"
+            )
 
 
 def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:

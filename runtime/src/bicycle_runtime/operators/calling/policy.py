@@ -19,6 +19,7 @@ from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.operators.batch import Batch, Origin, SourceTrail
 from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
 from bicycle_runtime.operators.calling.frames import blamed, is_ours, without_loop
+from bicycle_runtime.operators.counting.counts import FailureCount, add_failure
 from bicycle_runtime.operators.errors import (
     ErrorRateError,
     FunctionFailedError,
@@ -38,6 +39,7 @@ __all__ = ["DROPPED", "RecordPolicy", "pause_ms", "user_frames", "user_hook"]
 
 _TRACEBACK_LINES_MAX = 60
 _REPR_LENGTH_MAX = 10_000
+_EXAMPLE_LENGTH_MAX = 200
 
 
 class _Dropped(list[Any]):
@@ -75,6 +77,7 @@ class RecordPolicy:
         self.total = 0
         self.failed = 0
         self.retried = 0
+        self.failures: dict[str, FailureCount] = {}
         self.last_error = ""
         self._few = (0, 0)  # failed and all records of epochs before, while they are few
         self._looked_at: Batch | None = None
@@ -154,7 +157,8 @@ class RecordPolicy:
         facts = self._facts(error, index)
         if self._policy.action is ErrorAction.FAIL:
             raise FunctionFailedError(**facts) from None
-        self._count(f"{facts['exception']}: {facts['exception_message']}")
+        said = f"{facts['exception']}: {facts['exception_message']}"
+        self._count(said, f"{facts['exception']} at {facts['location']}", facts["position"])
         if self._policy.action is ErrorAction.DEAD_LETTER:
             data, encoding = _as_bytes(self.batch.values[index])
             letter = self._letter(facts, self.batch.trail.origin(index), data, encoding)
@@ -174,7 +178,7 @@ class RecordPolicy:
                 operator=self._spec.uid, position=position, reason=bad.reason,
                 source=origin.source, shard=origin.shard, offset=origin.offset,
             )  # fmt: skip
-        self._count(bad.reason)
+        self._count(bad.reason, "what can not be decoded", position)
         if self._policy.action is ErrorAction.DEAD_LETTER:
             facts = {
                 "exception": "DecodeError", "exception_message": bad.reason, "user_traceback": "",
@@ -213,10 +217,13 @@ class RecordPolicy:
     def reset(self) -> None:
         """Start counting for a new epoch."""
         self.total = self.failed = self.retried = 0
+        self.failures = {}
 
-    def _count(self, error: str) -> None:
+    def _count(self, error: str, kind: str, position: str) -> None:
         self.failed += 1
         self.last_error = error
+        example = f"{error[:_EXAMPLE_LENGTH_MAX]} ({position})"
+        add_failure(self.failures, kind, 1, example)
 
     def _facts(self, error: Exception, index: int) -> dict[str, Any]:
         assert self.batch is not None

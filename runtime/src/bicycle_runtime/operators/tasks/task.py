@@ -392,6 +392,7 @@ class _Task:
                 blocked_ms=blocking.longest_ms,
                 blocked_at=blocking.place,
                 metrics=operator.metrics(),
+                failures=operator.policy.failures,
             )
         for route, router in self._program.routers:
             if route.takes_turns:
