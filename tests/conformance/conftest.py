@@ -26,6 +26,7 @@ WITH_STATE = {
     "test_live_rescale",
     "test_local_classes",
     "test_restarts",
+    "test_shared_records",
     "test_timers",
     "test_windows",
 }

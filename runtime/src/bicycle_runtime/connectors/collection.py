@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pickle import loads
 from typing import Any
 
 from bicycle_runtime.connectors.contract import (
@@ -23,6 +24,8 @@ from bicycle_runtime.connectors.contract import (
 from bicycle_runtime.connectors.errors import ConnectorPayloadError
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.operators.io import Slice, SourceBatch
+from bicycle_runtime.records.codecs import pickle_any
+from bicycle_runtime.records.exactness import PLAIN
 
 __all__ = ["CollectionOptions", "CollectionReader", "CollectionSource"]
 
@@ -37,7 +40,10 @@ class CollectionOptions:
 
 @dataclass(frozen=True, slots=True)
 class CollectionReader:
-    """Holds all items; a slice is a range of indexes."""
+    """Holds all items; a slice is a range of indexes.
+
+    It gives copies: a task that runs again must not get what a function has changed in place.
+    """
 
     items: Sequence[Any]
 
@@ -49,11 +55,20 @@ class CollectionReader:
         for start in range(part.start, end, BATCH_RECORD_COUNT):
             stop = min(start + BATCH_RECORD_COUNT, end)
             yield SourceBatch(
-                values=list(self.items[start:stop]), offsets=range(start, stop), next_offset=stop
+                values=_copied(list(self.items[start:stop])),
+                offsets=range(start, stop),
+                next_offset=stop,
             )
 
     def close(self) -> None:
         """Nothing was opened."""
+
+
+def _copied(items: list[Any]) -> list[Any]:
+    if PLAIN.issuperset(map(type, items)):
+        return items
+    copies: list[Any] = loads(pickle_any(items))
+    return copies
 
 
 class CollectionSource(Source):

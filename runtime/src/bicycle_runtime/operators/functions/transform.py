@@ -97,7 +97,8 @@ class BatchOperator(_FunctionOperator):
     method = "map_batches"
 
     def apply(self, batch: Batch) -> Batch:
-        whole = Batch([batch.values], ExchangeTrail(batch.trail.span()))
+        # The function may sort the list, or empty it; others may read it, too.
+        whole = Batch([list(batch.values)], ExchangeTrail(batch.trail.span()))
         self.policy.begin(whole)
         results = each(self.call, whole.values, policy=self.policy, awaits=self.awaits)
         outputs = as_sequences(results, function=full_name(self.function), policy=self.policy)[0]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
 from bicycle_runtime.operators.functions.operator import Advance, Operator, Timed
 from bicycle_runtime.operators.spec import ChainSpec
 from bicycle_runtime.operators.tasks.routing import Router
+from bicycle_runtime.operators.tasks.sharing import Copy
 
 __all__ = ["Chain"]
 
@@ -19,11 +20,15 @@ class Chain:
     Args:
         spec: Which chain this is.
         operators: Its operators, in order; a source's own reading is done by the task, not here.
+        copies: What copies the records that an operator gets, by its place in the chain.
     """
 
-    def __init__(self, spec: ChainSpec, operators: Sequence[Operator]) -> None:
+    def __init__(
+        self, spec: ChainSpec, operators: Sequence[Operator], copies: Mapping[int, Copy]
+    ) -> None:
         self.spec = spec
         self.operators = operators
+        self._copies = copies
         self._main: list[Router] = []
         self._sides: dict[tuple[int, str], list[Router]] = {}
 
@@ -63,6 +68,8 @@ class Chain:
         for index in range(first, len(self.operators)):
             if not batch.values:
                 return
+            if index in self._copies:
+                batch = self._copies[index](batch)
             batch = self.operators[index].process(batch)
             self._send_sides(index)
         if batch.values:

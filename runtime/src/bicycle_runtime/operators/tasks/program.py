@@ -55,6 +55,7 @@ from bicycle_runtime.operators.tasks.routing import (
     ParcelRouter,
     Router,
 )
+from bicycle_runtime.operators.tasks.sharing import Copy, copied_edges, copied_inputs, copier
 from bicycle_runtime.operators.tasks.sink import SinkOperator
 from bicycle_runtime.operators.windows.build import build_window
 from bicycle_runtime.operators.windows.combine import CombineOperator
@@ -141,7 +142,8 @@ class _Builder:
             if isinstance(key_by, KeyByOperator) and isinstance(combine, CombineOperator):
                 key_by.hands_on_keys = True
         self._let_fold_fields(operators)
-        return Chain(spec, operators)
+        copies = {index: self._copier(spec, index - 1) for index in copied_inputs(spec)}
+        return Chain(spec, operators, {at: copy for at, copy in copies.items() if copy is not None})
 
     def _let_fold_fields(self, operators: Sequence[Operator]) -> None:
         """Let a source give fields in place of records when its chain only folds them."""
@@ -166,21 +168,32 @@ class _Builder:
     def connect(self, spec: ChainSpec) -> None:
         """Make the routers of a chain."""
         chain = self._program.chains[spec.index]
+        copied = copied_edges(self._image.plan, spec)
         for route in spec.routes:
-            router = self._router(route)
+            copy = None
+            if route.edge in copied:
+                copy = self._copier(spec, route.operator, route.tag)
+            router = self._router(route, copy)
             chain.connect(route.operator, route.tag, router)
             self._program.routers.append((route, router))
+
+    def _copier(self, spec: ChainSpec, index: int, tag: str | None = None) -> Copy | None:
+        """Return what copies what an operator gives; None when it cannot be changed anyway."""
+        vertex = spec.operators[index].vertex
+        is_typed = tag is None and "output_type" in vertex.payloads
+        declared = self._payload(vertex.payload_id("output_type")) if is_typed else None
+        return copier(declared, sender=f"operator {vertex.id!r}")
 
     def _opened(self, spec: OperatorSpec) -> Operator:
         with user_hook(spec.uid, "loading or open()"):
             return self._operator(spec)
 
-    def _router(self, route: RouteSpec) -> Router:
+    def _router(self, route: RouteSpec, copy: Copy | None) -> Router:
         program = self._program
         match route.link:
             case Link.DIRECT:
                 feed = program.chains[route.target_chain].feed
-                return DirectRouter(feed, ordinal=route.input_ordinal)
+                return DirectRouter(feed, ordinal=route.input_ordinal, copy=copy)
             case Link.FEEDBACK:
                 return FeedbackRouter(
                     route, program.subtask, self.codec(route), self._image.storage

@@ -17,6 +17,7 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, Origin
 from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.operators.spec import RouteSpec
+from bicycle_runtime.operators.tasks.sharing import Copy
 from bicycle_runtime.records.blobs import (
     BYTE_GROUPS_MAX,
     Envelope,
@@ -69,11 +70,15 @@ class DirectRouter:
     Args:
         feed: Takes them.
         ordinal: Which input of the chain this is.
+        copy: Copies them, for a chain that is not the only one to have them.
     """
 
-    def __init__(self, feed: Callable[[Batch], None], *, ordinal: int = 0) -> None:
+    def __init__(
+        self, feed: Callable[[Batch], None], *, ordinal: int = 0, copy: Copy | None = None
+    ) -> None:
         self._feed = feed
         self._ordinal = ordinal
+        self._copy = copy
 
     turn = 0  # Records stay in their subtask.
 
@@ -81,6 +86,8 @@ class DirectRouter:
         """Nothing is kept."""
 
     def send(self, batch: Batch) -> None:
+        if self._copy is not None:
+            batch = self._copy(batch)
         self._feed(
             batch
             if batch.ordinal == self._ordinal

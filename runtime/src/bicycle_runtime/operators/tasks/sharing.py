@@ -1,0 +1,126 @@
+"""Records that more than one reader has: who gets copies of their own.
+
+Along a task records are handed on as objects. An object that two branches get, that goes out and to
+a side output, or that an operator may keep in its state, must not be changed by a function below it
+for the others. So each branch in which a function may change records gets copies, unless nobody
+else has the originals. Records of a type that cannot be changed in place are never copied.
+
+Key selectors, filters and functions that tell the time of a record must not change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import chain as chained
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan, StateScope
+from bicycle_runtime.records.codecs import RecordCodec
+from bicycle_runtime.records.errors import RecordEncodingError
+from bicycle_runtime.records.exactness import PLAIN
+from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.state.frozen import is_frozen_type
+
+__all__ = ["Copy", "copied_edges", "copied_inputs", "copier"]
+
+Copy = Callable[[Batch], Batch]
+
+# Those whose function may change the records that it gets, or keep them.
+_CHANGING = frozenset(
+    {
+        OperatorKind.MAP,
+        OperatorKind.FLAT_MAP,
+        OperatorKind.MAP_BATCHES,
+        OperatorKind.ASYNC_IO,
+        OperatorKind.PROCESS,
+        OperatorKind.CO_PROCESS,
+        OperatorKind.REDUCE,
+        OperatorKind.WINDOW,
+        OperatorKind.WINDOW_COMBINE,
+    }
+)
+
+
+def copied_inputs(spec: ChainSpec) -> list[int]:
+    """Return the operators of a chain that get copies of what the one before them gives."""
+    return [
+        index + 1
+        for index in range(len(spec.operators) - 1)
+        if _has_others(spec, index) and _changes(spec.operators[index + 1 :])
+    ]
+
+
+def copied_edges(plan: StagePlan, spec: ChainSpec) -> set[int]:
+    """Return the edges out of a chain along which copies go."""
+    readers = [
+        route
+        for route in spec.routes
+        if route.link is Link.DIRECT and _changes_below(plan, route.target_chain)
+    ]
+    changing = [route.edge for route in readers]
+    last = len(spec.operators) - 1
+    kept = (index for index in range(last + 1) if _has_others(spec, index))
+    is_kept = any(not _changes(spec.operators[index + 1 :]) for index in kept)
+    if is_kept or len(changing) < len(spec.routes):
+        return set(changing)
+    # The last has the originals to itself, since the others have copies; unless it reads a side
+    # output of an operator that may keep them.
+    sides = (route for route in readers if route.tag is not None)
+    from_keepers = {route.edge for route in sides if _keeps(spec.operators[route.operator])}
+    return {*changing[:-1]} | from_keepers
+
+
+def copier(declared: Any, *, sender: str) -> Copy | None:
+    """Return what copies the records of a batch; None for a type that cannot be changed in place.
+
+    Args:
+        declared: Their declared type; None when it is not known.
+        sender: Who gives them, for errors.
+    """
+    if declared is not None and is_frozen_type(declared):
+        return None
+    codec = RecordCodec(declared, sender=sender)
+
+    def copy(batch: Batch) -> Batch:
+        values = batch.listed()
+        if _are_frozen(values):
+            return batch
+        try:
+            copies = codec.decode(*codec.encode(values))
+        except RecordEncodingError:
+            return batch  # What holds a lock or a connection can only be shared.
+        return Batch(copies, batch.trail, batch.groups, batch.ordinal, batch.keys)
+
+    return copy
+
+
+def _are_frozen(values: list[Any]) -> bool:
+    """Tell whether records are scalars, or tuples of scalars, whatever is declared."""
+    kinds = set(map(type, values))
+    if kinds <= PLAIN:
+        return True
+    return kinds == {tuple} and PLAIN.issuperset(map(type, chained.from_iterable(values)))
+
+
+def _has_others(spec: ChainSpec, index: int) -> bool:
+    """Tell whether the operator, or a side output, may have what is handed on behind it."""
+    sides = (route for route in spec.routes if route.tag is not None and route.operator == index)
+    return _keeps(spec.operators[index]) or any(sides)
+
+
+def _keeps(operator: OperatorSpec) -> bool:
+    return operator.scope is not StateScope.NONE
+
+
+def _changes(operators: tuple[OperatorSpec, ...]) -> bool:
+    return any(operator.vertex.kind in _CHANGING for operator in operators)
+
+
+def _changes_below(plan: StagePlan, index: int) -> bool:
+    """Tell whether a chain, or one that it hands objects on to, may change them."""
+    spec = next(chain for chain in plan.chains if chain.index == index)
+    direct = (route for route in spec.routes if route.link is Link.DIRECT)
+    return _changes(spec.operators) or any(
+        _changes_below(plan, route.target_chain) for route in direct
+    )

@@ -1,0 +1,94 @@
+"""Who gets copies of records, and what is never copied."""
+
+import dataclasses
+import threading
+
+import pytest
+
+from bicycle_runtime.engine.planning.stages import plan_stages
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.tasks.sharing import copied_edges, copied_inputs, copier
+from bicycle_runtime.testing import script_source
+from bicycle_sdk import RichAsyncFunction, StreamEnvironment
+
+
+class Kept(RichAsyncFunction[dict, dict]):
+    def process(self, value, ctx):
+        return [value]
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed:
+    key: str
+    sizes: tuple[int, ...] = ()
+
+
+def copies(build):
+    """Return the operators that get copies: as ``chain: place`` or by the end of their edge."""
+    env = StreamEnvironment()
+    build(env.add_source(script_source(dict)).uid("source"))
+    graph = env.build_graph("job")
+    plan = plan_stages(graph)
+    inner = {spec.operators[at].uid for spec in plan.chains for at in copied_inputs(spec)}
+    edges = {graph.edges[n].target_id for spec in plan.chains for n in copied_edges(plan, spec)}
+    return inner | edges
+
+
+CASES = {
+    "one branch": (lambda s: s.map(dict).uid("a").map(dict).uid("b").collect("x"), set()),
+    "sinks": (lambda s: (s.collect("x"), s.collect("y"), s.print()), set()),
+    "a map and a sink": (lambda s: (s.map(dict).uid("a").collect("x"), s.collect("y")), {"a"}),
+    "a filter and a sink": (lambda s: (s.filter(bool).uid("a").collect("x"), s.print()), set()),
+    "two maps": (
+        lambda s: (s.map(dict).uid("a").collect("x"), s.map(dict).uid("b").collect("y")),
+        {"a"},
+    ),
+    "a map and an exchange": (
+        lambda s: (s.rebalance().map(dict).uid("far").print(), s.map(dict).uid("a").print()),
+        {"a"},
+    ),
+    "two exchanges": (
+        lambda s: (s.key_by(len).count().print(), s.rebalance().map(dict).print()),
+        set(),
+    ),
+    "state, then a map": (lambda s: s.process(Kept()).map(dict).uid("a").print(), {"a"}),
+    "state, then a sink": (lambda s: s.process(Kept()).filter(bool).print(), set()),
+    "state, then two maps": (
+        lambda s: [
+            kept.map(dict).uid(name).print() for kept in [s.process(Kept())] for name in ("a", "b")
+        ],
+        {"a", "b"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_those_get_copies_that_could_change_records_of_others(name):
+    build, expected = CASES[name]
+
+    assert copies(build) == expected
+
+
+def test_what_cannot_be_changed_is_never_copied():
+    for declared in (str, int, tuple[str, int], Fixed, tuple[Fixed, ...], int | None):
+        assert copier(declared, sender="a function") is None
+    copy = copier(None, sender="a function")
+    for values in (["a", 1, None], [("a", 1), (1.5,)]):
+        batch = Batch(values, ExchangeTrail(None))
+        assert copy(batch) is batch
+
+
+def test_copies_are_equal_and_other_objects():
+    for declared in (dict, dict[str, list[int]], None):
+        batch = Batch([{"a": [1]}], ExchangeTrail(None, [5]), bytes(1), 1, ["k"])
+        made = copier(declared, sender="a function")(batch)
+
+        assert made == batch
+        assert made.values[0] is not batch.values[0]
+        assert made.values[0]["a"] is not batch.values[0]["a"]
+
+
+def test_what_cannot_be_copied_is_shared():
+    batch = Batch([{"lock": threading.Lock()}], ExchangeTrail(None))
+
+    assert copier(None, sender="a function")(batch) is batch
