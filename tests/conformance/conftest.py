@@ -27,6 +27,7 @@ WITH_STATE = {
     "test_local_classes",
     "test_restarts",
     "test_shared_records",
+    "test_time_order",
     "test_timers",
     "test_windows",
 }

@@ -37,6 +37,7 @@ __all__ = [
     "check_result",
     "concurrency",
     "function_vertex",
+    "order_by_event_time",
     "process_vertex",
     "reduce_vertex",
     "timestamps_vertex",
@@ -58,6 +59,7 @@ _PROCESS_KINDS: tuple[tuple[type, str, str], ...] = (
     (ProcessFunction, "process", "process_element"),
     (KeyedProcessFunction, "process", "process_element"),
 )
+_ORDERED_KINDS = ("process", "rich", "co_process", "table_join")
 _CAPACITY_MAX = 1_000_000
 _BATCH_SIZE_MAX = 4_096  # what a task of the runtime has in hand at one time
 _TIMEOUT_MS_MAX = 7 * 86_400_000
@@ -191,6 +193,33 @@ def async_io_vertex(
         input_type=takes,
         output_type=gives,
     )
+
+
+def order_by_event_time(vertex: VertexDraft) -> None:
+    """Let the function of a vertex see records and timers in the order of event time.
+
+    Raises:
+        StreamDefinitionError: it has no keyed function, or one for which there is no such order.
+    """
+    details = vertex.details
+    kind = details.get("function_kind")
+    problem, hint = None, "call it right behind process_fn, process or connect(…).process"
+    if vertex.kind not in (OperatorKind.PROCESS, OperatorKind.CO_PROCESS) or kind == "async":
+        problem = f"{vertex.name!r} is no function with state"
+    elif not details.get("is_keyed"):
+        problem, hint = f"{vertex.name!r} has no key", "call key_by(…) before it"
+    elif details.get("has_broadcast"):
+        problem = "records of a broadcast stream have no key by which to put them in order"
+        hint = "connect two streams with key_by(…) on both"
+    elif vertex.config:
+        problem = f"{vertex.name!r} may have several calls in flight, which have no order"
+        hint = "call process(…) in place of process_ordered and process_unordered"
+    elif kind not in _ORDERED_KINDS:
+        problem = f"results of {kind} follow event time by themselves, or have no state"
+        hint = "leave it out"
+    if problem is not None:
+        raise StreamDefinitionError(call="in_event_time_order", problem=problem, hint=hint)
+    vertex.details = {**details, "in_event_time_order": True}
 
 
 def timestamps_vertex(

@@ -65,6 +65,7 @@ _DETAILS: Mapping[OperatorKind, Mapping[str, tuple[type, bool]]] = {
         "is_rich": (bool, True),
         "function_kind": (str, False),
         "is_keyed": (bool, False),
+        "in_event_time_order": (bool, False),
     },
     OperatorKind.CO_PROCESS: {
         "is_rich": (bool, True),
@@ -72,6 +73,7 @@ _DETAILS: Mapping[OperatorKind, Mapping[str, tuple[type, bool]]] = {
         "is_keyed": (bool, False),
         "has_broadcast": (bool, False),
         "settings": (dict, False),
+        "in_event_time_order": (bool, False),
     },
     OperatorKind.ASYNC_IO: {
         "ordered": (bool, True),

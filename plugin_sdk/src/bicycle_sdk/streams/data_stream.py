@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from bicycle_sdk import aggregations, connectors, kafka
 from bicycle_sdk.connectors import SinkBuilder, SinkDescriptor
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import PreviewError
-from bicycle_sdk.function_vertices import function_vertex, process_vertex, reduce_vertex
+from bicycle_sdk.function_vertices import (
+    function_vertex,
+    order_by_event_time,
+    process_vertex,
+    reduce_vertex,
+)
 from bicycle_sdk.functions import KeySelector
 from bicycle_sdk.graph import OperatorKind, Partitioning
 from bicycle_sdk.settings import VertexSettings
@@ -131,6 +136,36 @@ class DataStream(Connecting[T]):
         self._connect_to(vertex)
         head: IterativeStream[T] = self._made("IterativeStream", vertex)
         return head
+
+    def in_event_time_order(self) -> Self:
+        """Let the keyed function before this call see records and timers in event-time order.
+
+        Records wait in the state of their key until the watermark has reached them. Then each key
+        has its records and event-time timers one after the other by time, a timer at T behind the
+        records at T. So its results are the same for every length of epochs, parallelism, replay
+        and order within the bound on disorder. Of equal times, records of the first input come
+        first, then those that arrived first. ``ctx.current_watermark()`` is 1 ms before the record
+        in hand, and the time of the timer in ``on_timer``. A record behind the watermark is not
+        left out: it comes at once, with a ``ctx.timestamp`` that is not after the watermark.
+
+        Results come later by the bound on disorder. It goes with ``process_fn``, ``process`` of a
+        rich function and ``connect(…).process`` on keyed streams, and with ``table_join``.
+
+        Raises:
+            StreamDefinitionError: the call before adds no such function.
+
+        Example:
+            >>> from bicycle_sdk import KeyedProcessFunction, StreamEnvironment
+            >>> class Last(KeyedProcessFunction[str, str, str]):
+            ...     def process_element(self, value, ctx):
+            ...         return [value]
+            >>> env = StreamEnvironment()
+            >>> words = env.from_collection(["a", "b"]).assign_timestamps(lambda word: 0)
+            >>> last = words.key_by(lambda word: word).process_fn(Last()).in_event_time_order()
+            >>> _ = last.uid("last").print()
+        """
+        order_by_event_time(self._vertex)
+        return self
 
     # --- how the next edge chooses a subtask -------------------------------------------------
 

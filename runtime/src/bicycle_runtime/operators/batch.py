@@ -19,6 +19,7 @@ __all__ = [
     "Batch",
     "ExchangeTrail",
     "Origin",
+    "OriginTrail",
     "PickTrail",
     "SourceTrail",
     "SpreadTrail",
@@ -99,6 +100,26 @@ class ExchangeTrail:
 
     def span(self) -> Origin | None:
         return self.covered
+
+    def times(self) -> Sequence[int] | None:
+        return self.timestamps
+
+    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+        return None
+
+
+@dataclass(slots=True)
+class OriginTrail:
+    """The records are of several batches: each has a time, and a span of the source or None."""
+
+    timestamps: Sequence[int]
+    origins: Sequence[Origin | None]
+
+    def origin(self, index: int) -> Origin | None:
+        return self.origins[index]
+
+    def span(self) -> Origin | None:
+        return None
 
     def times(self) -> Sequence[int] | None:
         return self.timestamps

@@ -199,6 +199,39 @@ def test_late_records_that_nobody_reads_are_warned_of(is_read):
     assert (("unread-late", "counts") in kinds(report(build))) is not is_read
 
 
+class Ticking(KeyedProcessFunction[str, str, str]):
+    def process_element(self, value, ctx):
+        return [value]
+
+    def on_timer(self, timestamp_ms, ctx):
+        return []
+
+
+class Still(KeyedProcessFunction[str, str, str]):
+    def process_element(self, value, ctx):
+        return [value]
+
+
+ORDERS = {
+    "timers": (lambda keyed: keyed.process_fn(Ticking()), True),
+    "timers in order": (lambda keyed: keyed.process_fn(Ticking()).in_event_time_order(), False),
+    "no timers": (lambda keyed: keyed.process_fn(Still()), False),
+    "two streams": (lambda keyed: keyed.table_join(keyed, lambda a, b: a), True),
+    "interval join": (lambda keyed: keyed.interval_join(keyed, 0, 1, lambda a, b: a), False),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_functions_whose_results_depend_on_epochs_are_warned_of(name):
+    make, is_warned = ORDERS[name]
+
+    def build(env):
+        stamped = env.from_collection(["a"]).assign_timestamps(len)
+        make(stamped.key_by(str)).uid("f").print()
+
+    assert (("epoch-order", "f") in kinds(report(build))) is is_warned
+
+
 def test_exchanges_tell_type_and_codec():
     [exchange] = report(keyed(Typed())).exchanges
 

@@ -26,6 +26,7 @@ def waits_for_time(vertex: Vertex) -> bool:
         vertex.kind in _TIMED_KINDS
         or (vertex.kind is OperatorKind.PROCESS and kind == "process")
         or (vertex.kind is OperatorKind.CO_PROCESS and kind != "co_map")
+        or bool(vertex.details.get("in_event_time_order"))
     )
 
 

@@ -92,7 +92,7 @@ def _narrow_timers(operator: StatefulOperator, keys: Sequence[Any]) -> None:
     def begin_with_keys(advance: Advance) -> None:
         """Forget the timers of other keys, without a trace in the state."""
         timers = operator.context.timers
-        for queue in (timers.event, timers.processing):
+        for queue in (timers.event, timers.processing, timers.waiting):
             queue.keep_only(keys)
         begin_time(advance)
 

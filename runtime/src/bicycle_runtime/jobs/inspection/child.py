@@ -37,7 +37,7 @@ from bicycle_runtime.state.memory.undoing import is_frozen_attribute
 from bicycle_runtime.state.undo import ATOMIC
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.functions import RichAsyncFunction
+from bicycle_sdk.functions import KeyedProcessFunction, ProcessFunction, RichAsyncFunction
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.windows import WindowPlan
@@ -79,7 +79,7 @@ def describe_job(bundle: JobBundle, *, parallelism: int | None) -> dict[str, Any
     return {
         "connectors": _connectors(setup),
         "states": [
-            _state(bundle, spec)
+            _state(bundle, spec) | {"mixes": _mixes(bundle, spec, setup)}
             for spec in setup.plan.operators()
             if spec.scope is not StateScope.NONE
         ],
@@ -206,6 +206,31 @@ def _attribute(
         "codec": "typed" if codec.is_typed else "untyped",
         "is_per_entry": is_per_entry,
     }
+
+
+def _mixes(bundle: JobBundle, spec: OperatorSpec, setup: JobSetup) -> str | None:
+    """Return what a function sees in another order when epochs are cut elsewhere.
+
+    None where that is nothing, or where it could not be put in order: without a key or event time.
+    """
+    vertex = spec.vertex
+    kind = vertex.details.get("function_kind")
+    assigners = {
+        other.id for other in setup.graph.vertices if other.kind is OperatorKind.ASSIGN_TIMESTAMPS
+    }
+    if (
+        spec.scope is not StateScope.KEY_GROUPS
+        or vertex.details.get("in_event_time_order")
+        or not assigners.intersection(spec.generators)
+    ):
+        return None
+    if kind in ("co_process", "table_join") and not vertex.details.get("has_broadcast"):
+        return "records of two streams"
+    if kind != "process":
+        return None
+    function = cloudpickle.loads(bundle.payloads[vertex.payload_id("function")])
+    base = {ProcessFunction.on_timer, KeyedProcessFunction.on_timer}
+    return None if type(function).on_timer in base else "records and timers"
 
 
 def _has_own(function: Any, method: str) -> bool:

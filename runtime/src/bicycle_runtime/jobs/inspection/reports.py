@@ -102,7 +102,8 @@ class StateReport:
     ``has_undeclared`` tells that its code asks for states of which none is declared so.
     ``copied`` are the attributes that are copied for each record, so that a failed attempt can be
     undone. ``window_growth`` says of windows what their state grows with, see ``WindowGrowth``.
-    ``is_of_sdk`` tells that the function is one of the SDK, such as a join.
+    ``is_of_sdk`` tells that the function is one of the SDK, such as a join. ``mixes`` says what its
+    function sees in an order that depends on where epochs are cut.
     ``declared`` is what is stored with the state: names, schemas and versions, see
     ``DeclaredOperator``.
     """
@@ -120,6 +121,7 @@ class StateReport:
     has_merge_hook: bool
     window_growth: str | None = None
     is_of_sdk: bool = False
+    mixes: str | None = None
     declared: dict[str, Any] = field(default_factory=dict)
 
 
@@ -256,6 +258,12 @@ def _state_warnings(state: StateReport) -> list[Warned]:
         found.append(("class-keys", text))
     if not state.is_of_sdk:  # How the SDK keeps what a join waits for is no choice of the job's.
         found += _attribute_warnings(state, changing) + _keyed_warnings(state)
+    if state.mixes is not None:
+        text = (
+            f"sees {state.mixes} in an order that depends on the length of epochs, all records of "
+            "one before its timers: call in_event_time_order() behind it if its results must not"
+        )
+        found.append(("epoch-order", text))
     return [Warned(kind=kind, operator=state.operator, text=text) for kind, text in found]
 
 

@@ -8,7 +8,7 @@ batch returns, nothing is in flight. What to do with a call that failed is not d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -23,7 +23,7 @@ from bicycle_runtime.operators.calling.calls import (
 from bicycle_runtime.operators.calling.flight import Flight
 from bicycle_runtime.operators.calling.user_functions import run, run_watched
 
-__all__ = ["call_all", "refuse_stop"]
+__all__ = ["call_all", "call_on", "refuse_stop"]
 
 
 def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bool) -> Outcome:
@@ -38,8 +38,22 @@ def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bo
     if awaits and (settings.capacity > 1 or settings.timeout_ms is not None):
         return run_watched(Flight(calls, settings, settle).run())
     outcome = Outcome()
-    results = outcome.results
-    records = calls.records()
+    call_on(calls, calls.records(), outcome.results, settle, awaits=awaits)
+    return outcome
+
+
+def call_on(
+    calls: Calls, records: Iterator[Any], results: list[Any], settle: Settle, *, awaits: bool
+) -> None:
+    """Call one after another, behind the results that are there.
+
+    Args:
+        calls: What is called.
+        records: The records behind those of the results, as ``calls.records()`` gives them.
+        results: What each call gives is added.
+        settle: Decides about failed calls.
+        awaits: Whether the function is ``async``.
+    """
     while True:
         calls.context.follow(results)
         try:
@@ -50,7 +64,7 @@ def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bo
             else:
                 results.extend(map(calls.methods, records, repeat(calls.context)))  # type: ignore[arg-type]  # not keyed: a function
                 refuse_stop(results, calls.values)
-            return outcome
+            return
         except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
             index = len(results)
             results.append(run(settle(error, index, calls.single(index, calls.context))))

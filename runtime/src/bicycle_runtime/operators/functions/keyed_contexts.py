@@ -72,7 +72,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Return a context for another call in flight: its keys and states are ours."""
         twin = super().clone()
         self._has_twins = True
-        twin._original, twin._keys, twin._groups = self._original, self._batch_keys(), self._groups
+        twin._original, twin._keys, twin._groups = self._original, self.batch_keys(), self._groups
         twin.keyed, twin.timers, twin.has_timers = self.keyed, self.timers, self.has_timers
         twin._service = twin._new_service()
         return twin
@@ -113,7 +113,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
             return self._in_hand().own_key()
         keys = self._keys
         if keys is None:
-            keys = self._batch_keys()
+            keys = self.batch_keys()
         held = self._held
         key: Hashable = keys[len(self._results) if held is None else held]
         return key
@@ -123,10 +123,19 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         if self._fired is not None:
             fired: Hashable = self._fired.key
             return fired
-        key: Hashable = self._batch_keys()[self.index]
+        key: Hashable = self.batch_keys()[self.index]
         return key
 
-    def _batch_keys(self) -> Sequence[Any]:
+    def take_keys(self, keys: Sequence[Any]) -> None:
+        """Take these for the keys of the batch in hand."""
+        self._keys = keys
+
+    def batch_keys(self) -> Sequence[Any]:
+        """Return the keys of the batch in hand.
+
+        Raises:
+            StateDefinitionError: there is none.
+        """
         if self._keys is None:
             selector, batch = self._key_selector, self._batch
             if batch is None:

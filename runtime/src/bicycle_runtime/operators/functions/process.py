@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.calling.batches import call_all
-from bicycle_runtime.operators.calling.calls import Calls, CallSettings, Methods
+from bicycle_runtime.operators.calling.calls import Calls, CallSettings, Methods, Settle
 from bicycle_runtime.operators.calling.direct import direct
 from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
@@ -18,6 +18,7 @@ from bicycle_runtime.operators.functions.declarations import texts_in
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import (
     Advance,
+    EpochTime,
     Operator,
     SideBatch,
     Stateful,
@@ -25,6 +26,7 @@ from bicycle_runtime.operators.functions.operator import (
     side_batches,
     spread,
 )
+from bicycle_runtime.operators.functions.time_order import TimeOrder
 from bicycle_runtime.operators.functions.timers import TimerRound
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.state.errors import NamedMergeError, StateMergeError
@@ -79,10 +81,10 @@ class ProcessOperator(Operator):
         calls = Calls(self.methods(), batch.values, groups, self.context, self.is_direct)
         outcome = call_all(calls, self.settings, self.settle, awaits=self.awaits)
         output = spread(batch, outcome, function=full_name(self.function), policy=self.policy)
-        self._take_sent(batch)
+        self.take_sent(batch)
         return output
 
-    def _take_sent(self, batch: Batch) -> None:
+    def take_sent(self, batch: Batch) -> None:
         """Make batches of what calls over ``batch`` have sent to side outputs."""
         sent, self.context.sides[:] = list(self.context.sides), []
         self._sides = side_batches(batch, sent)
@@ -156,6 +158,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self._table = self._new_table().main
         self._shared_method = self.prepare(getattr(self.function, method))
         self._methods = _GroupMethods(self._method_of)
+        self.order: TimeOrder | None = None
         self._state: RangeState | None = None
 
     def restore(self, state: RangeState) -> None:
@@ -170,6 +173,9 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
 
     def apply(self, batch: Batch) -> Batch:
         self.context.begin_batch()
+        if self.order is not None:
+            self.order.gather(batch)
+            return Batch([], batch.trail)
         return super().apply(batch)
 
     def methods(self) -> Methods:
@@ -185,29 +191,73 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
             return batch.groups
         return [self.context.task_info.subtask_index] * len(batch.values)
 
+    def methods_in_order(
+        self,
+        groups: Sequence[int],
+        ordinals: Sequence[int],  # noqa: ARG002  # for subclasses
+    ) -> tuple[list[Callable[..., Any]], bool, bool]:
+        """Return what is called for each of some records, whether it is awaited, and is direct.
+
+        Args:
+            groups: Key group of each record.
+            ordinals: On which input each came.
+        """
+        return list(map(self._methods.__getitem__, groups)), self.awaits, self.is_direct
+
+    def settle_in_order(self, ordinals: Sequence[int]) -> Settle:  # noqa: ARG002  # for subclasses
+        """Return what settles failed calls of some records, by the input that each came on."""
+        return self.settle
+
+    def order_by_time(self, input_types: Sequence[Any]) -> None:
+        """Let the function see records and timers in the order of event time, from the start.
+
+        Args:
+            input_types: Types of the records of each input, None when unknown.
+        """
+        self.order = TimeOrder(self, input_types)
+
+    def begin_epoch(self, time: EpochTime) -> None:
+        super().begin_epoch(time)
+        if self.order is not None:
+            self.order.begin_epoch(time.epoch)
+
     def begin_time(self, advance: Advance) -> None:
         self.context.watermark = advance.watermark
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
         self.context.begin_batch()
         self.context.watermark = advance.watermark
-        timers = self.context.timers
         if self.context.attempts is not None:
             self.context.attempts.begin_batch()
-        due_ms = min(advance.watermark, WATERMARK_MAX - self.timer_lead_ms) + self.timer_lead_ms
-        if self._on_timer is None or not timers.is_due(due_ms, advance.now_ms):
+        if self.order is not None:
+            yield from self.order.advance(advance)
             return
-        timer_round = TimerRound(
-            self.context, self._on_timer, function=full_name(self.function),
-            policy=self.policy, advance=advance, due_ms=due_ms,
-        )  # fmt: skip
-        output = timer_round.fire()
-        self._take_sent(output)
+        due_ms = min(advance.watermark, WATERMARK_MAX - self.timer_lead_ms) + self.timer_lead_ms
+        output = self.fire(advance, due_ms=due_ms)
+        self.take_sent(output)
         yield output
+
+    def fire(self, advance: Advance, *, due_ms: int, follows_time: bool = False) -> Batch:
+        """Call ``on_timer`` for each timer that is due, and return what came out.
+
+        Args:
+            advance: How far time has come.
+            due_ms: Timers of event time up to here are due.
+            follows_time: The watermark that ``on_timer`` sees is the time of the timer.
+        """
+        timers = self.context.timers
+        if self._on_timer is None or not timers.is_due(due_ms, advance.now_ms):
+            return Batch([], ExchangeTrail(None))
+        return TimerRound(
+            self.context, self._on_timer, function=full_name(self.function), policy=self.policy,
+            advance=advance, due_ms=due_ms, follows_time=follows_time,
+        ).fire()  # fmt: skip
 
     def next_event_ms(self) -> int | None:
         time_ms = self.context.timers.event.next_time_ms()
-        return None if time_ms is None else time_ms - self.timer_lead_ms
+        waits_ms = None if self.order is None else self.order.next_event_ms()
+        due = [time_ms - self.timer_lead_ms] if time_ms is not None else []
+        return min([*due, *([waits_ms] if waits_ms is not None else [])], default=None)
 
     def next_timer_ms(self) -> int | None:
         times = (self.context.timers.processing.next_time_ms(), self.context.keyed.next_due_ms())

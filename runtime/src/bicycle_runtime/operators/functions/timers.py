@@ -39,13 +39,15 @@ class TimerRound:
         policy: Settles failures.
         advance: How far time has come.
         due_ms: Timers of event time up to here are due.
+        follows_time: The watermark that ``on_timer`` sees is the time of the timer.
         firings_max: So many timers of one key may fire; a function that sets timers for times that
             have come would go on for ever.
     """
 
     def __init__(
         self, context: KeyedContext, on_timer: Callable[..., Any], *, function: str,
-        policy: RecordPolicy, advance: Advance, due_ms: int, firings_max: int = _FIRINGS_MAX,
+        policy: RecordPolicy, advance: Advance, due_ms: int, follows_time: bool = False,
+        firings_max: int = _FIRINGS_MAX,
     ) -> None:  # fmt: skip
         self._context = context
         self._on_timer = on_timer
@@ -53,6 +55,7 @@ class TimerRound:
         self._policy = policy
         self._advance = advance
         self._due_ms = due_ms
+        self._follows_time = follows_time
         self._values: list[Any] = []
         self._times: list[int | None] = []
         self._is_last = advance.watermark == WATERMARK_MAX
@@ -68,8 +71,7 @@ class TimerRound:
         self._context.follow(())
         timer = self._next()
         while timer is not None:
-            self._context.set_fired(timer, self._advance.previous)
-            self._context.set_side_time(self._time_of(timer))
+            self._turn_to(timer)
             try:
                 timer = self._fire_from(timer)
             finally:
@@ -108,8 +110,17 @@ class TimerRound:
             result, waiting = None, self._next()
             if waiting is not None:
                 self._policy.total += 1
-                self._context.set_fired(waiting, self._advance.previous)
-                self._context.set_side_time(self._time_of(waiting))
+                self._turn_to(waiting)
+
+    def _turn_to(self, timer: Timer) -> None:
+        context, advance = self._context, self._advance
+        context.set_side_time(self._time_of(timer))
+        if not self._follows_time:
+            context.set_fired(timer, advance.previous)
+            return
+        # Neither watermark nor TTL may show how far the epoch has come.
+        context.set_fired(timer, WATERMARK_MIN)
+        context.watermark = timer.time_ms if timer.domain == "event" else advance.watermark
 
     def _call(self, timer: Timer) -> Any:
         return self._on_timer(timer.time_ms, self._context)

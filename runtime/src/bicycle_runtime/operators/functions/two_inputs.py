@@ -12,6 +12,7 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, StampedTrail
+from bicycle_runtime.operators.calling.calls import Settle
 from bicycle_runtime.operators.calling.direct import direct
 from bicycle_runtime.operators.calling.policy import RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async
@@ -90,6 +91,31 @@ class CoProcessOperator(StatefulOperator):
         methods = input_methods(function, self._input_count)
         return [*(call for _, call in methods), *super().user_calls(function)]
 
+    def methods_in_order(
+        self,
+        groups: Sequence[int],  # noqa: ARG002  # no state per group
+        ordinals: Sequence[int],
+    ) -> tuple[list[Callable[..., Any]], bool, bool]:
+        awaits = any(self._awaiting)
+        is_direct = awaits and all(
+            is_direct or not waits
+            for is_direct, waits in zip(self._is_direct, self._awaiting, strict=True)
+        )
+        methods = self._calls
+        if awaits and not is_direct:
+            methods = [
+                call if waits else _later(call)
+                for call, waits in zip(self._calls, self._awaiting, strict=True)
+            ]
+        return list(map(methods.__getitem__, ordinals)), awaits, is_direct
+
+    def settle_in_order(self, ordinals: Sequence[int]) -> Settle:
+        async def settle(error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+            self.policy.key_of = self._selectors[ordinals[index]]
+            return await self.settle(error, index, call)
+
+        return settle
+
     def _method_of(self, group: int) -> Callable[..., Any]:  # noqa: ARG002  # no state per group
         return self._calls[self._ordinal]
 
@@ -110,6 +136,15 @@ class CoProcessOperator(StatefulOperator):
         if ordinal != self._ordinal:
             self._ordinal = ordinal
             self._methods.clear()
+
+
+def _later(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is awaited, for one that is not."""
+
+    async def called(value: Any, ctx: Any) -> Any:
+        return call(value, ctx)
+
+    return called
 
 
 def _stamped(batch: Batch) -> Batch:

@@ -256,7 +256,12 @@ class _Builder:
             return ProcessOperator(spec, policy, context, function, method=method)
         storage = self._image.storage
         assert isinstance(context, KeyedContext)
-        return StatefulOperator(spec, policy, context, function, method=method, storage=storage)
+        operator = StatefulOperator(spec, policy, context, function, method=method, storage=storage)
+        if spec.vertex.details.get("in_event_time_order"):
+            operator.order_by_time(
+                [self._payload(spec.input_type) if spec.input_type is not None else None]
+            )
+        return operator
 
     def _co_process(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
@@ -264,9 +269,12 @@ class _Builder:
         assert isinstance(context, KeyedContext)
         selectors = [self._loaded_selector(payload_id) for payload_id in spec.input_selectors]
         storage = self._image.storage
-        return CoProcessOperator(
+        operator = CoProcessOperator(
             spec, policy, context, function, selectors=selectors, storage=storage
         )
+        if spec.vertex.details.get("in_event_time_order"):
+            operator.order_by_time([None] * len(selectors))
+        return operator
 
     def _window(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, plan: WindowPlan

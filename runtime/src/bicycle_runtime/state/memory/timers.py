@@ -1,5 +1,7 @@
 """The timers of one operator in one subtask, kept with its state, by key group.
 
+Beside the timers of functions there are the times for which records of a key wait (``waiting``).
+
 The queues decide the order; this table saves what changed in them: ``$timers.<domain>`` has
 ``(key, time)`` for each timer that waits. Who lets them fire is not known here.
 """
@@ -7,7 +9,7 @@ The queues decide the order; this table saves what changed in them: ``$timers.<d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
@@ -15,7 +17,10 @@ from bicycle_runtime.state.sealed.changes import Section, make_section
 from bicycle_sdk.state.descriptors import TimeDomain
 from bicycle_sdk.state.timers import TimerQueue
 
-__all__ = ["TimerTable"]
+__all__ = ["TimerKind", "TimerTable", "domain_of", "section_of"]
+
+# Those of functions, by domain, and the times for which records of a key wait.
+TimerKind = Literal["event", "processing", "waiting"]
 
 _KEYS = AnyCodec()
 _PREFIX = "$timers."
@@ -26,19 +31,25 @@ class TimerTable:
 
     Args:
         groups: The key group of a key, by indexing.
-        new_queue: Makes the queue of a domain.
+        new_queue: Makes a queue of a kind.
     """
 
     def __init__(
         self,
         groups: Mapping[Any, int],
-        new_queue: Callable[[TimeDomain], TimerQueue] = lambda domain: TimerQueue(
-            domain, encode_key
+        new_queue: Callable[[TimerKind], TimerQueue] = lambda kind: TimerQueue(
+            domain_of(kind), encode_key
         ),
     ) -> None:
         self._groups = groups
         self.event = new_queue("event")
         self.processing = new_queue("processing")
+        self.waiting = new_queue("waiting")
+        self._queues = {
+            section_of("event"): self.event,
+            section_of("processing"): self.processing,
+            section_of("waiting"): self.waiting,
+        }
 
     def is_due(self, watermark: int, now_ms: int) -> bool:
         """Tell whether a timer is due at a watermark and a time of day."""
@@ -53,15 +64,15 @@ class TimerTable:
 
     def reset(self) -> None:
         """Forget all timers, sealed or not."""
-        self.event.reset()
-        self.processing.reset()
+        for queue in self._queues.values():
+            queue.reset()
 
     def changes(self) -> list[Section]:
         """Return what changed since the last call, and regard it as written."""
         sections = []
-        for queue in (self.event, self.processing):
+        for name, queue in self._queues.items():
             touched, queue.touched = queue.touched, {}
-            sections += self._sections(queue, touched)
+            sections += self._sections(name, queue, touched)
         return sections
 
     def apply(self, sections: Iterable[Section]) -> None:
@@ -76,9 +87,11 @@ class TimerTable:
 
     def queue_of(self, section_name: str) -> TimerQueue:
         """Return the queue that a section belongs to."""
-        return self.event if section_name == _name(self.event) else self.processing
+        return self._queues[section_name]
 
-    def _sections(self, queue: TimerQueue, cells: Iterable[tuple[Any, int]]) -> list[Section]:
+    def _sections(
+        self, name: str, queue: TimerQueue, cells: Iterable[tuple[Any, int]]
+    ) -> list[Section]:
         parts: dict[int, tuple[list[Any], list[Any]]] = {}
         for cell in cells:
             part = parts.setdefault(self._groups[cell[0]], ([], []))
@@ -86,7 +99,7 @@ class TimerTable:
         return [
             make_section(
                 group,
-                _name(queue),
+                name,
                 _KEYS.encode_list(waiting),
                 _KEYS.encode_list([None] * len(waiting)),
                 deleted=_KEYS.encode_list(gone) if gone else None,
@@ -99,8 +112,14 @@ class TimerTable:
             queue.unload(key, time_ms)
 
 
-def _name(queue: TimerQueue) -> str:
-    return _PREFIX + queue.domain
+def section_of(kind: TimerKind) -> str:
+    """Return the name of the sections of a kind of timers."""
+    return _PREFIX + kind
+
+
+def domain_of(kind: TimerKind) -> TimeDomain:
+    """Return the domain of time that a kind of timers waits for."""
+    return "processing" if kind == "processing" else "event"
 
 
 def _decoded(cells: Any) -> list[tuple[Any, int]]:

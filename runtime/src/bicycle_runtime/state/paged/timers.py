@@ -11,7 +11,12 @@ from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.memory.timers import TimerTable
+from bicycle_runtime.state.memory.timers import (
+    TimerKind,
+    TimerTable,
+    domain_of,
+    section_of,
+)
 from bicycle_runtime.state.paged.agenda import Agenda
 from bicycle_runtime.state.paged.dicts import PagedDict, Shelf
 from bicycle_runtime.state.paged.pages import Pages
@@ -19,7 +24,6 @@ from bicycle_runtime.state.rocksdb.indexes import TimerIndex, names_of, timer_in
 from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
 from bicycle_runtime.state.sealed.changes import Section
 from bicycle_runtime.state.values.codecs import ValueCodec
-from bicycle_sdk.state.descriptors import TimeDomain
 from bicycle_sdk.state.timers import Timer, TimerQueue
 
 __all__ = ["PagedTimerTable"]
@@ -37,7 +41,7 @@ class PagedTimerTable(TimerTable):
     """
 
     def __init__(self, groups: Mapping[Any, int], pages: Pages) -> None:
-        super().__init__(groups, lambda domain: PagedTimerQueue(domain, groups, pages))
+        super().__init__(groups, lambda kind: PagedTimerQueue(kind, groups, pages))
         pages.keep_index(TimerIndex())
 
     def apply(self, sections: Iterable[Section]) -> None:
@@ -52,24 +56,24 @@ class PagedTimerQueue(TimerQueue):
     """A ``TimerQueue`` over pages.
 
     Args:
-        domain: Which time they wait for.
+        kind: What they are for.
         groups: The key group of a key, by indexing.
         pages: The operator's.
     """
 
     is_lasting = True  # Contexts of functions hold it.
 
-    def __init__(self, domain: TimeDomain, groups: Mapping[Any, int], pages: Pages) -> None:
-        super().__init__(domain, encode_key)
+    def __init__(self, kind: TimerKind, groups: Mapping[Any, int], pages: Pages) -> None:
+        super().__init__(domain_of(kind), encode_key)
         self._groups = groups
         self._pages = pages
-        self._name = f"$timers.{domain}"
+        self._name = section_of(kind)
         self.paged = PagedDict(
             Shelf(pages, self._name, ValueCodec(), group_of=lambda cell: groups[cell[0]])
         )
         self.waiting = self.paged
         self._agenda: Agenda[tuple[Any, int]] = Agenda(
-            pages, names_of("timers", domain), lambda _, data: timer_in(data)
+            pages, names_of("timers", kind), lambda _, data: timer_in(data)
         )
         self._deleted_count = 0
         self._keys: Container[Any] | None = None
@@ -119,6 +123,11 @@ class PagedTimerQueue(TimerQueue):
         self._agenda.pop()
         self._remove((first.key, first.time_ms))
         return first
+
+    def is_due(self, time_ms: int) -> bool:
+        """Tell whether a timer is due at a time."""
+        first = self.peek()
+        return first is not None and first.time_ms <= time_ms
 
     def peek(self) -> Timer | None:
         """Return the first timer; None when there is none."""

@@ -16,6 +16,7 @@ import msgspec
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.state.memory.timers import TimerKind
 from bicycle_runtime.state.rocksdb.places import group_start, index_start, key_bytes, raw_list
 from bicycle_runtime.state.sealed.changes import Section
 from bicycle_sdk.state.descriptors import TimeDomain
@@ -126,8 +127,8 @@ class RowIndex:
             yield row_start(section.group, place, key) + end
 
 
-def names_of(base: str, domain: TimeDomain) -> str:
-    """Return the name of an index of one domain of time."""
+def names_of(base: str, domain: TimerKind) -> str:
+    """Return the name of an index of one domain of time, or of one kind of timers."""
     return f"{INDEX_MARK}{base}.{domain}"
 
 

@@ -52,6 +52,7 @@ _FIXED: dict[str, tuple[str, StateKind]] = {
     "$snapshot": ("snapshot", "snapshot"),
     "$timers.event": ("event-timers", "timer"),
     "$timers.processing": ("processing-timers", "timer"),
+    "$timers.waiting": ("waiting-records", "timer"),
 }
 _SESSION = ("start_ms", "end_ms", "content")
 _PANE = (
