@@ -362,14 +362,20 @@ def test_a_watermark_moved_by_hand_fires_and_survives_a_crash(runner):
         assert harness.watermark("windows") == 10_000
 
 
-def aligned(drift):
+READERS = {
+    "a reader of watermarks": lambda stream: stream.process_fn(Same()),
+    "nobody who reads them": lambda stream: stream.map(lambda value: value),
+}
+
+
+def aligned(drift, behind=READERS["a reader of watermarks"]):
     """A slow and a fast source of one group."""
 
     def job(env):
         strategy = by_second(0).with_alignment("clicks", drift)
         for uid in ("slow", "fast"):
             stream = env.add_source(script_source()).uid(uid).assign_timestamps(strategy)
-            stream.process_fn(Same()).collect(f"{uid}-out")
+            behind(stream).collect(f"{uid}-out")
 
     return job
 
@@ -383,8 +389,9 @@ def run_ahead(harness):
     harness.run()
 
 
-def test_a_source_far_ahead_of_its_group_pauses(runner):
-    with runner.harness(aligned(timedelta(seconds=5))) as harness:
+@pytest.mark.parametrize("reader", READERS)
+def test_a_source_far_ahead_of_its_group_pauses(runner, reader):
+    with runner.harness(aligned(timedelta(seconds=5), READERS[reader])) as harness:
         run_ahead(harness)
         assert harness.results("fast-out") == [("a", 20_000)]
 

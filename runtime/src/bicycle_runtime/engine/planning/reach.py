@@ -120,8 +120,8 @@ class TimeReach:
         return set().union(*(self._sources_of(e.source_id) for e in inputs if not e.feedback))
 
     def _find_used(self) -> set[str]:
-        """Return the generators above anything that can ask for a watermark."""
-        used: set[str] = set()
+        """Return the generators that are aligned, or above what can ask for a watermark."""
+        used = {v.id for v in self._graph.vertices if "alignment_group" in v.details}
         for vertex in self._graph.vertices:
             if _asks_for_watermark(vertex):
                 used |= self._above(vertex.id)
