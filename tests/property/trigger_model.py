@@ -53,7 +53,9 @@ class TriggeredWindows:
 
     def advance(self, watermark):
         """Let event time go on: windows wake in the order of time, then those that are over go."""
-        self._watermark = max(self._watermark, watermark)
+        # Windows before that time are complete; a record at its end still joins a session.
+        complete = watermark - (self._kind[0] == "session")
+        self._watermark = max(self._watermark, complete)
         while due := [
             (time, place)
             for place, pane in enumerate(self._panes)
