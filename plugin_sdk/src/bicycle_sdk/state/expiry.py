@@ -76,6 +76,7 @@ class Expiry:
         if stamp == _UNKNOWN_MS:
             self._timeless[cell] = None
         elif old is None or old // self._width != bucket:
+            self._leave_bucket(cell, old)
             self._buckets.setdefault(bucket, {})[cell] = None
         self.stamps[cell] = stamp
 
@@ -88,9 +89,15 @@ class Expiry:
             self.touched[cell] = None
 
     def forget(self, cell: Hashable) -> None:
-        """Drop a cell."""
-        if self.stamps.pop(cell, None) is not None:
+        """Drop a cell, which is to be sealed."""
+        if self.drop(cell):
             self.touched[cell] = None
+
+    def drop(self, cell: Hashable) -> bool:
+        """Take a sealed deletion of a cell over; tell whether it was there."""
+        stamp = self.stamps.pop(cell, None)
+        self._leave_bucket(cell, stamp)
+        return stamp is not None
 
     def due(self) -> Iterator[Any]:
         """Yield the cells that are expired, and forget in which bucket they lay."""
@@ -114,7 +121,19 @@ class Expiry:
             part.clear()
 
     def next_due_ms(self) -> int | None:
-        """Return when the next cell may be removed, in the domain of the TTL; None without any."""
+        """Return when the next cell may be removed, in the domain of the TTL; None without any.
+
+        It follows from the times of the cells alone, so that a replay finds the same.
+        """
         if not self._buckets:
             return None
         return (min(self._buckets) + 1) * self._width + self.ttl_ms
+
+    def _leave_bucket(self, cell: Hashable, stamp: int | None) -> None:
+        if stamp is None:
+            return
+        bucket = self._buckets.get(stamp // self._width)
+        if bucket is not None:
+            bucket.pop(cell, None)
+            if not bucket:
+                del self._buckets[stamp // self._width]

@@ -166,6 +166,35 @@ def test_every_epoch_comes_out_as_it_was_sealed_and_nothing_is_touched(tmp_path,
     assert job.files() == before
 
 
+class Forgetful(KeyedProcessFunction):
+    """State that expires by the clock, written again and again before it does."""
+
+    last = ValueStateDescriptor("last", str, ttl=timedelta(seconds=4))
+
+    def process_element(self, value, ctx):
+        last = ctx.get_value_state(self.last)
+        before = last.value()
+        last.clear() if value.endswith("2") else last.update(value)
+        return [(before, value)]
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_states_that_expire_by_the_clock_come_out_as_they_were_sealed(tmp_path, backend):
+    def build(env):
+        keyed = env.from_collection(WORDS).uid("words").key_by(lambda word: word[:3])
+        keyed.process_fn(Forgetful()).uid("f").collect("out")
+
+    job = Job(tmp_path / "job", build)
+    job.run(max_records_per_epoch=2, state_backend=backend)
+
+    for epoch in job.sealed_epochs():
+        state = StateSettings(backend=backend, folder=str(tmp_path / f"local-{epoch}"))
+        done, sealed = job.replay(epoch, state=state)
+        assert done.error is None
+        assert job.state_changes(done, sealed) == {}
+        assert done.manifest.time == sealed.time
+
+
 class Everything(WindowFunction):
     def process(self, elements, ctx):
         return [(ctx.current_key(), len(elements))]

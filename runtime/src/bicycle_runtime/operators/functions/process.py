@@ -14,7 +14,7 @@ from bicycle_runtime.operators.calling.direct import direct
 from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
 from bicycle_runtime.operators.functions.contexts import WorkerContext
-from bicycle_runtime.operators.functions.declarations import texts_in
+from bicycle_runtime.operators.functions.declarations import declared_states, texts_in
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import (
     Advance,
@@ -151,6 +151,11 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         context.has_timers = on_timer is not None
         super().__init__(spec, policy, context, function, method=method)
         self.timer_lead_ms: int = getattr(function, "timer_lead_ms", 0)
+        if spec.scope is StateScope.KEY_GROUPS and context.broadcast is None:
+            # Expired entries go also in epochs, and in a replay, in which nobody asks for them.
+            for state in declared_states(function):
+                if state.time_to_live is not None:
+                    context.keyed.cells_of(state)
         self._on_timer = None if on_timer is None else eager(on_timer)
         if self._on_timer is not None and context.attempts is not None:
             self._on_timer = undoing(self._on_timer, context.attempts)

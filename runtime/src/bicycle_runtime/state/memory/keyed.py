@@ -288,7 +288,7 @@ class KeyedTable:
         for cell, stamp in zip(_decoded(section.keys), stamps, strict=True):
             expiry.put(cell, stamp)
         for cell in _decoded(section.deleted):
-            expiry.stamps.pop(cell, None)
+            expiry.drop(cell)
 
     def _clear_group(self, state: _State, group: int) -> None:
         is_map = isinstance(state.cells, MapCells)
@@ -301,7 +301,7 @@ class KeyedTable:
         expiry = state.cells.expiry
         if expiry is not None:
             for cell in gone:
-                expiry.stamps.pop(cell, None)
+                expiry.drop(cell)
 
 
 class _Everywhere(dict[Any, int]):
