@@ -1,7 +1,7 @@
 """Parts: when they roll, how they are named, and every crash window of publishing one."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_storage
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import (
     OpenPartDamagedError,
     OutputTakenOverError,
@@ -18,36 +17,10 @@ from bicycle_runtime.connectors.errors import (
 )
 from bicycle_runtime.connectors.files.parts import OpenPart
 from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
-from bicycle_runtime.connectors.lines import UnencodableError
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.operators.io import StagedFile, WriterTask
-from bicycle_runtime.testing.connectors.running import SinkRun, services_in
-
-
-@pytest.fixture
-def out(tmp_path):
-    return tmp_path / "out"
-
-
-@pytest.fixture
-def sink(tmp_path, out):
-    def start(word="jsonl_file", *, services=None, folder=out, record_type=None, **properties):
-        spec = ConnectorSpec(
-            vertex_id="v",
-            connector_type=word,
-            properties={"path": str(folder), **properties},
-            record_type=record_type,
-        )
-        return SinkRun(spec, services or services_in(tmp_path)).start()
-
-    return start
-
-
-def parts(folder):
-    """Return part texts in order of their names, and check that nothing else is visible."""
-    paths = sorted(path for path in folder.iterdir() if not path.name.startswith(".owner-"))
-    assert all(path.name.startswith("part-") for path in paths)
-    return [path.read_text() for path in paths]
+from bicycle_runtime.testing.connectors.running import services_in
+from tests.unit.connectors.file_parts import parts
 
 
 def test_small_epochs_become_one_part_when_it_is_old_enough(sink, out):
@@ -338,73 +311,6 @@ def test_every_staged_byte_goes_into_exactly_one_part_in_order(sizes, roll_bytes
     assert placed == staged
     assert not open_sizes
     assert closed == sorted(set(closed))
-
-
-@dataclass
-class Row:
-    id: int
-    note: str | None
-    tags: list[str]
-
-
-def test_csv_parts_have_one_header_and_quote_what_needs_it(sink, out):
-    run = sink("csv_file", record_type=Row)
-    run.run_epoch([[Row(1, 'a "b", c', ["x"])], [Row(2, None, [])]])
-    run.run_epoch([[Row(3, "two\nlines", ["y", "z"])]], is_last=True)
-
-    (text,) = parts(out)
-    assert text == (
-        'id,note,tags\n1,"a ""b"", c","[""x""]"\n2,,[]\n3,"two\nlines","[""y"",""z""]"\n'
-    )
-
-
-def test_csv_records_of_another_shape_begin_another_part(sink, out):
-    run = sink("csv_file")
-    run.run_epoch([[{"a": 1}], [{"b": 2}]], is_last=True)
-
-    assert parts(out) == ["a\n1\n", "b\n2\n"]
-
-
-@pytest.mark.parametrize(
-    ("word", "records", "text"),
-    [
-        ("jsonl_file", [1, object()], "1\n"),
-        ("text_file", ["a", object()], "a\n"),
-        ("text_file", ["a", 1, "\ud800"], "a\n1\n"),
-        ("csv_file", [{"a": 1}, {"b": 2}], "a\n1\n"),
-        ("csv_file", [{"a": 1}, {"a": object()}], "a\n1\n"),
-        ("csv_file", [(1, 2), (3,)], "field_1,field_2\n1,2\n"),
-        ("csv_file", ["a", "\ud800"], "value\na\n"),
-    ],
-)
-def test_a_record_without_a_text_form_is_found_before_its_batch_is_written(
-    sink, word, records, text
-):
-    run = sink(word)
-    task = WriterTask(storage=run.services.storage, prefix="staged/x", epoch=0, subtask=0)
-    writer = run.sink.writer().open(task)
-
-    with pytest.raises(UnencodableError):
-        writer.prepare(records, None)
-    good = [writer.prepare_one(record, None) for record in records[:-1]]
-    with pytest.raises(UnencodableError):
-        writer.prepare_one(records[-1], None)
-    writer.write(good)
-    (staged,) = writer.finish()
-
-    assert staged.record_count == len(records) - 1
-    assert run.services.storage.read(staged.path).decode() == text
-
-
-def test_csv_takes_its_columns_from_the_first_record_that_can_be_written(sink, out):
-    run = sink("csv_file")
-    task = WriterTask(storage=run.services.storage, prefix="staged/x", epoch=0, subtask=0)
-    writer = run.sink.writer().open(task)
-    with pytest.raises(UnencodableError):
-        writer.prepare_one({"bad": object()}, None)
-    writer.write([writer.prepare_one({"good": 1}, None)])
-
-    assert writer.finish()[0].details == {"header": "good\n"}
 
 
 def test_a_batch_is_encoded_once(sink):
