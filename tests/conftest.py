@@ -81,4 +81,6 @@ def spark_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
             first = JobSite(tmp_path_factory.mktemp("first-start") / "site", SPARK_CACHE)
             (first.input / "lines.txt").write_text("once\n")
             first.finish()
+            for archive in SPARK_CACHE.glob("*.jsa.*"):
+                archive.replace(archive.with_suffix(""))  # Java has ended: it is whole.
     return SPARK_CACHE

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import RichAsyncFunction
+from tests.examples import examples
 from tests.property.mishaps import ENGINES, FAULTS, LOSSES, RESCALES, befall
 
 WORDS = ["a", "b", "a", "c", "d", "a", "b", "e", "a", "c", "f", "a"] * 4
@@ -75,7 +76,7 @@ class Multiplying(Counting):
         self.counts = dict(Counter(self.seen))
 
 
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     kind=st.sampled_from([Adding, Replacing, Rebuilding, Waiting, Multiplying]),
     rounds=st.lists(

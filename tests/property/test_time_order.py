@@ -16,6 +16,7 @@ from bicycle_sdk import (
     WatermarkStrategy,
 )
 from tests.event_time import Stamps
+from tests.examples import examples
 from tests.property.mishaps import ENGINES, act, actions
 
 BOUND = 6
@@ -149,7 +150,7 @@ def rows(draw):
     return found
 
 
-@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(rows(), actions(list(SOURCES)), st.sampled_from([1, 3]), ENGINES)
 def test_results_are_those_of_plain_loops(rows, actions, parallelism, engine):
     every = rows["left"] + rows["right"]

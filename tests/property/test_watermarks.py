@@ -11,6 +11,7 @@ from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction, StateTtl, ValueStateDescriptor, WatermarkStrategy
 from bicycle_sdk.windows import ContinuousEventTimeTrigger, EventTimeTrigger, session_windows
 from tests.event_time import Stamps
+from tests.examples import examples
 from tests.property.mishaps import ENGINES, LOSSES, befall
 
 GAP = 5
@@ -127,7 +128,7 @@ def results(job, script, *, parallelism=1, engine=EngineOptions()):  # noqa: B00
         return {name: sorted(harness.results(name), key=repr) for name in JOBS}
 
 
-@settings(deadline=None, max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(deadline=None, max_examples=examples(20), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), bound=st.sampled_from([0, 0, 3]))
 def test_results_are_equal_whatever_the_epochs_are(data, bound):
     job = job_of(bound)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.connectors.errors import InputDamagedError
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, open_at
 from bicycle_runtime.connectors.files.zstd_blocks import ZstdDamage, ZstdStream
+from tests.examples import examples
 
 SKIPPABLE = b"\x5f\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"abcde"
 FRAMES = st.lists(
@@ -52,7 +53,7 @@ def read_all(path, size):
     return b"".join(found)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(frames=FRAMES, size=st.integers(1, 300_000), cut=st.integers(0, 10_000))
 def test_all_frames_come_whole_and_a_cut_one_is_noticed(tmp_path_factory, frames, size, cut):
     path = tmp_path_factory.mktemp("frames") / "x.zst"
@@ -69,7 +70,7 @@ def test_all_frames_come_whole_and_a_cut_one_is_noticed(tmp_path_factory, frames
             read_all(path, 1_000)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(frames=FRAMES, place=st.integers(0), bits=st.integers(1, 255))
 def test_damage_is_no_other_error(tmp_path_factory, frames, place, bits):
     data = bytearray(compressed(frames)[0])

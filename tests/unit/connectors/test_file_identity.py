@@ -16,6 +16,7 @@ from bicycle_runtime.connectors.files.identity import (
     with_tail,
 )
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
+from tests.examples import examples
 
 HEADER = "".join(f"# the same header in each file, line {number}\n" for number in range(20))
 
@@ -133,7 +134,7 @@ def test_a_position_of_an_earlier_version_goes_on_and_gets_what_it_lacks(folder,
     assert tail_end == tail_byte_count == len(HEADER + "one\ntwo\n")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     before=st.binary(min_size=1, max_size=9_000),
     more=st.binary(max_size=300),

@@ -31,6 +31,7 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.bases import BaseIndex, decode_index, encode_index
 from bicycle_runtime.state.sealed.refs import SstRef
 from bicycle_sdk.errors import BicycleError
+from tests.examples import examples
 from tests.unit.recovery.ledger_job import Job
 
 MINE = b"mine"
@@ -142,7 +143,7 @@ def go_on(place, target):
 def test_no_crafted_savepoint_reads_writes_or_removes_anything_outside(
     whole, tmp_path_factory, is_far
 ):
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=examples(60), deadline=None)
     @given(
         crafts=st.lists(
             st.tuples(
