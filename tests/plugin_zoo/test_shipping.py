@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from dataclasses import replace
 
 import cloudpickle
 import pytest
@@ -171,10 +172,13 @@ def test_the_digest_does_not_depend_on_the_hash_seed_of_the_caller(cage, monkeyp
 def test_a_bundle_holds_nothing_of_the_environment(cage, monkeypatch):
     monkeypatch.setenv("BICYCLE_TEST_SECRET", "hush-hush")
 
-    data = cage.extract(GOOD).to_bytes()
+    bundle = cage.extract(GOOD)
+    data = bundle.to_bytes()
+    placeless = replace(bundle, graph=bundle.graph.with_places({})).to_bytes()
 
     assert b"hush-hush" not in data
-    assert str(cage.folder).encode() not in data
+    # Where the job's calls stand is for errors; nothing else knows the place of installation.
+    assert str(cage.folder).encode() not in placeless
     assert JobBundle.from_bytes(data).to_bytes() == data
 
 

@@ -66,18 +66,18 @@ def epochs(draw):
 @MANY
 @given(epochs())
 def test_rows_behind_what_has_left_are_late_and_all_others_in_order(epochs):
-    watermark = 0
+    watermark = -1
     accepted, late = {name: [] for name in NAMES}, []
     with Harness(merged(NAMES, assigns_times=False)) as harness:
         for rows, distance, event in epochs:
             for name, some in rows.items():
                 harness.push(some, source=name, timestamp=[row[1] for row in some])
-                accepted[name] += [row for row in some if row[1] >= watermark]
-                late += [(row, watermark - row[1]) for row in some if row[1] < watermark]
+                accepted[name] += [row for row in some if row[1] > watermark]
+                late += [(row, watermark - row[1]) for row in some if row[1] <= watermark]
             watermark += distance
             befall(harness, event)
             harness.advance_watermark(watermark)
-            passed = [row for row in in_order(NAMES, accepted) if row[1] < watermark]
+            passed = [row for row in in_order(NAMES, accepted) if row[1] <= watermark]
             assert [row for row, _ in harness.results("out")] == passed
         harness.end()
         harness.run()
