@@ -84,7 +84,7 @@ def test_clients_beyond_the_maximum_are_refused_and_counted_until_one_leaves(ser
         assert all(is_refused(client) for client in surplus)
         eventually(lambda: connector.refused_count == 5)
         # Told at the first, second and fourth.
-        assert caplog.messages == ["socket_client_refused"] * 3
+        assert caplog.messages.count("socket_client_refused") == 3
         first.close()
 
     def is_admitted():

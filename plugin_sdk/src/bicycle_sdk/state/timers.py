@@ -15,7 +15,7 @@ from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state.cells import natural_order
 from bicycle_sdk.state.descriptors import TimeDomain
 
-__all__ = ["Timer", "TimerQueue", "TimerScope", "TimerService"]
+__all__ = ["SetTimers", "Timer", "TimerQueue", "TimerScope", "TimerService"]
 
 _STALE_MIN = 64  # So many deleted timers may lie in a heap before it is worth building anew.
 _MANY = 4  # Sealed timers that are this part of all are put in order with all, not one by one.

@@ -6,7 +6,7 @@ from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import GenericAlias
-from typing import Any
+from typing import Any, get_args
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_sdk.windows import Window
@@ -68,16 +68,21 @@ def type_of_panes(accumulators: Any, *, keeps_records: bool) -> Any:
     return GenericAlias(list, (pane,))
 
 
-def dump_panes(panes: list[Pane]) -> list[Any]:
+def dump_panes(panes: list[Pane], *, type_of_all: Any) -> list[Any]:
     """Return the panes of a key as plain data; the form is part of the state format.
 
     What functions save by name has no type: it is encoded by itself, so that the rest has one.
+
+    Args:
+        panes: The panes.
+        type_of_all: What ``type_of_panes`` returned: only its values are stored by their type.
     """
+    row = tuple if type_of_all is None else get_args(type_of_all)[0]._make
     return [
-        (
+        row((
             pane.start, pane.end, pane.first, pane.last, pane.count, pane.content,
             _dumped(pane.state), sorted(pane.events), sorted(pane.moments), _dumped(pane.values),
-        )
+        ))
         for pane in panes
     ]  # fmt: skip
 

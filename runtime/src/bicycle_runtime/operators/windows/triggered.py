@@ -71,7 +71,8 @@ class TriggeredOperator(WindowOperator):
     @classmethod
     def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
         kind = type_of_panes(folding.state_type, keeps_records=plan.keeps_records)
-        return windows.cells("p", kind, dump=dump_panes, load=load_panes)
+        dump = partial(dump_panes, type_of_all=kind)
+        return windows.cells("p", kind, dump=dump, load=load_panes)
 
     def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
         for pane in cell:
