@@ -15,9 +15,9 @@ from bicycle_sdk.errors import (
     PluginDefinitionError,
     StreamDefinitionError,
 )
+from bicycle_sdk.installed import ENTRY_POINT_GROUP
 from bicycle_sdk.parameters import fill
 from bicycle_sdk.plugin import (
-    ENTRY_POINT_GROUP,
     PluginInfo,
     build,
     parameter_schema,
