@@ -25,8 +25,8 @@ export PYTHON
 help:
 	@echo "make demo       count the words of a text, from nothing to the result"
 	@echo "make demo-kafka start a Kafka broker, and count through it what is typed into a socket"
-	@echo "make test       all checks, and a test of everything that is promised: about ten minutes"
-	@echo "make test-all   all checks and all tests: about an hour"
+	@echo "make test       all checks, and a test of everything that is promised: a quarter of an hour"
+	@echo "make test-all   all checks and all tests"
 	@echo "make setup      only what these two need, in $(VENV)"
 	@echo "make lint       ruff; also: make types, make imports, make tests"
 	@echo "make docs       write the reference tables of docs/reference anew"
