@@ -17,19 +17,27 @@ TEST_SLICE ?= none
 # More for pytest, such as --crash-rounds 3.
 TEST_OPTIONS ?=
 
+VERSION = $(shell sed -n 's/^version = "\(.*\)"/\1/p' runtime/pyproject.toml)
+
 export PYTHON
 
-.PHONY: help setup check-machine demo demo-kafka test test-all durations lint types imports tests docs bench clean
+# Tests start Python some hundred times: compiled modules are kept, whatever the machine's default is.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help setup check-machine demo demo-kafka test test-all durations lint types imports tests docs site changelog \
+	bench clean
 .NOTPARALLEL:
 
 help:
 	@echo "make demo       count the words of a text, from nothing to the result"
 	@echo "make demo-kafka start a Kafka broker, and count through it what is typed into a socket"
-	@echo "make test       all checks, and a test of everything that is promised: a quarter of an hour"
+	@echo "make test       all checks, and a test of everything that is promised: ten minutes"
 	@echo "make test-all   all checks and all tests"
 	@echo "make setup      only what these two need, in $(VENV)"
 	@echo "make lint       ruff; also: make types, make imports, make tests"
-	@echo "make docs       write the reference tables of docs/reference anew"
+	@echo "make docs       write the generated parts of docs/"
+	@echo "make site       build the docs as a site in .build/site; warnings are errors"
+	@echo "make changelog  show the changelog that the fragments of changelog.d make"
 	@echo "make bench      the benchmarks"
 	@echo "make clean      remove everything that was built, $(VENV) included"
 
@@ -78,11 +86,24 @@ tests: setup
 docs: setup
 	$(BIN)/python docs/generate.py --write
 
+site: .venv-site/setup.stamp
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --quiet
+
+changelog: .venv-release/setup.stamp
+	.venv-release/bin/towncrier build --draft --version $(VERSION)
+
+# Tools of a group with a lock file of its own: `site`, `release`.
+.venv-%/setup.stamp: requirements-%.lock
+	$(PYTHON) -m venv --clear .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+		--requirement $<
+	@touch $@
+
 bench: setup
 	set -e; for file in benchmarks/bench_*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 clean:
-	rm -rf $(VENV) .build .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-site .venv-release .build .nox .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	find plugin_sdk runtime plugins -name '*.egg-info' -prune -exec rm -rf {} +
 	rm -rf plugin_sdk/build runtime/build plugins/*/build

@@ -19,6 +19,8 @@ nox.options.default_venv_backend = "none"
 nox.options.sessions = ["lint", "types", "imports", "tests"]
 
 BIN = Path(".venv/bin").absolute()
+# What `make changelog` sets up.
+RELEASE_BIN = Path(".venv-release/bin").absolute()
 PYTEST = (str(BIN / "python"), "-m", "pytest")
 IMPORT_ALL = """
 import importlib, pkgutil, sys
@@ -29,6 +31,8 @@ for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
 """
 # What only an extra makes importable: bicycle-runtime[testing].
 NEEDS_EXTRA = "bicycle_runtime.testing.connectors"
+# Dependency groups that only one session installs: requirements-GROUP.lock.
+GROUPS_WITH_LOCKS = ("release", "site")
 # Each distribution: the module it brings, and all that may be installed with it (None: anything).
 DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
@@ -130,7 +134,8 @@ def _interpreter(version: str) -> str | None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Docs against code."""
+    """Docs against code, and the site with every warning an error."""
+    _make(session, "site")
     _pytest(session, "tests/docs")
 
 
@@ -183,31 +188,37 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
-def wheels(session: nox.Session) -> None:
-    """Build each distribution, install it alone in a clean environment, and import it there."""
+def release(session: nox.Session) -> None:
+    """Build all distributions, check them, use each alone, and run the demo from the wheels."""
     _make(session, "setup")
-    store = Path(".build/wheels").absolute()
-    shutil.rmtree(store, ignore_errors=True)  # Wheels of earlier states are none of ours.
+    _make(session, "changelog")
+    store = Path(".build/release").absolute()
+    shutil.rmtree(store, ignore_errors=True)  # Files of earlier states are none of ours.
     with tempfile.TemporaryDirectory() as name:
         for folder in DISTRIBUTIONS:
             _build(session, store=store, folder=folder, copies=Path(name))
             _require_own_files(session, wheel=_wheel_of(store, folder), source=Path(folder, "src"))
+    built = [str(path) for path in sorted(store.iterdir())]
+    session.run(str(RELEASE_BIN / "twine"), "check", "--strict", *built, external=True)
     for folder, (module, allowed) in DISTRIBUTIONS.items():
         with tempfile.TemporaryDirectory() as name:
             place = Path(name)
-            _install_alone(session, store=store, folder=folder, place=place)
+            _install(session, store=store, folders={"plugin_sdk", folder}, place=place)
             _import_alone(session, python=place / "bin/python", module=module, allowed=allowed)
+    with tempfile.TemporaryDirectory() as name:
+        _install(session, store=store, folders=set(DISTRIBUTIONS), place=Path(name))
+        session.run(f"{name}/bin/python", "docs/demo/demo.py", external=True)
 
 
 def _build(session: nox.Session, *, store: Path, folder: str, copies: Path) -> None:
-    """Build a wheel from a copy: beside the sources, an earlier build would go into it as well."""
+    """Build an archive of the sources, and the wheel from that archive.
+
+    They come from a copy: beside the sources, an earlier build would go into them as well.
+    """
     left = shutil.ignore_patterns("build", "*.egg-info", "__pycache__")
     copy = shutil.copytree(folder, copies / folder, ignore=left)
-    session.run(
-        *(str(BIN / "python"), "-m", "pip", "wheel", "--quiet", "--no-deps"),
-        *("--no-build-isolation", "--wheel-dir", str(store), str(copy)),
-        external=True,
-    )
+    words = ("-m", "build", "--no-isolation", "--outdir", str(store), str(copy))
+    session.run(str(RELEASE_BIN / "python"), *words, external=True)
 
 
 def _require_own_files(session: nox.Session, *, wheel: Path, source: Path) -> None:
@@ -221,25 +232,25 @@ def _require_own_files(session: nox.Session, *, wheel: Path, source: Path) -> No
         session.error(f"{wheel.name} and {source} differ in {sorted(packed ^ own)}")
 
 
-def _install_alone(session: nox.Session, *, store: Path, folder: str, place: Path) -> None:
-    """Install the wheel of one distribution, and what it asks for, in a new environment.
+def _install(session: nox.Session, *, store: Path, folders: set[str], place: Path) -> None:
+    """Install the wheels of distributions, and what they ask for, in a new environment.
 
-    The SDK is given as a file too: no package of that name from elsewhere may be taken for ours.
+    The SDK is always among them: no package of that name from elsewhere may be taken for ours.
     """
-    wheels = {str(_wheel_of(store, name)) for name in ("plugin_sdk", folder)}
+    wheels = {str(_wheel_of(store, folder)) for folder in folders}
     session.run(str(BIN / "python"), "-m", "venv", str(place), external=True)
     session.run(
         *(str(place / "bin/python"), "-m", "pip", "install", "--quiet"),
-        *("--constraint", str(_constraints(store)), *sorted(wheels)),
+        *("--constraint", str(_constraints()), *sorted(wheels)),
         external=True,
     )
 
 
-def _constraints(store: Path) -> Path:
+def _constraints() -> Path:
     """Write the locked versions without hashes: with them, pip refuses the wheels made here."""
     lines = Path("requirements.lock").read_text(encoding="utf-8").splitlines()
     pins = [line.removesuffix(" \\") for line in lines if "==" in line]
-    path = store / "constraints.txt"
+    path = Path(".build/constraints.txt")
     path.write_text("\n".join(pins), encoding="utf-8")
     return path
 
@@ -270,15 +281,21 @@ def _import_alone(
 
 @nox.session(venv_backend="venv")
 def lock(session: nox.Session) -> None:
-    """Write the hashes of the versions in requirements.lock, for every platform."""
-    path = Path("requirements.lock")
-    text = path.read_text(encoding="utf-8")
-    head = [line for line in text.splitlines() if line.startswith("#")]
+    """Write hashes, for every platform: of requirements.lock, and of the groups with own locks."""
     session.install("uv")
+    _lock(session, "requirements.lock", "requirements.lock", "--no-deps")
+    for group in GROUPS_WITH_LOCKS:
+        _lock(session, f"requirements-{group}.lock", "--group", group)
+
+
+def _lock(session: nox.Session, file: str, *sources: str) -> None:
+    """Write one lock file again, with the comments at its head and the versions that it has."""
+    path = Path(file)
+    head = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     session.run(
-        *("uv", "pip", "compile", "requirements.lock", "--quiet", "--no-deps", "--no-header"),
-        *("--no-annotate", "--no-emit-index-url", "--universal", "--python-version", "3.11"),
-        *("--generate-hashes", "--output-file", "requirements.lock"),
+        *("uv", "pip", "compile", *sources, "--quiet", "--no-header", "--no-annotate"),
+        *("--no-emit-index-url", "--universal", "--python-version", "3.11"),
+        *("--generate-hashes", "--output-file", file),
     )
     path.write_text("\n".join([*head, path.read_text(encoding="utf-8")]), encoding="utf-8")
 
@@ -288,7 +305,8 @@ def audit(session: nox.Session) -> None:
     """Look for known vulnerabilities in what is locked; fails when a package cannot be checked."""
     session.install("pip-audit")
     words = ("--strict", "--disable-pip", "--no-deps", "--require-hashes")
-    session.run("pip-audit", *words, "--requirement", "requirements.lock")
+    for file in ("requirements.lock", *(f"requirements-{g}.lock" for g in GROUPS_WITH_LOCKS)):
+        session.run("pip-audit", *words, "--requirement", file)
 
 
 @nox.session(venv_backend="venv")

@@ -36,9 +36,8 @@ from workloads import Events, scratch
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec, DriverServices, Source
 from bicycle_runtime.connectors.registry import create_source
-from bicycle_runtime.operators.io import SourceReader
+from bicycle_runtime.contract import Budget, ConnectorSpec, DriverServices, Source, SourceReader
 
 ONCE, LEAST = "exactly-once", "at-least-once"
 JOBS = ("kafka_map", "kafka_count")

@@ -153,7 +153,7 @@ class Engine:
 
 @dataclass(slots=True)
 class _KeptExecutor:
-    """An executor that a loop can not stop."""
+    """An executor that a loop cannot stop."""
 
     executor: Executor
 

@@ -58,7 +58,7 @@ def run_quix(
 
     Raises:
         RuntimeError: a process ended by itself, or not all was written in ten minutes.
-        PeerMissingError: it can not be installed here.
+        PeerMissingError: it cannot be installed here.
     """
     jobs = {"source": source, "target": target, "guarantee": guarantee, "folder": folder}
     with quix_processes(place, name, commit_s=5.0, **jobs) as processes:

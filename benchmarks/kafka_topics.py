@@ -1,7 +1,7 @@
 """A broker for benchmarks, topics filled with events, and the check of what a contender wrote.
 
 Outputs go to topics whose messages carry the time at which the broker appended them: reading one
-gives both the check and the pace of whoever wrote it, measured alike for every system. Readers are
+gives both the check and the pace of its writer, measured alike for every system. Readers are
 ``read_committed``, so output that was never committed is missing, which is an error.
 """
 

@@ -21,6 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
 
+from report_age import measured_line
+
 from bicycle_runtime.base.java import find_java, java_version
 
 __all__ = [
@@ -161,7 +163,8 @@ class Report:
         """Return the whole report."""
         parts = [
             f"{self.claim}",
-            f"- machine: {machine()}\n- payload: {self.payload}\n- method: {self.method}",
+            f"{measured_line(self.name)}\n- machine: {machine()}\n- payload: {self.payload}\n"
+            f"- method: {self.method}",
         ]
         if is_quick:
             parts.append("**A quick run: sizes too small for figures; only the outputs count.**")

@@ -38,7 +38,7 @@ _PROGRAMS = _HERE / "peer_programs"
 
 
 class PeerMissingError(Exception):
-    """The environment of a peer can not be made here."""
+    """The environment of a peer cannot be made here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Peer:
         """Return the interpreter of its environment, made when missing.
 
         Raises:
-            PeerMissingError: it can not be made.
+            PeerMissingError: it cannot be made.
         """
         place = BUILD / "environments" / self.folder
         python, stamp = place / "bin" / "python", place / "requirements.txt"
@@ -147,7 +147,7 @@ def run_bytewax(
         snapshot_s: Seconds between snapshots; 10 is its default.
 
     Raises:
-        PeerMissingError: Bytewax can not be installed here.
+        PeerMissingError: Bytewax cannot be installed here.
     """
     python = BYTEWAX.python()
     times = output.parent / "times"
@@ -177,7 +177,7 @@ def run_spark_state(source: Path, output: Path, *, later: Path | None = None) ->
         later: Folder with input that is put into ``source`` before the query is started again.
 
     Raises:
-        PeerMissingError: what it needs can not be installed here.
+        PeerMissingError: what it needs cannot be installed here.
     """
     python = SPARK_STATE.python()
     folders = [source, output, output.parent / "state", *([] if later is None else [later])]

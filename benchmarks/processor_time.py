@@ -35,4 +35,4 @@ def processor_seconds(pid: int) -> Counter[str]:
 def _kind(command: bytes) -> str:
     if command.partition(b"\0")[0].endswith(b"java"):
         return JAVA
-    return WORKERS if b"pyspark.daemon" in command else DRIVER
+    return WORKERS if b"spark.daemon" in command else DRIVER

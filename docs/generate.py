@@ -1,4 +1,4 @@
-"""Write the reference tables of ``docs/reference`` from the code, in place.
+"""Write the generated parts of ``docs/reference`` and ``docs/benchmarks.md`` in place.
 
 A block between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` belongs to this script,
 the prose around it to people. Without ``--write`` it names the files that are out of date: exit 1.
@@ -23,9 +23,12 @@ import click
 import bicycle_runtime
 import bicycle_sdk
 from bicycle_runtime.base.options import OptionInfo, describe
+from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 
 REFERENCE = Path(__file__).parent / "reference"
+BENCHMARKS = Path(__file__).parent / "benchmarks.md"
 _BLOCK = re.compile(
     r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end of (?P=name) -->)",
     re.DOTALL,
@@ -33,7 +36,7 @@ _BLOCK = re.compile(
 
 
 def main(arguments: list[str]) -> int:
-    """Check, or with ``--write`` renew, every file of the reference."""
+    """Check, or with ``--write`` renew, every file with generated parts."""
     stale = {file: text for file, text in renewed().items() if text != _read(file)}
     for file, text in stale.items():
         if "--write" in arguments:
@@ -45,12 +48,24 @@ def main(arguments: list[str]) -> int:
 
 
 def renewed() -> dict[Path, str]:
-    """Return each file of the reference with its blocks as they must be."""
-    return {file: fill(_read(file)) for file in sorted(REFERENCE.glob("*.md"))}
+    """Return each file of the reference, and the benchmarks, as their generated parts must be."""
+    files = {file: fill(_read(file)) for file in sorted(REFERENCE.glob("*.md"))}
+    return files | {BENCHMARKS: report_age().with_ages(_read(BENCHMARKS))}
+
+
+def report_age() -> ModuleType:
+    """Return the module that knows the age of reports; it lies beside the benchmarks."""
+    file = BENCHMARKS.parents[1] / "benchmarks/report_age.py"
+    spec = importlib.util.spec_from_file_location("report_age", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def fill(text: str) -> str:
-    """Return a text with each block generated anew; KeyError names one that nobody makes."""
+    """Return a text with each block generated again; KeyError names one that nobody makes."""
     return _BLOCK.sub(lambda m: f"{m['head']}\n{BLOCKS[m['name']]()}\n{m['tail']}", text)
 
 
@@ -128,6 +143,8 @@ def command_reference(root: click.Command) -> str:
         rows = [_parameter_row(p) for p in parameters if isinstance(p, click.Option)]
         if rows:
             lines += ["| option | default | what it does |", "|---|---|---|", *rows, ""]
+        if command.epilog:
+            lines += [*_epilog(command.epilog), ""]
     return "\n".join(lines)
 
 
@@ -152,10 +169,81 @@ def import_all() -> list[ModuleType]:
     return modules
 
 
+def troubleshooting_reference() -> str:
+    """Return a table of all errors for each exit code: what they say, and what to do."""
+    import_all()
+    by_exit_code: dict[int, list[str]] = {}
+    for cls in error_classes():
+        anchor = f"{cls.code}-{cls.__name__}".lower()
+        row = f"| [{cls.code}](errors.md#{anchor}) | {_text(cls.message)} | {_text(cls.fix)} |"
+        by_exit_code.setdefault(_exit_code(cls), []).append(row)
+    lines: list[str] = []
+    for exit_code, rows in sorted(by_exit_code.items()):
+        meaning = MEANINGS[exit_code]
+        lines += [f"### Exit code {exit_code}: {meaning}", ""]
+        lines += ["| code | what it says | what to do |", "|---|---|---|", *rows, ""]
+    return "\n".join(lines)
+
+
+def sdk_reference() -> str:
+    """Return a section for each module of the SDK that jobs import from: names and first lines."""
+    lines: list[str] = []
+    for name in SDK_MODULES:
+        module = importlib.import_module(name)
+        public = [each for each in sorted(module.__all__) if callable(getattr(module, each))]
+        lines += [
+            f"## {name}",
+            "",
+            _first_paragraph(module),
+            "",
+            "| name | what it is |",
+            "|---|---|",
+        ]
+        lines += [f"| `{each}` | {_first_paragraph(getattr(module, each))} |" for each in public]
+        lines.append("")
+    return "\n".join(lines)
+
+
+# What jobs import from, beside `bicycle_sdk` itself, which exports most of it again.
+SDK_MODULES = (
+    "bicycle_sdk.environment",
+    "bicycle_sdk.streams",
+    "bicycle_sdk.functions",
+    "bicycle_sdk.connected",
+    "bicycle_sdk.contexts",
+    "bicycle_sdk.state",
+    "bicycle_sdk.time",
+    "bicycle_sdk.windows",
+    "bicycle_sdk.joins",
+    "bicycle_sdk.failures",
+    "bicycle_sdk.connectors",
+    "bicycle_sdk.kafka",
+    "bicycle_sdk.secrets",
+    "bicycle_sdk.plugin",
+    "bicycle_sdk.testing",
+    "bicycle_sdk.graph",
+    "bicycle_sdk.errors",
+)
+
+
+def operators_reference() -> str:
+    """Return a table of the operator kinds."""
+    rows = []
+    for kind in OperatorKind:
+        known = descriptor_of(kind)
+        keyed = "as the stream" if known.is_keyed is None else "yes" if known.is_keyed else "no"
+        state = "" if known.state is StateShape.NONE else known.state.value
+        rows.append(f"| {kind.value} | {known.description} | {keyed} | {state} |")
+    return "\n".join(["| kind | what it does | per key | state |", "|---|---|---|---|", *rows])
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "cli": cli_reference,
     "errors": errors_reference,
+    "operators": operators_reference,
     "options": options_reference,
+    "sdk": sdk_reference,
+    "troubleshooting": troubleshooting_reference,
 }
 _PREFIXES = ("bicycle_sdk", "bicycle_runtime")
 
@@ -182,6 +270,15 @@ def _parameter_row(option: click.Option) -> str:
     return f"| {names} | {default} | {_cell(option.help or '')} |"
 
 
+def _exit_code(cls: type[BicycleError]) -> int:
+    return exit_code_of(cls(**dict.fromkeys(cls.fact_names(), "")))
+
+
+def _text(template: str) -> str:
+    """Return a template as a cell of a table: its words, and nothing that looks like a mark."""
+    return _cell(re.sub(r"([*_<>\[\]])", r"\\\1", template))
+
+
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
@@ -192,8 +289,14 @@ def _prose(text: str) -> str:
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
-def _first_paragraph(cls: type[Any]) -> str:
-    return _cell(inspect.cleandoc(cls.__doc__ or "").split("\n\n")[0])
+def _epilog(text: str) -> list[str]:
+    """Return what stands below a command's help: a heading, and lines as they are."""
+    _, heading, *rows = text.splitlines()
+    return [heading, "", "```", *(row.strip() for row in rows), "```"]
+
+
+def _first_paragraph(documented: Any) -> str:
+    return _cell(inspect.cleandoc(documented.__doc__ or "").split("\n\n")[0])
 
 
 def _room(cls: type[Any]) -> str:

@@ -1,6 +1,8 @@
 """What every test may use: the sizes of the long forms. Other fixtures stand beside their tests."""
 
 import fcntl
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--cluster-schedules", type=int, default=1,
         help="How many schedules of losses and rescales are played on the cluster.",
     )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Undo what a command that ran inside of a test did to logging."""
+    root, ours = logging.getLogger(), logging.getLogger("bicycle_runtime")
+    handlers, level = set(root.handlers), ours.level
+    yield
+    for handler in set(root.handlers) - handlers:
+        root.removeHandler(handler)
+    ours.setLevel(level)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Fixtures with a real Kafka broker, for every test of this repository and of its plugins.
 
 The broker is that of `bicycle dev kafka`. Its jars are fetched once into the cache of the machine's
-home. A broker that can not be had is a failure: nothing is skipped.
+home. A broker that cannot be had is a failure: nothing is skipped.
 """
 
 from __future__ import annotations

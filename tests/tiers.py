@@ -84,7 +84,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tiers = {item.nodeid: tier_of(item) for item in items}
     number, count = chosen_slice(config.getoption("--extended"))
     extended = [item for item in items if tiers[item.nodeid] == EXTENDED]
-    slices = slices_of({_file(item) for item in extended}, seconds, count=count)
+    weights = seconds_by_file(row for row in recorded() if row.tier == EXTENDED)
+    slices = slices_of({_file(item) for item in extended}, weights, count=count)
     left_out = {item for item in extended if slices[_file(item)] != number}
     if left_out:
         config.hook.pytest_deselected(items=list(left_out))

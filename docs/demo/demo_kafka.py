@@ -122,7 +122,7 @@ def _connected(port: int) -> Iterator[socket.socket]:
 
 
 class DemoError(Exception):
-    """The demo can not go on."""
+    """The demo cannot go on."""
 
 
 def _bicycle(*words: str) -> str:

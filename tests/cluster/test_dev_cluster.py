@@ -17,7 +17,7 @@ from bicycle_runtime.dev.spark_cluster import SparkCluster
 from tests.waiting import until
 
 _BICYCLE = Path(sys.executable).with_name("bicycle")
-_PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
+_PAGE = Path(__file__).parents[2] / "docs" / "how-to/cluster.md"
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_the_function_of_the_page_loses_a_host_and_gets_one_back(folder):
 
 
 def test_processes_of_the_cluster_do_not_inherit_secrets(cluster):
-    """What stands in the environment of the one who starts it is not what executors shall have."""
+    """What stands in the environment of the one who starts it does not reach executors."""
     os.environ["BICYCLE_TEST_TOKEN"] = "hunter-three"
     try:
         cluster.kill_host(cluster.hosts()[-1])

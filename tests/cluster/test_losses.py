@@ -17,7 +17,7 @@ SMALL_EPOCHS = ("--parallelism", "2", "--max-records-per-epoch", "20")
 def test_a_job_whose_cluster_is_gone_is_told_in_time_and_goes_on_when_it_is_back(site, cluster):
     site.install_whereabouts()
     words = site.write_words(lines=30_000)
-    patience = ("--cluster-timeout-ms", "8s", "--restart-attempts", "50")
+    patience = ("--cluster-timeout-ms", "40s", "--restart-attempts", "50")
     life = site.start(*SMALL_EPOCHS, *patience, "--json")
     site.let_epochs_pass(3)
 

@@ -1,4 +1,4 @@
-"""What can not work on a cluster is told before the first record, in time and in one table."""
+"""What cannot work on a cluster is told before the first record, in time and in one table."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SETTINGS = (
     *("--conf", "spark.network.timeout=8s", "--conf", "spark.executor.heartbeatInterval=2s"),
     *("--conf", "spark.network.timeoutInterval=1s"),
 )
-_EXECUTOR, _DAEMON = b"CoarseGrainedExecutorBackend", b"pyspark.daemon"
+_EXECUTOR, _DAEMON = b"CoarseGrainedExecutorBackend", b"spark.daemon"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -25,6 +25,7 @@ WITH_STATE = {
     "test_keyed_state",
     "test_live_rescale",
     "test_local_classes",
+    "test_operator_lists",
     "test_restarts",
     "test_shared_records",
     "test_time_order",

@@ -73,7 +73,7 @@ class Forbidden(Priced):
         return []
 
 
-def test_records_that_only_one_subtask_sees_can_not_change_the_maps(runner):
+def test_records_that_only_one_subtask_sees_cannot_change_the_maps(runner):
     with runner.harness(lambda env: priced(Forbidden(), env, is_keyed=False)) as harness:
         harness.push([("ada", "tea")], source="orders")
         with pytest.raises(FunctionFailedError) as caught:

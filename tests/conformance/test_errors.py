@@ -96,7 +96,7 @@ def test_skip_leaves_out_records_without_a_key(runner):
 
 
 @pytest.mark.parametrize("key", [object(), [1]], ids=["no encoding", "no hash"])
-def test_a_key_that_can_not_be_one_is_an_error_of_its_record(runner, key):
+def test_a_key_that_cannot_be_one_is_an_error_of_its_record(runner, key):
     def keyed(stream):
         return stream.key_by(lambda n: key if n == 2 else n).uid("keys")
 
@@ -349,7 +349,7 @@ def _inverses(env):
     env.add_source(script_source(int)).map(inverse).collect("out")
 
 
-def test_a_record_that_can_not_be_sent_on_names_its_operator(runner):
+def test_a_record_that_cannot_be_sent_on_names_its_operator(runner):
     def job(stream):
         locks = stream.map(lambda _: threading.Lock()).uid("locks")
         return locks.rebalance().map(str).set_parallelism(2)

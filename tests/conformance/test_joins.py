@@ -1,11 +1,13 @@
 """Joins by event time, on the harness and on Spark alike."""
 
 import asyncio
+import contextlib
 
 import pytest
 
 from bicycle_runtime.operators.errors import NoEventTimeError
 from bicycle_runtime.testing import script_source
+from bicycle_runtime.testing.errors import HarnessError
 from bicycle_sdk import CoGroupFunction, JoinFunction
 from bicycle_sdk.failures import skip
 from bicycle_sdk.windows import Window, tumbling_windows
@@ -68,6 +70,66 @@ def test_rows_within_the_tolerance_meet_and_the_others_come_out_alone(runner, fu
 
         lone = [(None, ("a", 15_001)), (None, ("b", 15_002))]
         assert sorted(harness.results("out")[2:], key=repr) == lone
+
+
+def evicted(harness):
+    """How many rows each epoch evicted."""
+    counters = (epoch.counts["join"].metrics.get("counters", {}) for epoch in harness.epochs)
+    return [found.get("evicted_rows", 0) for found in counters]
+
+
+def test_a_full_buffer_evicts_the_oldest_rows_of_its_key_and_counts_them(runner):
+    def job(env):
+        left, right = sides(env)
+        rows = left.interval_join(right, 0, 1_000, pair, how="left", max_buffered=2)
+        rows.uid("join").collect("out")
+
+    with runner.harness(job, parallelism=2) as harness:
+        push(harness, [("a", 10), ("a", 30), ("b", 5)])
+        harness.run_epoch()
+        push(harness, [("a", 20)])
+        harness.fail_at("before_seal")
+        harness.run()
+        assert evicted(harness)[-1] == 1
+        harness.rescale(3)
+        push(harness, [("a", 7), ("a", 30)], [("b", 6)])  # The first of them is the oldest itself.
+        harness.run_epoch()
+        harness.crash()
+        push(harness, [], [("a", 40)])
+        harness.run_epoch()
+        harness.advance_watermark(5_000)
+
+        found = [(("a", 30), ("a", 40)), (("a", 30), ("a", 40)), (("b", 5), ("b", 6))]
+        assert sorted(harness.results("out")) == found
+        assert sum(evicted(harness)) == 3, "one of the failed attempt would count twice"
+        for key in "ab":
+            with contextlib.suppress(HarnessError):
+                assert not any(harness.state("join", key).values())
+
+
+def test_windows_and_joins_as_of_a_time_have_limits_too(runner):
+    def job(env):
+        left, right = sides(env)
+        window = tumbling_windows(100)
+        left.window_join(right, window, pair, max_buffered=1).uid("windows").collect("windows")
+        grouped = left.co_group(right, window, Sizes(), max_buffered=2).uid("groups")
+        grouped.collect("groups")
+        left.as_of_join(right, pair, how="left", max_buffered=1).uid("as_of").collect("as_of")
+        applied = left.join(right).window(100).apply(pair, max_buffered=2).uid("applied")
+        applied.collect("applied")
+
+    with runner.harness(job, parallelism=2) as harness:
+        push(harness, [("a", 50)], [("a", 10), ("a", 20), ("a", 30)])
+        harness.run_epoch()
+        harness.crash()
+        push(harness, [("a", 60), ("a", 70)], [("a", 55)])
+        harness.run_epoch()
+        harness.advance_watermark(100)
+
+        assert harness.results("windows") == [(("a", 70), ("a", 55))]
+        assert harness.results("groups") == [(2, 2)]
+        assert harness.results("as_of") == [(("a", 70), ("a", 55))]
+        assert len(harness.results("applied")) == 4
 
 
 def picky(left, right):

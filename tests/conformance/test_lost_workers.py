@@ -1,13 +1,20 @@
 """Python workers that are killed, or that Spark would end: what they had, and what is kept."""
 
+import ctypes
+import inspect
 import os
 import signal
 from dataclasses import dataclass, field
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
+from bicycle_runtime.base.errors import StorageMissingError
+from bicycle_runtime.engine.errors import WorkerEndedError
 from bicycle_runtime.engine.spark.executor import SparkExecutor
+from bicycle_runtime.engine.spark.worker import OwnError
+from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.testing import Harness, script_source
 
@@ -92,3 +99,94 @@ def test_workers_without_work_get_a_task_before_spark_ends_them(spark, spark_clo
 
 def _job_ids() -> set[int]:
     return set(SparkContext.getOrCreate().statusTracker().getJobIdsForGroup())
+
+
+def killed(word):
+    if word == "bad":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return word
+
+
+def crashed(word):
+    if word == "bad":
+        ctypes.string_at(0)
+    return word
+
+
+def exited(word):
+    if word == "bad":
+        os._exit(3)
+    return word
+
+
+def falling(function):
+    def build(env):
+        words = env.add_source(script_source(str)).uid("words").map(str.strip)
+        words.key_by(str).map(function).collect("out")
+
+    return build
+
+
+def the_end_of(spark, function):
+    """Run over good records and a bad one; return the error."""
+    with Harness(falling(function), new_executor=lambda: Recording(spark)) as harness:
+        harness.push(NAMES)
+        harness.run()
+        harness.push([*NAMES[:10], "bad"])
+        with pytest.raises(WorkerEndedError) as caught:
+            harness.run()
+    return caught.value
+
+
+@pytest.mark.core
+def test_of_a_killed_worker_signal_operator_and_input_are_told(spark):
+    error = the_end_of(spark, killed)
+
+    line = inspect.getsourcelines(falling)[1] + 3
+    assert (error.code, error.facts["how"]) == ("BIC-1808", "signal 9 (SIGKILL)")
+    assert error.facts["told"] == f"'vertex_4' (Map without uid, {__file__}:{line})"
+    assert (error.facts["operator"], error.facts["source"]) == ("vertex_4", "words")
+    assert error.facts["offset"] <= len(NAMES) + 10 < error.facts["end_offset"]
+    assert f"before record {error.facts['end_offset']} of the script" in error.summary
+    assert "possibly out of memory" in error.remedy
+    assert "BIC-" not in error.summary
+
+
+def test_of_a_worker_that_crashed_the_line_of_the_function_is_told(spark):
+    error = the_end_of(spark, crashed)
+
+    line = inspect.getsourcelines(crashed)[1] + 2
+    assert error.facts["how"] == "signal 11 (SIGSEGV)"
+    assert error.facts["location"] == f"{__file__}:{line}"
+    assert error.facts["operator"] == "vertex_4"
+
+
+def test_of_a_worker_that_its_function_ended_the_exit_code_is_told(spark):
+    error = the_end_of(spark, exited)
+
+    assert (error.facts["how"], error.facts["operator"]) == ("exit code 3", "vertex_4")
+
+
+def test_hosts_are_asked_for_the_workers_that_ended_there(spark):
+    error = the_end_of(spark, exited)
+    ends = ends_on_hosts(SparkContext.getOrCreate(), {"localhost": 1})
+
+    assert (ends[-1].operator, ends[-1].code) == (error.facts["operator"], 3)
+    assert ends[-1].offset == error.facts["offset"]
+
+
+def refuse(_partition):
+    raise OwnError.of(StorageMissingError(url="s3://none", action="read", path="a\nb"))
+
+
+def test_an_error_of_ours_comes_out_of_a_worker_whole(spark):
+    with Harness(counting, new_executor=lambda: Recording(spark)) as harness:
+        harness.push(NAMES)
+        harness.run_epoch()
+        tasks = SparkContext.getOrCreate().parallelize([0], 1)
+        with pytest.raises(Py4JJavaError) as caught:
+            tasks.foreachPartition(refuse)
+
+    found = OwnError.found_in(str(caught.value.java_exception))
+    assert isinstance(found, StorageMissingError)
+    assert found.facts == {"url": "s3://none", "action": "read", "path": "a\nb"}

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bicycle_runtime.connectors.collection import CollectionReader
-from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.contract import Slice
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import KeyedProcessFunction, ProcessFunction, ValueStateDescriptor
 

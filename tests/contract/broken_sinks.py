@@ -6,9 +6,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from bicycle_runtime.base.faults import TRANSACTION_POINTS, fault_point
-from bicycle_runtime.connectors.contract import Guarantee
 from bicycle_runtime.connectors.hooks import connector_hook
-from bicycle_runtime.connectors.staging import StagedWriter, read_staged, staged_from_json
+from bicycle_runtime.connectors.staging import StagedWriter, read_staged
+from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors import CanBeUnwritable, HasOutages, RunsInForks, SinkCase
 from bicycle_sdk.connectors import SinkDescriptor
 from tests.contract.broken_sources import without
@@ -23,12 +23,12 @@ from tide_tables.sink import TideLogSink, TideLogWriters, json_lines  # noqa: E4
 class Flaky(TideLogSink):
     """Right: it passes all points of a transaction, and while the disk is away, it fails."""
 
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         for point in TRANSACTION_POINTS[:-1]:
             fault_point(point)
         if (self._folder.parent / "down").exists():
             raise OSError("the disk does not answer")
-        super().publish(epoch, memo)
+        super().publish(epoch, state)
         fault_point(TRANSACTION_POINTS[-1])
 
 
@@ -42,23 +42,23 @@ class TakesAnyOption(TideLogSink):
 
 
 class LooksLate(TideLogSink):
-    def start(self, services, memo):
+    def start(self, services, state):
         self._storage = services.storage
 
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         self._folder.mkdir(exist_ok=True)
-        super().publish(epoch, memo)
+        super().publish(epoch, state)
 
 
 class PublishesTooSoon(TideLogSink):
     def prepare(self, epoch, staged, *, is_last):
-        memo = super().prepare(epoch, staged, is_last=is_last)
-        self.publish(epoch, memo)
-        return memo
+        state = super().prepare(epoch, staged, is_last=is_last)
+        self.publish(epoch, state)
+        return state
 
 
 class PublishesWhatItFinds(TideLogSink):
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         lines = [self._storage.read(path) for path in self._storage.list(f"staged/{epoch}")]
         (self._folder / f"epoch-{epoch:010d}.jsonl").write_bytes(b"".join(lines))
 
@@ -115,18 +115,18 @@ class DecidesAnew(TideLogSink):
 
     def prepare(self, epoch, staged, *, is_last):
         self.decision_count += 1
-        memo = super().prepare(epoch, staged, is_last=is_last)
-        return {**memo, "decision": self.decision_count}
+        state = super().prepare(epoch, staged, is_last=is_last)
+        return {**state, "decision": self.decision_count}
 
 
 class ForgetsAWriter(TideLogSink):
-    def publish(self, epoch, memo):
-        super().publish(epoch, {"files": memo["files"][:1]})
+    def publish(self, epoch, state):
+        super().publish(epoch, {"files": state["files"][:1]})
 
 
 class TurnsOrder(TideLogSink):
-    def publish(self, epoch, memo):
-        super().publish(epoch, memo)
+    def publish(self, epoch, state):
+        super().publish(epoch, state)
         for path in self._folder.glob(f"*{epoch}.jsonl"):
             path.write_bytes(b"".join(reversed(path.read_bytes().splitlines(keepends=True))))
 
@@ -135,33 +135,33 @@ class EndsForGood(TideLogSink):
     is_over = False
 
     def prepare(self, epoch, staged, *, is_last):
-        memo = super().prepare(epoch, [] if self.is_over else staged, is_last=is_last)
+        state = super().prepare(epoch, [] if self.is_over else staged, is_last=is_last)
         self.is_over = is_last
-        return memo
+        return state
 
 
 class Appender(TideLogSink):
     """Appends to one file; the mistakes are in when it does so."""
 
-    def append(self, memo):
+    def append(self, state):
         with (self._folder / "all.jsonl").open("ab") as stream:
-            for file in memo.get("files", ()):
-                stream.write(read_staged(self._storage, staged_from_json(file)))
+            for file in self.staged_files(state):
+                stream.write(read_staged(self._storage, file))
 
 
 class AppendsAgain(Appender):
-    def publish(self, epoch, memo):
-        self.append(memo)
+    def publish(self, epoch, state):
+        self.append(state)
 
 
 class AppendsAgainAfterARestart(Appender):
-    def start(self, services, memo):
-        super().start(services, memo)
+    def start(self, services, state):
+        super().start(services, state)
         self._done = 0
 
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         if epoch > self._done:
-            self.append(memo)
+            self.append(state)
         self._done = max(epoch, self._done)
 
 
@@ -172,20 +172,20 @@ class RemembersInTheObject(TideLogSink):
         self._files = super().prepare(epoch, staged, is_last=is_last)
         return {}
 
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         if self._files:
             super().publish(epoch, self._files)
 
 
 class ClaimsNothing(TideLogSink):
-    def referenced_paths(self, memo):
+    def referenced_paths(self, state):
         return set()
 
 
 class NeedsRecords(TideLogSink):
-    def publish(self, epoch, memo):
-        assert memo["files"]
-        super().publish(epoch, memo)
+    def publish(self, epoch, state):
+        assert state["files"]
+        super().publish(epoch, state)
 
 
 class MarksAfterwards(Appender):
@@ -195,9 +195,9 @@ class MarksAfterwards(Appender):
     def marker(self):
         return self._folder / "marker"
 
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         if not self.marker.exists() or int(self.marker.read_text()) < epoch:
-            self.append(memo)
+            self.append(state)
             for point in TRANSACTION_POINTS:
                 fault_point(point)
             self.marker.write_text(str(epoch))
@@ -206,13 +206,13 @@ class MarksAfterwards(Appender):
 class TrustsItsMemory(MarksAfterwards):
     """Reads the marker at the start only, and so never hears of another run."""
 
-    def start(self, services, memo):
-        super().start(services, memo)
+    def start(self, services, state):
+        super().start(services, state)
         self._done = int(self.marker.read_text()) if self.marker.exists() else 0
 
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         if epoch > self._done:
-            self.append(memo)
+            self.append(state)
             self.marker.write_text(str(epoch))
             self._done = epoch
 
@@ -220,17 +220,17 @@ class TrustsItsMemory(MarksAfterwards):
 class TakesOlderForNewer(Appender):
     """Compares the marker for equality."""
 
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         marker = self._folder / "marker"
         if not marker.exists() or int(marker.read_text()) != epoch:
-            self.append(memo)
+            self.append(state)
             marker.write_text(str(epoch))
 
 
 class GivesUp(Flaky):
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         try:
-            super().publish(epoch, memo)
+            super().publish(epoch, state)
         except OSError:
             self.lost_epoch = epoch
 
@@ -287,7 +287,7 @@ BROKEN = {
     PromisesLess: "test_it_declares_the_guarantee_that_is_tested_here",
     Same: "test_the_records_of_the_case_are_distinct",
     TakesAnyOption: "test_an_unknown_option_is_refused",
-    LooksLate: "test_an_output_that_can_not_be_written_is_an_error_at_the_start",
+    LooksLate: "test_an_output_that_cannot_be_written_is_an_error_at_the_start",
     PublishesTooSoon: "test_nothing_is_visible_before_it_is_published",
     PublishesWhatItFinds: "test_output_of_attempts_that_were_not_sealed_is_never_visible",
     LeavesAborted: "test_an_aborted_writer_leaves_nothing",

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
-from bicycle_runtime.connectors.contract import Guarantee
 from bicycle_runtime.connectors.hooks import connector_hook
-from bicycle_runtime.operators.io import BadRecord
+from bicycle_runtime.contract import BadRecord, Guarantee
 from bicycle_runtime.testing.connectors import (
     CarriesMetadata,
     EndlessSourceCase,
@@ -121,8 +120,8 @@ class Changed(TideSource):
 
     word: str
 
-    def start(self, services, offsets, memo):
-        super().start(services, offsets, memo)
+    def start(self, services, offsets, state):
+        super().start(services, offsets, state)
         OPEN_FOLDERS.add(self._folder)
 
     def reader(self):
@@ -187,8 +186,8 @@ class Overlaps(TideSource):
 class BeginsAnywhere(TideSource):
     start_count = 0
 
-    def start(self, services, offsets, memo):
-        super().start(services, offsets, memo)
+    def start(self, services, offsets, state):
+        super().start(services, offsets, state)
         type(self).start_count += 1
         if not offsets and type(self).start_count % 2 == 0:
             self._next = {station: self._cut(station, 1, 1)[0] for station in STATIONS}
@@ -206,16 +205,16 @@ class TakesAway(TideSource):
 
 
 class ForgetsOffsets(TideSource):
-    def start(self, services, offsets, memo):
-        super().start(services, {}, memo)
+    def start(self, services, offsets, state):
+        super().start(services, {}, state)
 
 
 class KeepsItsOwnProgress(TideSource):
     """It takes what was planned for done."""
 
-    def start(self, services, offsets, memo):
+    def start(self, services, offsets, state):
         own = self._folder / "progress"
-        super().start(services, json.loads(own.read_text()) if own.exists() else {}, memo)
+        super().start(services, json.loads(own.read_text()) if own.exists() else {}, state)
 
     def plan(self, budget):
         slices = super().plan(budget)
@@ -291,7 +290,7 @@ BROKEN = {
     TakesAll: "test_records_do_not_depend_on_budget_and_parallelism",
     StarvesOnSmallBudgets: "test_records_do_not_depend_on_the_byte_budget",
     LooksOnce: "test_records_that_come_while_it_runs_are_read_once",
-    HidesBytes: "test_input_that_can_not_be_decoded_is_reported_with_its_bytes",
+    HidesBytes: "test_input_that_cannot_be_decoded_is_reported_with_its_bytes",
     MixesTimes: "test_keys_headers_and_times_come_with_their_record",
     StandsStill: "test_offsets_rise_and_lie_in_their_slice",
     CutsColumns: "test_every_column_of_a_batch_is_as_long_as_its_values",

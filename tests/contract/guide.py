@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-GUIDE = Path(__file__).parents[2] / "docs/writing-a-connector.md"
+GUIDE = Path(__file__).parents[2] / "docs/how-to/writing-a-connector.md"
 
 
 def guide_files() -> dict[str, str]:

@@ -5,7 +5,7 @@ import socket
 import threading
 from dataclasses import dataclass
 
-from bicycle_runtime.connectors.contract import Guarantee
+from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors import (
     CanBeUnwritable,
     RunsInForks,

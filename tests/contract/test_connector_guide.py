@@ -25,7 +25,8 @@ def test_the_connectors_of_the_guide_pass_and_prove_what_it_says(pytester, monke
 
 
 def test_the_table_of_traits_is_whole():
-    named = re.findall(r"^\| `(\w+)` \|", GUIDE.read_text(encoding="utf-8"), re.M)
+    table = GUIDE.read_text(encoding="utf-8").partition("| trait |")[2].partition("\n\n")[0]
+    named = re.findall(r"^\| `(\w+)` \|", table, re.M)
     cases_and_data = {"RECORD_COUNT", "Case", "Metadata", "SinkCase", "SourceCase"}
 
     assert set(named) == set(cases.__all__) - cases_and_data

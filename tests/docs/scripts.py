@@ -11,10 +11,23 @@ from types import ModuleType
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = [
-    ROOT / "README.md",
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / ".github").rglob("*.md")),
+    ROOT / "plugin_sdk/README.md",
+    *sorted(ROOT.glob("plugins/*/README.md")),
+    ROOT / "runtime/README.md",
     *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "changelog.d").glob("*.md")),
 ]
+
+
+def command_words() -> tuple[set[str], set[str]]:
+    """Return the targets of the Makefile and the sessions of nox."""
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    noxfile = (ROOT / "noxfile.py").read_text("utf-8")
+    sessions = re.findall(r"@nox\.session(?:\(venv_backend=\S+\))?\ndef (\w+)", noxfile)
+    sessions += re.findall(r'@nox\.session\(name="([a-z0-9.-]+)"\)\ndef ', noxfile)
+    return set(targets), set(sessions)
 
 
 def name_of(page: Path) -> str:

@@ -15,8 +15,8 @@ from bicycle_sdk import DataStream
 from bicycle_sdk.testing import FunctionHarness
 from tests.docs.scripts import DOCS
 
-PAGE = (DOCS / "async.md").read_text("utf-8")
-BATCH_PAGE = (DOCS / "batch-mode.md").read_text("utf-8")
+PAGE = (DOCS / "how-to/async.md").read_text("utf-8")
+BATCH_PAGE = (DOCS / "how-to/batch-mode.md").read_text("utf-8")
 
 
 @pytest.fixture

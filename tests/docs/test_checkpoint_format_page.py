@@ -16,7 +16,7 @@ from bicycle_runtime.testing import Harness
 from tests.docs.scripts import DOCS
 from tests.unit.cli.state_jobs import every_state
 
-PAGE = (DOCS / "checkpoint-format.md").read_text("utf-8")
+PAGE = (DOCS / "reference/checkpoint-format.md").read_text("utf-8")
 
 
 def block(language):

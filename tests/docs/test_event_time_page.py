@@ -7,7 +7,7 @@ import pytest
 from bicycle_sdk import StreamEnvironment, WatermarkStrategy
 from tests.docs.scripts import DOCS, page_module
 
-PAGE = (DOCS / "event-time.md").read_text("utf-8")
+PAGE = (DOCS / "explanation/event-time.md").read_text("utf-8")
 
 
 @pytest.fixture

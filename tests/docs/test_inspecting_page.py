@@ -7,7 +7,7 @@ from bicycle_runtime.jobs.checkpoints import sealed_export
 from bicycle_runtime.state.stores.entries import StateKind
 from tests.docs.scripts import DOCS
 
-PAGE = (DOCS / "inspecting-state.md").read_text("utf-8")
+PAGE = (DOCS / "how-to/inspecting-state.md").read_text("utf-8")
 
 
 def test_the_table_of_kinds_is_complete():

@@ -7,7 +7,7 @@ import pytest
 from bicycle_sdk import KeyedStream, StreamEnvironment
 from tests.docs.scripts import DOCS, page_module
 
-PAGE = (DOCS / "joins.md").read_text("utf-8")
+PAGE = (DOCS / "how-to/joins.md").read_text("utf-8")
 
 
 @pytest.fixture

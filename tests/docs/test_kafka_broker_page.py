@@ -5,7 +5,7 @@ import re
 from tests import kafka_broker as fixtures
 from tests.docs.scripts import DOCS
 
-PAGE = (DOCS / "kafka.md").read_text("utf-8")
+PAGE = (DOCS / "how-to/kafka.md").read_text("utf-8")
 SECTION = re.search(
     r"^## A broker for development\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE
 )[1]

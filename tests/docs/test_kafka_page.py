@@ -3,15 +3,17 @@
 import re
 import sys
 import types
+from dataclasses import fields
 from inspect import getmembers, isfunction
 
 import pytest
 
 from bicycle_sdk import KafkaSinkBuilder, KafkaSourceBuilder
+from bicycle_sdk.options import declared_options
 from bicycle_sdk.plugin import build
 from tests.docs.scripts import DOCS
 
-PAGE = (DOCS / "kafka.md").read_text("utf-8")
+PAGE = (DOCS / "how-to/kafka.md").read_text("utf-8")
 SECTION = PAGE.partition("## A job with Kafka\n")[2].partition("\n## ")[0]
 
 
@@ -48,3 +50,24 @@ def test_every_call_of_a_builder_is_on_the_page(builder):
     assert [
         n for n in calls if n != "build_connector" and not re.search(rf"\b{n}\b", SECTION)
     ] == []
+
+
+@pytest.mark.parametrize("builder", [KafkaSourceBuilder, KafkaSinkBuilder])
+def test_the_page_tells_the_default_of_each_option_as_it_is_declared(builder):
+    defaults = {field.name: field.default for field in fields(builder._options)}
+    rows = [line.split(" | ") for line in SECTION.splitlines() if line.startswith("| `")]
+    wrong = []
+    for name, declared in declared_options(builder._options).items():
+        if declared.call and defaults[name]:
+            cells = [row[2] for row in rows if re.search(rf"\b{declared.call}\b", row[0] + row[1])]
+            if not any(text in cell for cell in cells for text in texts_of(defaults[name])):
+                wrong.append((name, defaults[name], cells))
+
+    assert wrong == []
+
+
+def texts_of(default):
+    """Return the forms in which people write a default: a duration, or words."""
+    if isinstance(default, int):
+        return [f"{default // 1_000} s", f"{default // 60_000} min"]
+    return [default, default.replace("-", " ")]

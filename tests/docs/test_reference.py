@@ -1,13 +1,14 @@
 """The reference is what the code says, and the docs name nothing that is not there."""
 
 import re
+import tomllib
 
 import click
 import pytest
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.connectors import builtin
-from tests.docs.scripts import DOCS, PAGES, ROOT, faults_of_pages, load, name_of
+from tests.docs.scripts import DOCS, PAGES, ROOT, command_words, faults_of_pages, load, name_of
 
 COMMAND = re.compile(r"^\s*(?:\$ )?(?:\.venv/bin/)?(bicycle(?: [^\n]*)?)$", re.MULTILINE)
 
@@ -95,7 +96,7 @@ def test_pages_name_no_error_code_that_is_gone(generate):
 
 
 def test_every_connector_word_is_documented():
-    text = (DOCS / "connectors.md").read_text("utf-8")
+    text = (DOCS / "reference/connectors.md").read_text("utf-8")
     words = builtin.bicycle_sources().keys() | builtin.bicycle_sinks().keys()
 
     assert {word for word in words if f"`{word}`" not in text} == set()
@@ -168,16 +169,13 @@ def test_links_of_pages_lead_somewhere():
 
 
 def test_make_targets_and_sessions_that_pages_name_exist():
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
-    noxfile = (ROOT / "noxfile.py").read_text("utf-8")
-    sessions = set(re.findall(r"@nox\.session(?:\(venv_backend=\S+\))?\ndef (\w+)", noxfile))
-    sessions |= set(re.findall(r'@nox\.session\(name="([a-z0-9.-]+)"\)\ndef ', noxfile))
+    targets, sessions = command_words()
 
     def unknown(text: str) -> set[str]:
         wrong = set(re.findall(r"`make ([a-z-]+)`", text)) - targets
         return wrong | (set(re.findall(r"`nox -s ([a-z0-9.-]+)`", text)) - sessions)
 
-    assert {"tests-all", "tests-3.12", "wheels", "lock"} <= sessions
+    assert {"tests-all", "tests-3.12", "release", "lock"} <= sessions
     assert faults_of_pages(unknown) == {}
 
 
@@ -199,7 +197,9 @@ def test_decision_records_are_numbered_and_tell_context_decision_and_cost():
 
 
 def test_change_fragments_are_named_by_topic_and_kind():
-    name = re.compile(r"README\.md|[a-z0-9-]+\.(added|changed|fixed|removed|format)\.md")
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["towncrier"]
+    kinds = "|".join(kind["directory"] for kind in settings["type"])
+    name = re.compile(rf"README\.md|[a-z0-9-]+\.({kinds})\.md")
     fragments = [page.name for page in PAGES if page.parent.name == "changelog.d"]
 
     assert fragments

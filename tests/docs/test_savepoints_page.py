@@ -5,7 +5,7 @@ import re
 from bicycle_runtime.recovery.savepoints import Savepoint
 from tests.docs.scripts import DOCS
 
-PAGE = (DOCS / "savepoints.md").read_text("utf-8")
+PAGE = (DOCS / "how-to/savepoints.md").read_text("utf-8")
 
 
 def test_the_fields_of_the_description_are_named():

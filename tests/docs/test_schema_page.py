@@ -10,7 +10,7 @@ from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
 from tests.docs.scripts import DOCS, page_module
 from tests.unit.engine.resuming.changed_code import Run, keyed_job, sealed_by
 
-PAGE = (DOCS / "schema-evolution.md").read_text("utf-8")
+PAGE = (DOCS / "how-to/schema-evolution.md").read_text("utf-8")
 
 
 @dataclass

@@ -1,24 +1,21 @@
 """The page about state is a program that works."""
 
 import re
-import types
 
 import pytest
 
+from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.state import handles
-from tests.docs.scripts import DOCS
+from tests.docs.scripts import DOCS, page_module
 
-PAGE = (DOCS / "state.md").read_text("utf-8")
+PAGE = (DOCS / "how-to/state.md").read_text("utf-8")
 
 
 @pytest.fixture
-def module(monkeypatch):
-    found = types.ModuleType("state_page")
-    monkeypatch.setitem(__import__("sys").modules, "state_page", found)
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    exec(compile("\n".join(blocks), "state.md", "exec"), found.__dict__)
-    return found
+def module(tmp_path, monkeypatch):
+    with page_module(PAGE, "state_page", tmp_path, monkeypatch) as found:
+        yield found
 
 
 def test_the_job_of_the_page_builds(module):
@@ -41,3 +38,20 @@ def test_the_table_names_what_each_state_has():
         handle = getattr(handles, f"{kind.capitalize()}State")
         public = {name for name in dir(handle) if not name.startswith("_")}
         assert set(re.findall(r"`(\w+)`", methods)) == public, kind
+
+
+def test_names_that_a_subtask_has_seen_are_known_to_all_after_a_start(module):
+    def job(env):
+        words = env.add_source(script_source()).uid("in").rebalance()
+        words.process_fn(module.Unseen()).uid("unseen").collect("out")
+
+    with Harness(job, parallelism=2) as harness:
+        harness.push(["ada", "bob"])
+        harness.run()
+        for width in (3, 1, 2):
+            harness.rescale(width)
+            harness.push(["ada", "bob"] * 3)
+            harness.run()
+        harness.push(["eve"])
+        harness.run()
+        assert sorted(harness.results("out")) == ["ada", "bob", "eve"]

@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-from bicycle_runtime.operators.fields import FieldRecords
+from bicycle_runtime.operators.columnar.records import FieldRecords
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import windows
 
-PAGE = (Path(__file__).parents[2] / "docs/windows.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/how-to/windows.md").read_text("utf-8")
 
 
 def page_module():

@@ -24,7 +24,7 @@ SAVEPOINTS = [path for path in PACKED if ".savepoint." in path.name]
 
 
 # Until 0.1.0 the watermark was 1 ms further, and a session fired though a record at its end could
-# still come: what then came out of it can not be taken back. By job and sink: now, and then.
+# still come: what then came out of it cannot be taken back. By job and sink: now, and then.
 FIRED_BEFORE = {
     ("windows", "sessions"): (
         '{"key": "c", "start": 4000, "end": 23000, "value": 10.833333333333334}',

@@ -2,7 +2,7 @@
 
 For every word the counts must be 1, 2, 3 and so on in the one partition of its key: a count that is
 missing, there twice or out of order shows at the message where it happens. Who waits for counts
-that can not come any more, since the writer or the job ended, is told so at once.
+that cannot come any more, since the writer or the job ended, is told so at once.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Load:
         self.lines.start()
 
     def rely_on(self, life: Life) -> None:
-        """Let whoever waits for counts fail when this job has ended."""
+        """Let those who wait for counts fail when this job has ended."""
         self._lives.append(life)
 
     def story(self) -> str:

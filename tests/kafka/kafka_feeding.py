@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
+from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import Epoch, SourceRun, services_in
 
 __all__ = [

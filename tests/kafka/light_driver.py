@@ -1,7 +1,7 @@
 """A driver without Spark: the same engine, sealing and publishing, its tasks in the one process.
 
 It lives for a second and is forked from a process that has loaded everything, so that a test can
-kill hundreds of them. What it can not show (Java, separate workers) is shown on Spark.
+kill hundreds of them. What it cannot show (Java, separate workers) is shown on Spark.
 """
 
 from __future__ import annotations

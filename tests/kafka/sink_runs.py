@@ -14,9 +14,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices
 from bicycle_runtime.connectors.registry import create_sink
-from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.contract import ConnectorSpec, DriverServices, StagedFile, WriterTask
 
 WAIT_S = 30.0
 _COMMIT_S = 5.0
@@ -47,7 +46,7 @@ class SinkRun:
     job: str = "job"
     epoch_interval_ms: int = 0
     epoch: int = 0
-    memo: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.storage = LocalStorage(str(self.folder), is_synced=False)
@@ -76,7 +75,7 @@ class SinkRun:
         )
 
     def start(self) -> SinkRun:
-        self.sink.start(self.services, self.memo)
+        self.sink.start(self.services, self.state)
         self.factory = cloudpickle.loads(cloudpickle.dumps(self.sink.writer()))
         return self
 
@@ -95,12 +94,12 @@ class SinkRun:
     def seal(self, *records: list[Any]) -> dict[str, Any]:
         """Stage and seal the next epoch."""
         self.epoch += 1
-        memo = self.sink.prepare(self.epoch, self.stage(self.epoch, list(records)), is_last=False)
-        self.memo = json.loads(json.dumps(memo))
-        return self.memo
+        state = self.sink.prepare(self.epoch, self.stage(self.epoch, list(records)), is_last=False)
+        self.state = json.loads(json.dumps(state))
+        return self.state
 
     def publish(self) -> None:
-        self.sink.publish(self.epoch, self.memo)
+        self.sink.publish(self.epoch, self.state)
 
     def run(self, *records: list[Any]) -> None:
         """Seal and publish the next epoch, one list of records per subtask."""
@@ -108,7 +107,7 @@ class SinkRun:
         self.publish()
 
     def restart(self, **changes: Any) -> SinkRun:
-        """Start anew from what is sealed, and publish that again, as the engine does."""
+        """Start again from what is sealed, and publish that again, as the engine does."""
         self.sink.stop()
         run = replace(self, **changes).start()
         if run.epoch:

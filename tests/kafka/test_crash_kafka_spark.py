@@ -3,7 +3,7 @@
 The same points as in ``test_crash_kafka_process``, with tasks in processes of their own. A worker
 or a Java process is killed within a job that goes on, so that a hundred rounds take no start more
 than they must; a driver that is killed is the end of its Spark, so each kill takes one start. Where
-a process is killed that is not at the point itself, whoever is there is held meanwhile.
+a process is killed that is not at the point itself, the one at the point is held meanwhile.
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 POINTS = FAULT_POINTS + TRANSACTION_POINTS
 WORKER_POINTS = ("read", "operator", "delta_written")
 DRIVER_POINTS = POINTS[len(WORKER_POINTS) :]
-# One while a task works, one behind the seal, one within the transaction.
-SOME_POINTS = ("operator", "after_seal", "transaction_marked")
 PARALLELISM = (2, 1, 3)
 ROUNDS_PER_LIFE = 20  # Then the next width has its turn.
 
@@ -70,34 +68,28 @@ def test_a_driver_killed_at_any_point_on_spark_loses_and_doubles_nothing(
     assert load.counts.uncommitted_count() > 0
 
 
-@pytest.mark.parametrize(
-    "points", [pytest.param(SOME_POINTS, marks=pytest.mark.core), POINTS], ids=["some", "all"]
-)
-def test_a_killed_java_process_loses_and_doubles_nothing(
-    quick_site, load, crash_round_count, tell, points
-):
+def test_a_killed_java_process_loses_and_doubles_nothing(quick_site, load, crash_round_count, tell):
     """The driver starts Spark again by itself; the next kill may come before it has recovered."""
     load.start()
     begun = time.monotonic()
     for first in range(0, crash_round_count, ROUNDS_PER_LIFE):
         width = _width(first // ROUNDS_PER_LIFE)
-        strikes = Strikes(quick_site, dict.fromkeys(points, "hold"), "--parallelism", width)
+        strikes = Strikes(quick_site, dict.fromkeys(POINTS, "hold"), "--parallelism", width)
         for number in range(first, min(first + ROUNDS_PER_LIFE, crash_round_count)):
-            for place, point in enumerate(points):
+            for place, point in enumerate(POINTS):
                 load.counts.wait_for_more(1 + 100 * ((number + place) % 3))
                 until(lambda at=point, on=strikes: _kill_java(quick_site, on, at), "a Java")
                 load.counts.look()
         # One that was under way may be sealed without Java, no other.
         _wait_for_seals(quick_site)
         _stop(quick_site, strikes.life)
-    tell("Java", crash_round_count * len(points), begun)
+    tell("Java", crash_round_count * len(POINTS), begun)
 
     life = quick_site.start()
     load.finish()
     _stop(quick_site, life)
 
 
-@pytest.mark.core
 def test_killed_workers_are_replaced_in_the_running_job(spark_site, load, crash_round_count, tell):
     """Spark runs their tasks again: no restart is needed, and nobody takes the first attempt."""
     load.start()
@@ -124,6 +116,30 @@ def test_killed_workers_are_replaced_in_the_running_job(spark_site, load, crash_
     life = spark_site.start()
     load.finish()
     _stop(spark_site, life)
+
+
+@pytest.mark.core
+def test_a_job_whose_workers_java_and_driver_are_killed_in_turn_counts_each_word_once(
+    quick_site, load
+):
+    """What the tests above do at every point, once each: where most is under way."""
+    load.start()
+    actions = {"delta_written": "kill", "transaction_marked": "hold"}
+    strikes = Strikes(quick_site, actions, "--parallelism", "2")
+    load.counts.wait_for_more()
+    strikes.meet("delta_written")
+    load.counts.wait_for_more()
+    assert "job_restarting" not in strikes.life.stderr
+    until(lambda: _kill_java(quick_site, strikes, "transaction_marked"), "a Java")
+    until(lambda: "job_restarting" in strikes.life.stderr, "the restart")
+    load.counts.wait_for_more()
+    strikes.meet("transaction_marked")
+    strikes.life.process.kill()
+    assert strikes.life.wait() == -signal.SIGKILL
+
+    life = quick_site.start("--parallelism", "3")
+    load.finish()
+    _stop(quick_site, life)
 
 
 def _kill_java(site: JobSite, strikes: Strikes, point: str) -> bool:

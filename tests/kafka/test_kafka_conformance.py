@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors import builtin
-from bicycle_runtime.connectors.contract import Guarantee
+from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors import (
     CanBeUnwritable,
     CarriesMetadata,

@@ -29,18 +29,20 @@ def run(kafka_broker, topic, tmp_path):
     run.sink.stop()
 
 
-def begun_with(run, epoch, memo, tmp_path, **changes):
+def begun_with(run, epoch, state, tmp_path, **changes):
     """Return another job that begins with a savepoint of a run; it is not started yet."""
-    other = replace(run, folder=tmp_path / "other", job="other", epoch=epoch, memo=memo, **changes)
+    other = replace(
+        run, folder=tmp_path / "other", job="other", epoch=epoch, state=state, **changes
+    )
     other.sink = create_sink(other.spec())
     return other
 
 
-def test_a_job_of_another_name_goes_on_exactly_once_and_the_old_one_can_not(
+def test_a_job_of_another_name_goes_on_exactly_once_and_the_old_one_cannot(
     run, kafka_broker, tmp_path
 ):
     run.sink.stop()
-    other = begun_with(run, run.epoch, run.memo, tmp_path).start()
+    other = begun_with(run, run.epoch, run.state, tmp_path).start()
     other.run(["3"])
     other = other.restart()
     other.run(["4"])
@@ -54,9 +56,9 @@ def test_a_job_of_another_name_goes_on_exactly_once_and_the_old_one_can_not(
 
 
 def test_a_job_that_begins_behind_what_the_old_one_published_is_refused(run, tmp_path):
-    epoch, memo = run.epoch, run.memo
+    epoch, state = run.epoch, run.state
     run.run(["3"])
-    other = begun_with(run, epoch, memo, tmp_path)
+    other = begun_with(run, epoch, state, tmp_path)
 
     with pytest.raises(KafkaHistoryError) as caught:
         other.start()
@@ -66,28 +68,28 @@ def test_a_job_that_begins_behind_what_the_old_one_published_is_refused(run, tmp
 
 
 def test_a_job_is_told_so_before_anything_of_the_savepoint_is_copied(run, topic, tmp_path):
-    epoch, memo = run.epoch, run.memo
+    epoch, state = run.epoch, run.state
     run.run(["3"])
-    other = begun_with(run, epoch, memo, tmp_path)
+    other = begun_with(run, epoch, state, tmp_path)
 
     with pytest.raises(KafkaHistoryError) as caught:
-        other.sink.check(other.services, memo)
+        other.sink.check(other.services, state)
 
     assert caught.value.facts["found_epoch"] == 3
     again = {**run.properties, "on_rewind": "publish_again"}
     for changes, last in (
-        ({}, run.memo),
-        ({"topic": topic()}, memo),
-        ({"properties": again}, memo),
+        ({}, run.state),
+        ({"topic": topic()}, state),
+        ({"properties": again}, state),
     ):
-        may_begin = begun_with(run, epoch, memo, tmp_path, **changes)
+        may_begin = begun_with(run, epoch, state, tmp_path, **changes)
         may_begin.sink.check(may_begin.services, last)
 
 
 def test_of_two_jobs_that_go_on_from_one_savepoint_the_other_is_shut_out(
     run, kafka_broker, tmp_path
 ):
-    other = begun_with(run, run.epoch, run.memo, tmp_path).start()
+    other = begun_with(run, run.epoch, run.state, tmp_path).start()
     other.run(["3"])
 
     run.seal(["3, too"])
@@ -101,9 +103,9 @@ def test_of_two_jobs_that_go_on_from_one_savepoint_the_other_is_shut_out(
 
 def test_a_job_that_writes_to_another_topic_is_a_job_of_its_own(run, topic, kafka_broker, tmp_path):
     elsewhere = topic()
-    epoch, memo = run.epoch, run.memo
+    epoch, state = run.epoch, run.state
     run.run(["3"])
-    other = begun_with(run, epoch, memo, tmp_path, topic=elsewhere).start()
+    other = begun_with(run, epoch, state, tmp_path, topic=elsewhere).start()
     other.run(["3, too"])
     run.run(["4"])
     other.sink.stop()

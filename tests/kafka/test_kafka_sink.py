@@ -8,7 +8,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bicycle_runtime.base.faults import TRANSACTION_POINTS, InjectedFault, arm_fault, disarm_faults
-from bicycle_runtime.connectors.contract import Guarantee
 from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError, KafkaUnreachableError
 from bicycle_runtime.connectors.kafka.sink_errors import (
     KafkaDeliveryError,
@@ -18,6 +17,7 @@ from bicycle_runtime.connectors.kafka.sink_errors import (
     KafkaTopicUnsuitableError,
     KafkaTransactionTimeoutError,
 )
+from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.testing import Harness
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
@@ -245,7 +245,7 @@ def test_a_run_that_began_anew_under_the_same_name_publishes_its_first_epochs(
     for epoch in range(3):
         run.run(numbers(epoch))
 
-    run = run.restart(folder=tmp_path / "anew", epoch=0, memo={})
+    run = run.restart(folder=tmp_path / "again", epoch=0, state={})
     run.run(numbers(3))
 
     assert values_in(kafka_broker.bootstrap, out) == [v for e in range(4) for v in numbers(e)]
@@ -257,7 +257,7 @@ def test_a_run_that_starts_behind_its_output_is_refused_unless_it_was_asked_for(
     out = topic()
     run = run_of(out, record_type=str, **EXACTLY_ONCE).start()
     run.run(numbers(1))
-    older = dict(epoch=run.epoch, memo=run.memo)
+    older = dict(epoch=run.epoch, state=run.state)
     run.run(numbers(2))
     run.run(numbers(3))
 

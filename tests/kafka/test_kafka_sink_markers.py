@@ -87,7 +87,7 @@ def test_a_secure_broker_is_written_to_without_the_password_being_anywhere(
     run.run(["ada", "bob"])
     run.sink.stop()
 
-    shown = repr(run.sink.writer().plan) + json.dumps(run.memo) + caplog.text
+    shown = repr(run.sink.writer().plan) + json.dumps(run.state) + caplog.text
     assert USERS["ada"] not in shown
     assert [m.value for m in messages_in(settings, name)] == [b"ada", b"bob"]
 

@@ -10,7 +10,6 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec, Lag
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
@@ -19,7 +18,7 @@ from bicycle_runtime.connectors.kafka.errors import (
     KafkaUnreachableError,
 )
 from bicycle_runtime.connectors.registry import create_source
-from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.contract import Budget, ConnectorSpec, Lag, Slice
 from bicycle_runtime.testing.connectors.running import SourceRun, eventually, services_in
 from tests.examples import examples
 from tests.kafka.kafka_feeding import (
@@ -200,11 +199,11 @@ def test_a_job_that_reads_other_topics_goes_on_in_those_it_knows(
     feed(kafka_broker, second, ["b0"])
 
     other = source_run(kafka_broker, tmp_path, topics=[second])
-    other.offsets, other.memo = run.offsets, run.memo
+    other.offsets, other.state = run.offsets, run.state
     assert values(other.start().drain()) == ["b0"]
     other.stop()
     both = source_run(kafka_broker, tmp_path, topics=[first, second])
-    both.offsets, both.memo = other.offsets, other.memo
+    both.offsets, both.state = other.offsets, other.state
 
     assert values(both.start().drain()) == ["a1"]
     both.stop()
@@ -480,7 +479,7 @@ def test_it_logs_in_over_tls_with_a_password_from_the_environment(
     run = source_run(secure_kafka_broker, tmp_path, topics=["guarded"], properties=properties)
 
     assert values(run.start().drain()) == ["a", "b"]
-    assert settings_["sasl.password"] not in json.dumps([run.memo, run.offsets])
+    assert settings_["sasl.password"] not in json.dumps([run.state, run.offsets])
     run.stop()
 
 

@@ -1,4 +1,4 @@
-"""The Kafka source when messages are gone, topics are made anew, or the broker dies or hangs."""
+"""The Kafka source when messages are gone, topics are made again, or the broker dies or hangs."""
 
 import logging
 import threading
@@ -7,9 +7,9 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.connectors.contract import Budget
 from bicycle_runtime.connectors.kafka.discovery import DOUBT_S
 from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
+from bicycle_runtime.contract import Budget
 from bicycle_runtime.testing.connectors.running import eventually
 from tests.kafka.kafka_feeding import ONE, feed, source_run, values
 from tests.kafka_broker import create_topic
@@ -161,7 +161,7 @@ def test_a_bounded_source_that_is_at_its_end_misses_nothing(kafka_broker, topic,
     assert run.source.poll().is_finished
 
 
-# --- topics deleted and made anew ----------------------------------------------------------------
+# --- topics deleted and made again ----------------------------------------------------------------
 
 
 def made_anew(admin, name, count, broker):

@@ -22,7 +22,7 @@ from tests.waiting import until
 
 FLAPPING = {"broker.heartbeat.interval.ms": "2000", "broker.session.timeout.ms": "1000"}
 TOPIC = "t"
-LOGGER = "bicycle_runtime.connectors.kafka.client_log"
+LOGGER = "bicycle_runtime.connectors.kafka.settings"
 MARKER = Marker(identity="a", epoch=5)
 HEALED_S = 6.0  # Three rounds of the broker; a client that does not ask again waits for minutes.
 

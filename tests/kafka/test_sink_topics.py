@@ -135,7 +135,7 @@ def test_a_topic_that_is_missing_for_one_sink_leaves_no_topic_of_another(kafka_b
     assert topics_of(kafka_admin) == there
 
 
-def test_a_topic_that_can_not_be_made_leaves_no_topic_of_another(kafka_broker, kafka_admin):
+def test_a_topic_that_cannot_be_made_leaves_no_topic_of_another(kafka_broker, kafka_admin):
     made, greedy = f"made-{next(_names)}", f"greedy-{next(_names)}"
     there = topics_of(kafka_admin)
 

@@ -78,7 +78,6 @@ def assert_exact(broker, topic, lines):
     assert counts == {word: list(range(1, total + 1)) for word, total in totals.items()}
 
 
-@pytest.mark.core
 def test_a_bounded_run_counts_all_that_is_there(job, kafka_broker):
     write_lines(kafka_broker, job.params["raw_topic"], LINES)
 
@@ -94,7 +93,7 @@ def test_a_bounded_run_counts_all_that_is_there(job, kafka_broker):
     "fault",
     [
         "after_seal@2=kill",
-        pytest.param("transaction_produced@3=kill", marks=pytest.mark.core),
+        "transaction_produced@3=kill",
         "transaction_committed@3=kill",
     ],
 )

@@ -4,7 +4,7 @@ A driver that is frozen within a transaction is replaced by one of another host:
 a lock that does not reach it. When it wakes up it ends, and the counts stay exactly once and in
 order. A worker does not outlive its Java (the kernel hangs up what is stopped when its parent is
 gone), so one that wakes up behind its time is on a host that stood still as a whole. It goes on as
-if nothing had been, but what it writes is nothing until a driver seals it, and its own can not.
+if nothing had been, but what it writes is nothing until a driver seals it, and its own cannot.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _wake(zombie: Life) -> None:
 
 
 def _newest_epoch(site) -> int:
-    """Return the last sealed epoch, whoever sealed it."""
+    """Return the last sealed epoch, no matter which driver sealed it."""
     paths = (site.storage / "epochs").glob("[0-9]*.manifest")
     return max((int(path.stem) for path in paths), default=0)
 

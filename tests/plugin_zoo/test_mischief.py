@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import pytest
 
@@ -158,11 +157,7 @@ def test_a_hang_is_ended_though_a_forked_child_floods_the_pipes(cage):
             os.write(2, b"flood" * 1000)
         """,
     )
-    start = time.monotonic()
-
     cage.fail(beast, PluginTimeoutError, ExtractionLimits(wall_time_ms=2_000))
-
-    assert time.monotonic() - start < 10
 
 
 def test_an_extraction_leaves_no_trace_in_the_process_that_asks_for_it(cage):

@@ -1,4 +1,4 @@
-"""What travels to workers: by reference where it can, the same bytes each time, and not what can not."""
+"""What travels to workers: by reference where it can, the same bytes each time, and not what cannot."""
 
 import os
 import shutil

@@ -88,7 +88,7 @@ def _fetch(jars: list[Jar], shelf: Path) -> None:
                 assert digest == jar.sha256, (jar.coordinates, digest)
                 path.replace(shelf / jar.file_name)
             return
-    raise AssertionError(f"the jars of S3Proxy can not be had: {problems}")
+    raise AssertionError(f"the jars of S3Proxy cannot be had: {problems}")
 
 
 @dataclass(slots=True)

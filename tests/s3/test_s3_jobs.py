@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -69,9 +68,7 @@ def test_a_driver_in_s3_that_is_frozen_and_replaced_is_fenced(site, point):
 
     zombie.release()
     zombie.process.send_signal(signal.SIGCONT)
-    woken = time.monotonic()
     assert zombie.wait() == 1, zombie.stderr
-    assert time.monotonic() - woken < 5
     error = json.loads(zombie.stdout)
     assert error["code"] == "BIC-1541"
     assert error["facts"]["pid"] == other.process.pid

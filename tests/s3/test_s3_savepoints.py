@@ -61,7 +61,7 @@ def test_the_server_copies_what_stays_in_s3_and_each_byte_is_proved(job, bucket,
     assert Job(tmp_path, storage=back).read() == job.models[2]
 
 
-def test_what_the_server_can_not_copy_in_one_request_is_left_to_others(storage):
+def test_what_the_server_cannot_copy_in_one_request_is_left_to_others(storage):
     storage.write("a", b"x")
 
     assert storage.copy_from(storage, "a", byte_count=(5 << 30) + 1) is False

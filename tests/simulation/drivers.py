@@ -30,7 +30,7 @@ from bicycle_runtime.testing.rewiring import used_payloads
 from bicycle_runtime.testing.script import Script
 from bicycle_sdk.environment import StreamEnvironment
 
-NO_PROCESS = 2**30  # No process ever has this id, so it is gone for whoever sees the same ids.
+NO_PROCESS = 2**30  # No process ever has this id, so it is gone for all that see the same ids.
 ACTS = ("create", "write", "open_write", "delete", "delete_tree", "discard_unfinished")
 WRITES = ("write", "open_write")
 DELETIONS = ("delete", "delete_tree", "discard_unfinished")

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bicycle_runtime.base.processes import is_alive, kill_all
+from bicycle_runtime.base.processes import descendants, is_alive, kill_all
 from tests.spark.jobsite import SHORT_LIVED_JAVA
 from tests.waiting import PATIENCE_S, until
 
@@ -125,3 +125,14 @@ def java_children(pid: int) -> list[int]:
             if int(fields[2].split()[1]) == pid and "(java" in fields[0]:
                 found.append(int(entry.name))
     return found
+
+
+def python_workers(driver: int) -> list[int]:
+    """Return what Spark's Python daemon has forked."""
+    found = []
+    for pid in descendants(driver):
+        with contextlib.suppress(OSError):
+            if b"spark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    daemons = [pid for pid in found if set(descendants(pid)) & set(found)]
+    return [pid for pid in found if pid not in daemons]

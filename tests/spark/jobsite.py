@@ -29,7 +29,7 @@ MARK = "BICYCLE_TEST_SITE"
 # For jobs that live for seconds: no second compiler, and a collector without threads.
 SHORT_LIVED_JAVA = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
-_DAEMON = b"pyspark.daemon"
+_DAEMON = b"spark.daemon"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,9 +249,9 @@ class JobSite:
     def manifest_paths(self) -> list[Path]:
         return sorted((self.storage / "epochs").glob("[0-9]*.manifest"))
 
-    def manifest(self) -> Manifest:
-        """Return the manifest of the last sealed epoch."""
-        path = self.manifest_paths()[-1]
+    def manifest(self, place: int = -1) -> Manifest:
+        """Return the manifest of the last sealed epoch, or of one before it."""
+        path = self.manifest_paths()[place]
         return decode_manifest(path.read_bytes(), path=str(path))
 
     def status(self) -> dict[str, Any]:

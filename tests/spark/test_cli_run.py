@@ -197,8 +197,8 @@ def test_the_word_count_takes_lines_and_sends_counts_over_sockets(bicycle, tmp_p
 
     assert sorted(found) == ["be:1", "be:2", "not:1", "or:1", "to:1", "to:2"]
     assert process.returncode == 0, stderr
-    assert f"Input: nc localhost {port}" in stderr
-    assert f"Output: nc localhost {sink_port}" in stderr
+    assert f"Input: nc 127.0.0.1 {port}" in stderr
+    assert f"Output: nc 127.0.0.1 {sink_port}" in stderr
     assert "dropped" not in stdout
 
 

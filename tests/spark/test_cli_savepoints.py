@@ -30,7 +30,6 @@ def append(path, text, bicycle, name):
     bicycle.wait_until(name, lambda status: status["event_count"] > before)
 
 
-@pytest.mark.core
 def test_a_job_is_saved_while_it_runs_and_goes_on_elsewhere_from_its_end(bicycle, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("a b a\n")

@@ -55,7 +55,6 @@ def is_gone(pid):
     return False
 
 
-@pytest.mark.core
 def test_a_submitted_job_can_be_listed_followed_and_stopped(bicycle, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("a b a\n")
@@ -105,7 +104,7 @@ def test_a_canceled_job_is_gone_with_its_java_and_continues_when_submitted_again
     assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
 
 
-def test_a_job_that_can_not_start_fails_at_once_with_its_own_error(bicycle, tmp_path):
+def test_a_job_that_cannot_start_fails_at_once_with_its_own_error(bicycle, tmp_path):
     failed = bicycle.run(*words(tmp_path, "missing"), "--json")
 
     assert failed.returncode == 4

@@ -89,7 +89,6 @@ def test_a_killed_java_process_loses_and_doubles_nothing(
     _finish(site, words)
 
 
-@pytest.mark.core
 def test_a_job_that_lost_its_java_process_starts_again_by_itself(site: JobSite, words: list[str]):
     site.plugin = "impatient"
     install(site.plugins, IMPATIENT)
@@ -110,7 +109,6 @@ def test_a_job_that_lost_its_java_process_starts_again_by_itself(site: JobSite, 
     _finish(site, words)
 
 
-@pytest.mark.core
 def test_killed_workers_are_replaced_in_the_running_job(
     site: JobSite, words: list[str], crash_round_count: int
 ):

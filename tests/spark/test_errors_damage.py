@@ -69,7 +69,8 @@ def test_a_damaged_epoch_is_told_and_run_again(site: JobSite):
     _crash(site, passage=4)
 
     for damage, target in DAMAGES:
-        epoch, event_count = site.newest_epoch(), site.manifest().event_count
+        epoch = site.newest_epoch()
+        event_count = site.manifest(-2).event_count
         damage(target(site))
 
         life = _crash(site, passage=3)
@@ -78,7 +79,7 @@ def test_a_damaged_epoch_is_told_and_run_again(site: JobSite):
         assert warning["level"] == "WARNING"
         [recovered] = [event for event in life.log_events if event["event"] == "job_recovered"]
         assert recovered["epoch"] == epoch - 1
-        assert recovered["event_count"] == event_count - 50
+        assert recovered["event_count"] == event_count
         assert (site.storage / f"epochs/{epoch:012}.manifest.damaged").is_file()
 
     site.finish("--parallelism", "2")

@@ -210,7 +210,7 @@ def test_a_stopped_job_ends_in_time_and_the_next_start_reads_nothing_again(site:
 
 
 @pytest.mark.parametrize("victim", ["worker", "driver"])
-def test_a_file_that_can_not_grow_stops_the_job_and_costs_nothing(site: JobSite, victim: str):
+def test_a_file_that_cannot_grow_stops_the_job_and_costs_nothing(site: JobSite, victim: str):
     """The kernel refuses the write, as on a full disk: while staging, or while publishing."""
     _write_words(site)
     hold = "before_publish@2=hold"

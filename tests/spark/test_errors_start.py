@@ -27,7 +27,6 @@ def _refused(site: JobSite, code: str, exit_code: int) -> dict[str, object]:
     return life.answer["facts"]
 
 
-@pytest.mark.core
 def test_missing_input_is_named_and_the_job_runs_once_it_is_there(site: JobSite):
     site.params["input"] = str(site.input / "later.txt")
 
@@ -40,7 +39,7 @@ def test_missing_input_is_named_and_the_job_runs_once_it_is_there(site: JobSite)
     assert visible_counts(site.output) == expected_counts(TEXT.split())
 
 
-def test_an_output_that_can_not_be_written_is_refused_before_anything_is_read(site: JobSite):
+def test_an_output_that_cannot_be_written_is_refused_before_anything_is_read(site: JobSite):
     (site.input / "in.txt").write_text(TEXT)
     site.output.write_text("a file where the directory should be")
 

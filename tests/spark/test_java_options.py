@@ -85,7 +85,7 @@ def test_java_does_without_its_second_compiler_unless_the_user_says_otherwise(si
     assert (flags["TieredStopAtLevel"], int(flags["MaxHeapSize"])) == ("1", 1024 * MIB)
 
 
-def test_options_that_can_not_be_read_are_refused(site: JobSite):
+def test_options_that_cannot_be_read_are_refused(site: JobSite):
     life = site.run("--conf", "spark.driver.extraJavaOptions=-Dtold='a b")
 
     assert life.process.returncode != 0

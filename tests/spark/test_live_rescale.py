@@ -79,7 +79,6 @@ def assert_counted_once(site: JobSite, counts: Counter[int]) -> None:
     assert not any(left.values())
 
 
-@pytest.mark.core
 def test_a_job_under_load_becomes_wider_and_narrower_and_reads_nothing_again(site):
     site.plugin = "impatient"
     install(site.plugins, IMPATIENT)

@@ -14,7 +14,6 @@ def bicycle(tmp_path, spark_cache):
     return Bicycle(tmp_path / "home", tmp_path / "site", spark_cache)
 
 
-@pytest.mark.core
 def test_counts_on_disk_go_on_after_a_restart(bicycle, tmp_path):
     source, output, local = (tmp_path / name for name in ("in.txt", "out", "local"))
     words = (

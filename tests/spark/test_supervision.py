@@ -1,15 +1,13 @@
 """What watches over a job: supervisor and watchdog, and what is left when they are killed, too."""
 
-import contextlib
 import os
 import signal
-from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.base.processes import descendants, is_alive, is_frozen
+from bicycle_runtime.base.processes import is_alive, is_frozen
 from tests.plugin_zoo.zoo import install, whole
-from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts
+from tests.spark.cli_process import Bicycle, counts_in, end, expected_counts, python_workers
 from tests.spark.impatient import IMPATIENT
 from tests.waiting import PATIENCE_S, until
 
@@ -97,18 +95,6 @@ def wait_until(bicycle, job, condition):
     return until(found, "a status", patience_s=140)
 
 
-def python_workers(driver):
-    """Return what Spark's Python daemon has forked."""
-    found = []
-    for pid in descendants(driver):
-        with contextlib.suppress(OSError):
-            if b"pyspark.daemon" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    daemons = [pid for pid in found if set(descendants(pid)) & set(found)]
-    return [pid for pid in found if pid not in daemons]
-
-
-@pytest.mark.core
 def test_a_killed_driver_is_started_again_by_its_supervisor_and_nothing_is_counted_twice(
     bicycle, tmp_path
 ):

@@ -77,9 +77,7 @@ def diary(site: JobSite) -> Path:
     return folder
 
 
-def test_calls_in_flight_are_cancelled_when_a_stop_can_not_wait_for_them(
-    site: JobSite, diary: Path
-):
+def test_calls_in_flight_are_cancelled_when_a_stop_cannot_wait_for_them(site: JobSite, diary: Path):
     site.params["waits"] = "yes"
     life = site.start("--parallelism", "2", "--stop-timeout-ms", "1000")
     until(lambda: len(_names(diary, "waiting")) == 2, "calls in flight in both tasks")

@@ -51,7 +51,7 @@ class Finding:
     subject: str
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Source:
     """A file of the repository. ``contracts`` are methods that a base or protocol documents."""
 
@@ -62,6 +62,11 @@ class Source:
     @cached_property
     def tree(self) -> ast.Module:
         return ast.parse(self.text)
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """All nodes of the tree: a walk takes longer than a rule."""
+        return list(ast.walk(self.tree))
 
     @cached_property
     def lines(self) -> list[str]:
@@ -79,7 +84,7 @@ class Source:
         return "src" in self.path.parts
 
     def functions(self) -> Iterator[Function]:
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, Function):
                 yield node
 
@@ -91,7 +96,7 @@ def contract_methods(sources: list[Source]) -> frozenset[str]:
     """Return the names of methods that a protocol or an abstract class documents."""
     names = set()
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.ClassDef) and _base_names(node) & {"Protocol", "ABC"}:
                 names |= {
                     f.name for f in node.body if isinstance(f, Function) and ast.get_docstring(f)
@@ -139,7 +144,7 @@ def hidden_input(source: Source) -> Iterator[Finding]:
     """Wall clock, random numbers and environment are read in base and the doors only."""
     if not source.is_product or str(source.path).startswith(DOORS):
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Attribute):
             owner = _last_name(node.value)
             is_random = owner == "random" and isinstance(node.value, ast.Name)
@@ -162,7 +167,7 @@ def _is_module_random(node: ast.Attribute) -> bool:
 
 def sleep(source: Source) -> Iterator[Finding]:
     """The product never sleeps in place of waiting for a condition."""
-    for node in ast.walk(source.tree) if source.is_product else ():
+    for node in source.nodes if source.is_product else ():
         is_attribute = isinstance(node, ast.Attribute) and node.attr == "sleep"
         if is_attribute and _last_name(node.value) == "time":
             yield Finding(node.lineno, "time.sleep")
@@ -172,28 +177,30 @@ def sleep(source: Source) -> Iterator[Finding]:
 
 def not_implemented(source: Source) -> Iterator[Finding]:
     """What is not there is not offered: nothing raises NotImplementedError."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Name) and node.id == "NotImplementedError":
             yield Finding(node.lineno, node.id)
 
 
 def bare_todo(source: Source) -> Iterator[Finding]:
     """A TODO names its open issue: ``TODO(#12)``."""
-    for line, comment in source.comments.items():
+    comments = source.comments if _TODO.search(source.text) else {}
+    for line, comment in comments.items():
         if _TODO.search(comment):
             yield Finding(line, comment)
 
 
 def swallowed_error(source: Source) -> Iterator[Finding]:
     """An except clause does something; to ignore an error there is ``contextlib.suppress``."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ExceptHandler) and all(_is_nothing(step) for step in node.body):
             yield Finding(node.lineno, "except")
 
 
 def unexplained_suppression(source: Source) -> Iterator[Finding]:
     """A noqa or type-ignore names its codes and, there or in the line above, its reason."""
-    for line, comment in source.comments.items():
+    comments = source.comments if _SUPPRESSION.search(source.text) else {}
+    for line, comment in comments.items():
         match = _SUPPRESSION.search(comment)
         if match is None:
             continue
@@ -241,8 +248,8 @@ def undocumented_method(source: Source) -> Iterator[Finding]:
 
 
 def skipped_test(source: Source) -> Iterator[Finding]:
-    """No test is skipped or expected to fail: what can not run is mended or removed."""
-    for node in ast.walk(source.tree) if not source.is_product else ():
+    """No test is skipped or expected to fail: what cannot run is fixed or removed."""
+    for node in source.nodes if not source.is_product else ():
         is_mark = isinstance(node, ast.Attribute) and _last_name(node.value) in ("pytest", "mark")
         if is_mark and node.attr in ("skip", "skipif", "xfail", "importorskip"):
             yield Finding(node.lineno, node.attr)
@@ -277,7 +284,9 @@ def read_tree(root: Path, folders: tuple[str, ...]) -> list[Source]:
         for file in sorted((root / folder).rglob("*.py"))
     ]
     contracts = contract_methods(found)
-    return [Source(path=s.path, text=s.text, contracts=contracts) for s in found]
+    for source in found:
+        source.contracts = contracts  # In place, so that each file is parsed once.
+    return found
 
 
 def _base_names(cls: ast.ClassDef) -> set[str]:

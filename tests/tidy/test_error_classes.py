@@ -1,9 +1,11 @@
 """Every error class can be rendered and survives the way to a worker and to a REST answer."""
 
+import ast
 import json
 import pickle
 import re
 import string
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +29,7 @@ CODE_RANGES = {
     "bicycle_runtime.cli": "20",
     "bicycle_runtime.dev": "22",
 }
+ROOT = Path(__file__).parents[2]
 REFERENCE = load("generate.py")
 REFERENCE.import_all()
 CLASSES = REFERENCE.error_classes()
@@ -81,3 +84,44 @@ def test_an_error_says_what_to_do_in_its_own_words():
     for cls in CLASSES:
         assert {"code", "message", "fix"} <= vars(cls).keys(), cls
         assert (cls.__doc__ or "").strip(), cls
+
+
+NAMES = {cls.__name__ for cls in CLASSES}
+TOLD_WHOLE = """
+try:
+    run()
+except (OSError, {name}) as error:
+    raise OtherError(reason={reason}) from error
+"""
+
+
+def caught_names(handler: ast.ExceptHandler) -> set[str]:
+    """Return the last part of the names of what is caught."""
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return {getattr(each, "attr", getattr(each, "id", "")) for each in caught if each is not None}
+
+
+def told_whole(text: str) -> list[int]:
+    """Return the lines that tell one of our errors with code and fix within something else."""
+    found = []
+    for handler in ast.walk(ast.parse(text)):
+        if not isinstance(handler, ast.ExceptHandler) or not caught_names(handler) & NAMES:
+            continue
+        for node in ast.walk(handler):
+            match node:
+                case (
+                    ast.Call(func=ast.Name(id="str"), args=[ast.Name(id=name)])
+                    | ast.FormattedValue(value=ast.Name(id=name))
+                ) if name == handler.name:
+                    found.append(node.lineno)
+    return found
+
+
+def test_an_error_within_an_error_is_told_without_its_code():
+    assert told_whole(TOLD_WHOLE.format(name="errors.StorageError", reason="str(error)")) == [5]
+    assert told_whole(TOLD_WHOLE.format(name="StorageError", reason='f"no: {error}"')) == [5]
+    assert not told_whole(TOLD_WHOLE.format(name="StorageError", reason="error.summary"))
+    assert not told_whole(TOLD_WHOLE.format(name="ValueError", reason="str(error)"))
+    for folder in ("runtime/src", "plugin_sdk/src", "plugins"):
+        for path in (ROOT / folder).rglob("*.py"):
+            assert not told_whole(path.read_text(encoding="utf-8")), path

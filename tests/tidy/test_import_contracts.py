@@ -34,7 +34,7 @@ PLUGINS = "SDK and plugins do not know the runtime"
 # Module, what is planted in it, and the contract that it breaks.
 PLANTS = [
     ("bicycle_runtime/records/__init__.py", "import bicycle_runtime.state", ROOMS),
-    ("bicycle_runtime/base/clock.py", "import bicycle_runtime.connectors.contract", ROOMS),
+    ("bicycle_runtime/base/clock.py", "import bicycle_runtime.connectors.staging", ROOMS),
     ("bicycle_runtime/extraction/__init__.py", "import bicycle_runtime.connectors", ROOMS),
     ("bicycle_runtime/new_room/__init__.py", "", ROOMS),
     (
@@ -64,7 +64,7 @@ PLANTS = [
     ("bicycle_sdk/graph/__init__.py", "import bicycle_sdk.functions", SDK),
     ("bicycle_sdk/new_module.py", "", SDK),
     ("bicycle_runtime/connectors/collect.py", "from . import console", CONNECTORS),
-    ("bicycle_runtime/connectors/contract.py", "from . import registry", CONNECTORS),
+    ("bicycle_runtime/connectors/staging.py", "from . import registry", CONNECTORS),
     ("bicycle_runtime/connectors/new_connector.py", "", CONNECTORS),
     ("bicycle_runtime/operators/__init__.py", "import pyspark", PYSPARK),
     ("bicycle_runtime/connectors/console.py", "def f():\n    from pyspark import sql", PYSPARK),

@@ -116,7 +116,7 @@ def test_what_java_picks_up_from_the_environment_does_not_hide_its_version(machi
 
 
 def test_a_java_that_only_fails_is_refused(machine):
-    machine.put("java", "echo 'can not map memory' >&2; exit 1")
+    machine.put("java", "echo 'cannot map memory' >&2; exit 1")
 
     status, [line] = machine.check()
 

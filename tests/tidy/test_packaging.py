@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.lock_file import LOCK, locked, locked_lines
+from tests.lock_file import lock_of, locked, locked_lines
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = [
@@ -20,6 +20,8 @@ PROJECTS = [
     ROOT / "runtime/pyproject.toml",
     *sorted(ROOT.glob("plugins/*/pyproject.toml")),
 ]
+GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
+LOCKS = sorted(ROOT.glob("requirements*.lock"))
 
 
 def project_of(file: Path) -> dict:
@@ -63,25 +65,35 @@ def test_what_a_distribution_asks_for_is_locked_in_a_version_that_fits(file):
         assert requirement.specifier.contains(version, prereleases=True), requirement
 
 
-def test_every_development_tool_is_locked():
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    tools = [Requirement(t).name for group in groups["dependency-groups"].values() for t in group]
+@pytest.mark.parametrize("group", GROUPS)
+def test_every_tool_of_a_group_is_locked(group):
+    tools = {Requirement(t).name for t in GROUPS[group] if isinstance(t, str)}
 
-    assert {canonicalize_name(tool) for tool in tools} <= locked().keys()
+    assert {canonicalize_name(tool) for tool in tools} <= locked(lock_of(group)).keys()
 
 
-def test_the_lock_names_each_package_once_in_order():
-    names = [line.partition("==")[0] for line in locked_lines()]
+def test_each_lock_file_belongs_to_a_group():
+    files = {lock_of(group) for group in GROUPS}
 
-    assert names == sorted(set(names))
+    assert files == set(ROOT.glob("requirements*.lock"))
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_a_lock_names_each_package_in_order(lock):
+    names = [line.partition("==")[0] for line in locked_lines(lock)]
+
+    assert names == sorted(names)
     assert all(canonicalize_name(name) == name for name in names)
 
 
-def test_the_lock_has_a_hash_for_each_package():
-    text = LOCK.read_text(encoding="utf-8")
-    locks = re.findall(r"^\S+==\S+( \\\n    --hash=sha256:[0-9a-f]{64})+$", text, re.MULTILINE)
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)
+def test_a_lock_has_a_hash_for_each_package(lock):
+    text = lock.read_text(encoding="utf-8")
+    locks = re.findall(
+        r"^\S+==\S+(?: ; .*)?(?: \\\n    --hash=sha256:[0-9a-f]{64})+$", text, re.MULTILINE
+    )
 
-    assert len(locks) == len(locked())
+    assert len(locks) == len(locked_lines(lock))
 
 
 @pytest.mark.parametrize("module", ["bicycle_sdk", "bicycle_runtime"])

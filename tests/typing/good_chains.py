@@ -142,6 +142,8 @@ assert_type(words.map(len).key_by(lambda n: n % 2).reduce(Sum()), DataStream[int
 assert_type(words.map(len).key_by(lambda n: n % 2).reduce(lambda a, b: a + b), DataStream[int])
 assert_type(words.key_by(len).aggregate(Count[str]()), DataStream[tuple[int, int]])
 assert_type(words.union(lines, words.rebalance()), DataStream[str])
+assert_type(words.rate_limit(0.5, burst=3), DataStream[str])
+assert_type(words.partition_custom(lambda length, n: length % n, len), DataStream[str])
 assert_type(words.split(lambda word: "a" if word else ["b", "c"]).select("a"), DataStream[str])
 
 loop = env.from_collection([3]).iterate()

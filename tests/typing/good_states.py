@@ -8,17 +8,33 @@ from typing import Any, assert_type
 from bicycle_sdk import (
     KeyedProcessContext,
     KeyedProcessFunction,
+    ListState,
     ListStateDescriptor,
     MapState,
     MapStateDescriptor,
     OnTimerContext,
+    OperatorListStateDescriptor,
+    ProcessContext,
+    ProcessFunction,
     ReducingStateDescriptor,
     RichAsyncFunction,
     RuntimeContext,
     StateTtl,
+    UnionListStateDescriptor,
     ValueState,
     ValueStateDescriptor,
 )
+
+
+class Lists(ProcessFunction[str, str]):
+    seen = UnionListStateDescriptor("seen", str)
+    own = OperatorListStateDescriptor("own", int)
+
+    def process_element(self, value: str, ctx: ProcessContext) -> list[str]:
+        assert_type(ctx.get_union_list_state(self.seen), ListState[str])
+        assert_type(ctx.get_union_list_state("seen", str), ListState[str])
+        assert_type(ctx.get_operator_list_state(self.own), ListState[int])
+        return [value]
 
 
 class Mean:

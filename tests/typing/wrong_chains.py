@@ -58,6 +58,8 @@ numbers = env.from_collection([1, 2])
 words = env.read_text("lines.txt")
 
 numbers.process(Splitter())  # wrong
+numbers.rate_limit("5")  # wrong
+numbers.partition_custom(lambda key, n: str(key), abs)  # wrong
 numbers.key_by(lambda n: n).process(Counter())  # wrong
 words.map(Double())  # wrong
 words.map(lambda word: word + 1)  # wrong

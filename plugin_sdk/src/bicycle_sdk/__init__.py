@@ -8,39 +8,6 @@ as values stand in ``bicycle_sdk.connectors``, what tests one function in ``bicy
 import typing
 
 from bicycle_sdk import loading
-from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor, file_sink
-from bicycle_sdk.environment import StreamEnvironment
-from bicycle_sdk.errors import (
-    BicycleError,
-    GraphError,
-    ParameterError,
-    PluginDefinitionError,
-    StreamDefinitionError,
-)
-from bicycle_sdk.failures import dead_letter, fail, retry, skip
-from bicycle_sdk.functions import (
-    AsyncFunction,
-    AsyncIOBatchFunction,
-    AsyncIOFunction,
-    FilterFunction,
-    FlatMapFunction,
-    KeyedProcessFunction,
-    KeySelector,
-    MapFunction,
-    ProcessFunction,
-    ReduceFunction,
-    RichAsyncFunction,
-)
-from bicycle_sdk.graph import JobGraph, RestartStrategy
-from bicycle_sdk.plugin import bicycle_plugin
-from bicycle_sdk.streams import (
-    DataStream,
-    IterativeStream,
-    JoinedStreams,
-    KeyedStream,
-    SinkStream,
-    SplitStream,
-)
 
 if typing.TYPE_CHECKING:
     from bicycle_sdk.connected import (
@@ -53,6 +20,11 @@ if typing.TYPE_CHECKING:
         KeyedCoProcessFunction,
         ReadOnlyBroadcastContext,
     )
+    from bicycle_sdk.connectors import (
+        SinkDescriptor,
+        SourceDescriptor,
+        file_sink,
+    )
     from bicycle_sdk.contexts import (
         Context,
         KeyedProcessContext,
@@ -62,9 +34,53 @@ if typing.TYPE_CHECKING:
         SourceMessage,
         TaskInfo,
     )
-    from bicycle_sdk.joins import LookupCache
-    from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
-    from bicycle_sdk.secrets import Secret
+    from bicycle_sdk.environment import (
+        StreamEnvironment,
+    )
+    from bicycle_sdk.errors import (
+        BicycleError,
+        GraphError,
+        ParameterError,
+        PluginDefinitionError,
+        StreamDefinitionError,
+    )
+    from bicycle_sdk.failures import (
+        dead_letter,
+        fail,
+        retry,
+        skip,
+    )
+    from bicycle_sdk.functions import (
+        AsyncFunction,
+        AsyncIOBatchFunction,
+        AsyncIOFunction,
+        FilterFunction,
+        FlatMapFunction,
+        KeyedProcessFunction,
+        KeySelector,
+        MapFunction,
+        ProcessFunction,
+        ReduceFunction,
+        RichAsyncFunction,
+    )
+    from bicycle_sdk.graph import (
+        JobGraph,
+        RestartStrategy,
+    )
+    from bicycle_sdk.joins import (
+        LookupCache,
+    )
+    from bicycle_sdk.kafka import (
+        DeliveryGuarantee,
+        KafkaSinkBuilder,
+        KafkaSourceBuilder,
+    )
+    from bicycle_sdk.plugin import (
+        bicycle_plugin,
+    )
+    from bicycle_sdk.secrets import (
+        Secret,
+    )
     from bicycle_sdk.state import (
         AggregatingState,
         AggregatingStateDescriptor,
@@ -73,15 +89,30 @@ if typing.TYPE_CHECKING:
         ListStateDescriptor,
         MapState,
         MapStateDescriptor,
+        OperatorListStateDescriptor,
         ReducingState,
         ReducingStateDescriptor,
         StateTtl,
         TimerService,
+        UnionListStateDescriptor,
         ValueState,
         ValueStateDescriptor,
     )
-    from bicycle_sdk.streams import ConnectedStreams, KeyedConnectedStreams, WindowedStream
-    from bicycle_sdk.time import WatermarkGenerator, WatermarkStrategy
+    from bicycle_sdk.streams import (
+        ConnectedStreams,
+        DataStream,
+        IterativeStream,
+        JoinedStreams,
+        KeyedConnectedStreams,
+        KeyedStream,
+        SinkStream,
+        SplitStream,
+        WindowedStream,
+    )
+    from bicycle_sdk.time import (
+        WatermarkGenerator,
+        WatermarkStrategy,
+    )
     from bicycle_sdk.windows import (
         AggregateFunction,
         LateRecord,
@@ -103,6 +134,11 @@ else:
                 "KeyedCoProcessFunction",
                 "ReadOnlyBroadcastContext",
             ),
+            "connectors": (
+                "SinkDescriptor",
+                "SourceDescriptor",
+                "file_sink",
+            ),
             "contexts": (
                 "Context",
                 "KeyedProcessContext",
@@ -112,8 +148,44 @@ else:
                 "SourceMessage",
                 "TaskInfo",
             ),
+            "environment": ("StreamEnvironment",),
+            "errors": (
+                "BicycleError",
+                "GraphError",
+                "ParameterError",
+                "PluginDefinitionError",
+                "StreamDefinitionError",
+            ),
+            "failures": (
+                "dead_letter",
+                "fail",
+                "retry",
+                "skip",
+            ),
+            "functions": (
+                "AsyncFunction",
+                "AsyncIOBatchFunction",
+                "AsyncIOFunction",
+                "FilterFunction",
+                "FlatMapFunction",
+                "KeySelector",
+                "KeyedProcessFunction",
+                "MapFunction",
+                "ProcessFunction",
+                "ReduceFunction",
+                "RichAsyncFunction",
+            ),
+            "graph": (
+                "JobGraph",
+                "RestartStrategy",
+            ),
             "joins": ("LookupCache",),
-            "kafka": ("DeliveryGuarantee", "KafkaSinkBuilder", "KafkaSourceBuilder"),
+            "kafka": (
+                "DeliveryGuarantee",
+                "KafkaSinkBuilder",
+                "KafkaSourceBuilder",
+            ),
+            "plugin": ("bicycle_plugin",),
             "secrets": ("Secret",),
             "state": (
                 "AggregatingState",
@@ -123,15 +195,30 @@ else:
                 "ListStateDescriptor",
                 "MapState",
                 "MapStateDescriptor",
+                "OperatorListStateDescriptor",
                 "ReducingState",
                 "ReducingStateDescriptor",
                 "StateTtl",
                 "TimerService",
+                "UnionListStateDescriptor",
                 "ValueState",
                 "ValueStateDescriptor",
             ),
-            "streams": ("ConnectedStreams", "KeyedConnectedStreams", "WindowedStream"),
-            "time": ("WatermarkGenerator", "WatermarkStrategy"),
+            "streams": (
+                "ConnectedStreams",
+                "DataStream",
+                "IterativeStream",
+                "JoinedStreams",
+                "KeyedConnectedStreams",
+                "KeyedStream",
+                "SinkStream",
+                "SplitStream",
+                "WindowedStream",
+            ),
+            "time": (
+                "WatermarkGenerator",
+                "WatermarkStrategy",
+            ),
             "windows": (
                 "AggregateFunction",
                 "LateRecord",
@@ -183,6 +270,7 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "OnTimerContext",
+    "OperatorListStateDescriptor",
     "ParameterError",
     "PluginDefinitionError",
     "ProcessContext",
@@ -205,6 +293,7 @@ __all__ = [
     "StreamEnvironment",
     "TaskInfo",
     "TimerService",
+    "UnionListStateDescriptor",
     "ValueState",
     "ValueStateDescriptor",
     "WatermarkGenerator",

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
+from bicycle_sdk.graph import Edge, Inputs, JobGraph, Partitioning, Vertex
 
 __all__ = ["Chain", "ChainEdge", "ChainingStats", "OptimizedGraph", "optimize"]
 
@@ -148,8 +148,8 @@ def _can_chain(edge: Edge, source: Vertex, target: Vertex) -> bool:
         and target.chaining_enabled
         and not target.starts_new_chain
         and source.slot_sharing_group == target.slot_sharing_group
-        and source.kind is not OperatorKind.SINK
-        and target.kind is not OperatorKind.SOURCE
+        and not source.descriptor.ends_chain
+        and target.descriptor.inputs is not Inputs.NONE
     )
 
 
@@ -171,8 +171,8 @@ def _chain(vertices: Sequence[Vertex]) -> Chain:
         parallelism=head.parallelism,
         max_parallelism=min(limits, default=None),
         slot_sharing_group=head.slot_sharing_group,
-        is_source=any(vertex.kind is OperatorKind.SOURCE for vertex in vertices),
-        is_sink=any(vertex.kind is OperatorKind.SINK for vertex in vertices),
+        is_source=any(vertex.descriptor.inputs is Inputs.NONE for vertex in vertices),
+        is_sink=any(vertex.descriptor.ends_chain for vertex in vertices),
     )
 
 

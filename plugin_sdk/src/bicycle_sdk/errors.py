@@ -117,11 +117,11 @@ class GraphError(BicycleError):
 
     code = "BIC-1001"
     message = "job graph {job!r} is not valid: {problem_text}"
-    fix = "mend the named vertices in the plugin and submit again; nothing was started"
+    fix = "correct the named vertices in the plugin and submit again; nothing was started"
 
 
 class GraphFormatError(BicycleError):
-    """The JSON of a job graph can not be read."""
+    """The JSON of a job graph cannot be read."""
 
     code = "BIC-1002"
     message = "job graph JSON is not readable: {detail}"
@@ -145,10 +145,10 @@ class ParameterError(BicycleError):
 
 
 class PluginDefinitionError(BicycleError):
-    """An object is marked as a plugin but can not be one."""
+    """An object is marked as a plugin but cannot be one."""
 
     code = "BIC-1004"
-    message = "{target} can not be a plugin: {problem}"
+    message = "{target} cannot be a plugin: {problem}"
     fix = "{hint}"
 
 
@@ -161,7 +161,7 @@ class FunctionResultError(BicycleError):
 
 
 class StreamDefinitionError(BicycleError):
-    """A call on a stream or an environment can not be carried out; the call itself raises it.
+    """A call on a stream or an environment cannot be carried out; the call itself raises it.
 
     The fact ``location`` is ``file:line`` of the user's call.
     """
@@ -175,7 +175,7 @@ class StreamDefinitionError(BicycleError):
 
 
 class PreviewError(BicycleError):
-    """``stream.preview(n)`` was called where no runtime is installed."""
+    """``stream.preview(n)`` was called where no runtime is installed that runs previews."""
 
     code = "BIC-1007"
     message = "preview of {vertex!r} needs the runtime, which is not installed here"
@@ -191,7 +191,7 @@ class StateMergeError(BicycleError):
 
 
 class StateDefinitionError(BicycleError):
-    """A state or a timer can not be as the function asks for it; the call itself raises it."""
+    """A state or a timer cannot be as the function asks for it; the call itself raises it."""
 
     code = "BIC-1010"
     message = "state {state!r}: {problem}"
@@ -210,5 +210,5 @@ class MergeMissingError(BicycleError):
     """Parts of a window were to be joined by a class that does not say how."""
 
     code = "BIC-1017"
-    message = "{owner} has no {what}, so parts of a window can not be joined"
+    message = "{owner} has no {what}, so parts of a window cannot be joined"
     fix = "define the method, or choose windows and settings that do not need it"

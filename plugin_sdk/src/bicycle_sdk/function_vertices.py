@@ -23,7 +23,7 @@ from bicycle_sdk.functions import (
     RichAsyncFunction,
     full_name,
 )
-from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 from bicycle_sdk.places import calling_place
 from bicycle_sdk.quantities import duration_text
 from bicycle_sdk.record_types import function_types, unlisted_result
@@ -44,22 +44,12 @@ __all__ = [
     "whole_ms",
 ]
 
-# Per kind: the method of the one-method classes, and whether the result is an iterable of records.
-_METHODS: Mapping[OperatorKind, tuple[str, bool]] = {
-    OperatorKind.MAP: ("map", False),
-    OperatorKind.FLAT_MAP: ("flat_map", True),
-    OperatorKind.FILTER: ("filter", False),
-    OperatorKind.MAP_BATCHES: ("map_batches", True),
-    OperatorKind.KEY_BY: ("get_key", False),
-    OperatorKind.REDUCE: ("reduce", False),
-}
 _PROCESS_KINDS: tuple[tuple[type, str, str], ...] = (
     (AsyncFunction, "async", "process"),
     (RichAsyncFunction, "rich", "process"),
     (ProcessFunction, "process", "process_element"),
     (KeyedProcessFunction, "process", "process_element"),
 )
-_ORDERED_KINDS = ("process", "rich", "co_process", "table_join")
 _CAPACITY_MAX = 1_000_000
 _BATCH_SIZE_MAX = 4_096  # what a task of the runtime has in hand at one time
 _TIMEOUT_MS_MAX = 7 * 86_400_000
@@ -70,12 +60,14 @@ def function_vertex(kind: OperatorKind, function: object, *, input_type: Any) ->
 
     Filters and keys keep the type of their input; the others have that of their result.
     """
-    method, gives_many = _METHODS[kind]
+    descriptor = descriptor_of(kind)
+    method, gives_many = descriptor.method, descriptor.gives_many
+    assert method is not None
     _check_callable(kind.value, function, method)
     if gives_many:
         check_result(function, method)
     takes, gives = function_types(function, method, gives_many=gives_many)
-    if kind in (OperatorKind.FILTER, OperatorKind.KEY_BY, OperatorKind.REDUCE):
+    if descriptor.keeps_type:
         gives = input_type
     if kind is OperatorKind.MAP_BATCHES:
         takes = None  # It takes a list of records; which ones is not checked.
@@ -202,9 +194,9 @@ def order_by_event_time(vertex: VertexDraft) -> None:
         StreamDefinitionError: it has no keyed function, or one for which there is no such order.
     """
     details = vertex.details
-    kind = details.get("function_kind")
+    kind, descriptor = details.get("function_kind"), descriptor_of(vertex.kind, details)
     problem, hint = None, "call it right behind process_fn, process or connect(…).process"
-    if vertex.kind not in (OperatorKind.PROCESS, OperatorKind.CO_PROCESS) or kind == "async":
+    if descriptor.state is not StateShape.FUNCTION:
         problem = f"{vertex.name!r} is no function with state"
     elif not details.get("is_keyed"):
         problem, hint = f"{vertex.name!r} has no key", "call key_by(…) before it"
@@ -214,7 +206,7 @@ def order_by_event_time(vertex: VertexDraft) -> None:
     elif vertex.config:
         problem = f"{vertex.name!r} may have several calls in flight, which have no order"
         hint = "call process(…) in place of process_ordered and process_unordered"
-    elif kind not in _ORDERED_KINDS:
+    elif not descriptor.can_be_ordered:
         problem = f"results of {kind} follow event time by themselves, or have no state"
         hint = "leave it out"
     if problem is not None:

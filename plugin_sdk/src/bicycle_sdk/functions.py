@@ -100,7 +100,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
     attributes of its own, so a ``dict`` attribute holds the keys of one key group; without
     ``key_by`` there is one state per subtask.
 
-    ``state_version`` counts changes of the attributes' meaning that a runtime can not see through
+    ``state_version`` counts changes of the attributes' meaning that a runtime cannot see through
     by itself; ``migrate_state`` carries them out. An attribute that got another name says so:
     ``counts: Annotated[dict[str, int], Aliases("totals")]``.
     """
@@ -152,7 +152,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         """Return a value that an earlier ``state_version`` wrote as it is declared now.
 
         Called on a worker when a value is read, once per value and read until the function has
-        written it anew; only where the class defines it and ``state_version`` is greater than the
+        written it again; only where the class defines it and ``state_version`` is greater than the
         one that the value was written with. It must not look at other state.
 
         Args:

@@ -1,4 +1,4 @@
-"""Function classes of installed plugins, found by the names of their entry points.
+"""What is installed beside the SDK, found by entry points: function classes, a runner of previews.
 
 A wheel may bring a function class in the place of a job: marked with ``@bicycle_plugin`` and named
 in the entry-point group, it can be used by the jobs of other wheels. The class is imported where
@@ -7,16 +7,32 @@ the graph is built.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
 
-__all__ = ["ENTRY_POINT_GROUP", "installed_function"]
+__all__ = ["ENTRY_POINT_GROUP", "PREVIEW_GROUP", "installed_function", "preview_runner"]
 
 # The entry-point group in the metadata of a job's wheel.
 ENTRY_POINT_GROUP = "bicycle.plugins"
+# The group under which a runtime names what runs previews.
+PREVIEW_GROUP = "bicycle.previews"
 _CALL = "process_plugin"
+
+
+def preview_runner() -> Callable[[Any, str, int], list[Any]] | None:
+    """Return what runs a draft up to a vertex and gives its first records; None for nothing.
+
+    Of several, the first by name is taken.
+    """
+    # Slow on the start path: only previews need it.
+    from importlib.metadata import entry_points
+
+    found = sorted(entry_points(group=PREVIEW_GROUP), key=lambda one: one.name)
+    runner: Callable[[Any, str, int], list[Any]] | None = found[0].load() if found else None
+    return runner
 
 
 def installed_function(name: str) -> Any:
@@ -48,6 +64,6 @@ def installed_function(name: str) -> Any:
     except TypeError as error:
         raise StreamDefinitionError(
             call=_CALL,
-            problem=f"{name!r} can not be made without arguments: {error}",
+            problem=f"{name!r} cannot be made without arguments: {error}",
             hint=f"import the class and pass an object: process({loaded.__name__}(…))",
         ) from error

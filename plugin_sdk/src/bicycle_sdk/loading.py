@@ -1,11 +1,11 @@
 """Packages whose parts are loaded by the first one who asks for them (PEP 562).
 
 Every start of a job waits for ``import bicycle_sdk``, and most of what the SDK has is used by few
-jobs: windows, joins, Kafka, typed states. A package says here which of its modules holds which
-names. The names are there as ever, for ``from … import``, ``*`` and ``dir``; the module behind a
-name is imported when the name is first asked for. Type checkers never see this: for them, and for
-readers, the same package has plain imports under ``TYPE_CHECKING``. What every job needs is
-imported the plain way.
+jobs: windows, joins, Kafka, typed states. The command line, which imports ``bicycle_sdk.errors``,
+needs none of it. A package says here which of its modules holds which names. The names are there as
+ever, for ``from … import``, ``*`` and ``dir``; the module behind a name is imported when the name
+is first asked for. Type checkers never see this: for them, and for readers, the same package has
+plain imports under ``TYPE_CHECKING``.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def schema_of(parameters: type) -> list[ParameterInfo]:
     docstring.
 
     Raises:
-        PluginDefinitionError: not a dataclass, or a type that can not be given as text.
+        PluginDefinitionError: not a dataclass, or a type that cannot be given as text.
     """
     hints = _hints(parameters)
     docs = _docs(parameters.__doc__ or "")
@@ -87,7 +87,7 @@ def fill(parameters: type[T], values: Mapping[str, Any], *, plugin: str) -> T:
 
     Raises:
         ParameterError: a parameter is unknown, missing, or has the wrong type.
-        PluginDefinitionError: the dataclass can not be filled from texts.
+        PluginDefinitionError: the dataclass cannot be filled from texts.
     """
     known = {info.name: info for info in schema_of(parameters)}
     hints = _hints(parameters)

@@ -113,7 +113,7 @@ def parameter_schema(plugin_function: Callable[..., Any]) -> list[ParameterInfo]
     """Return the parameters of a job function, in order; empty when it takes none.
 
     Raises:
-        PluginDefinitionError: its parameters can not be read from texts.
+        PluginDefinitionError: its parameters cannot be read from texts.
     """
     # Slow on the start path: parameters loads pathlib, and marking a function needs neither.
     from bicycle_sdk.parameters import schema_of

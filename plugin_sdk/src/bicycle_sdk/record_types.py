@@ -152,7 +152,7 @@ def _classes_clash(produced: Any, consumed: Any) -> bool:
     try:
         if not issubclass(made, taken) and not issubclass(taken, made):
             return True
-    except TypeError:  # Protocols that can not be checked at run time fit everything.
+    except TypeError:  # Protocols that cannot be checked at run time fit everything.
         return False
     return made is taken and _arguments_clash(typing.get_args(produced), typing.get_args(consumed))
 

@@ -70,7 +70,7 @@ class VertexSettings:
         Args:
             policy: ``fail()`` (default), ``skip()``, ``dead_letter()`` or ``retry(n).then(…)``;
                 ``"fail"``, ``"skip"`` and ``"dead_letter"`` say the same. Of a source it concerns
-                what can not be decoded, of a sink what can not be written; a source has no retry.
+                what cannot be decoded, of a sink what cannot be written; a source has no retry.
             max_error_rate: The job stops when more of an epoch's records failed, 0 to 1.
         """
         self._vertex.on_error = error_policy(policy, max_error_rate=max_error_rate)

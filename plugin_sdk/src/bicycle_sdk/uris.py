@@ -34,8 +34,8 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     """Return the source that a URI names.
 
     Args:
-        uri: ``file:``, ``kafka:``, ``socket:`` or ``generator:``, as ``docs/connectors.md`` lists
-            them.
+        uri: ``file:``, ``kafka:``, ``socket:`` or ``generator:``, as listed in
+            ``docs/reference/connectors.md``.
         record_type: Type of the records; None for what the source gives by itself.
 
     Raises:

@@ -24,14 +24,14 @@ def test_errors_of_the_sdk_come_back_too():
 
 
 def test_an_unknown_code_keeps_its_words():
-    data = {"code": "XYZ-1", "message": "tap broke", "fix": "mend it", "facts": {"tap": 3}}
+    data = {"code": "XYZ-1", "message": "tap broke", "fix": "correct it", "facts": {"tap": 3}}
 
     back = error_from_json(data)
 
     assert type(back) is UnknownError
     assert back.facts["original_code"] == "XYZ-1"
     assert back.facts["original_facts"] == {"tap": 3}
-    assert str(back) == "XYZ-1 tap broke\n  fix: mend it"
+    assert str(back) == "XYZ-1 tap broke\n  fix: correct it"
     again = error_from_json(pickle.loads(pickle.dumps(back)).to_json())
     assert (again.code, str(again)) == ("XYZ-1", str(back))
     assert UnknownError.code == "BIC-1110"

@@ -5,21 +5,10 @@ import json
 import logging
 import re
 
-import pytest
-
 from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.base.logging import configure, log_event
 
 LOGGER = logging.getLogger("bicycle_runtime.some_room")
-
-
-@pytest.fixture(autouse=True)
-def restored_logging():
-    root, ours = logging.getLogger(), logging.getLogger("bicycle_runtime")
-    handlers, level = list(root.handlers), ours.level
-    yield
-    root.handlers[:] = handlers
-    ours.setLevel(level)
 
 
 def lines_of(stream: io.StringIO) -> list[str]:
@@ -57,7 +46,7 @@ def test_a_json_line_holds_the_same():
     }
 
 
-def test_a_field_can_not_overwrite_the_head_of_a_json_line():
+def test_a_field_cannot_overwrite_the_head_of_a_json_line():
     stream = io.StringIO()
     configure(stream, as_json=True)
 

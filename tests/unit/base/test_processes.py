@@ -28,7 +28,7 @@ print(child.pid, flush=True)
 sys.stdin.read()
 """
 
-# Whoever runs the tests may have told them to ignore SIGHUP.
+# The person who runs the tests may have told them to ignore SIGHUP.
 REPLACING = f"""
 import signal, subprocess, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
@@ -131,7 +131,7 @@ def test_a_lock_is_held_once_and_names_its_holder(tmp_path):
         assert path.read_text() == f"{os.getpid()}\n"
 
 
-def test_a_lock_that_can_not_be_made_is_an_error_of_the_storage(tmp_path):
+def test_a_lock_that_cannot_be_made_is_an_error_of_the_storage(tmp_path):
     (tmp_path / "file").write_text("")
     lock = FileLock(tmp_path / "file/lock", job="j", place="here")
 

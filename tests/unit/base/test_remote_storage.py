@@ -137,7 +137,7 @@ def test_patience_ends(storage):
 
 def test_words_of_a_driver_lose_the_credentials_in_them(storage):
     def call():
-        raise ValueError("can not open http://ada:se-cret@host/bucket")
+        raise ValueError("cannot open http://ada:se-cret@host/bucket")
 
     with pytest.raises(StorageError) as caught:
         storage.attempt("read", "a", call)

@@ -187,6 +187,7 @@ def test_the_processor_time_of_a_process_holds_that_of_its_children(load):
     [
         (b"/usr/lib/jvm/bin/java\0-cp\0x\0", "Java"),
         (b"python\0-m\0pyspark.daemon\0pyspark.worker\0", "Python workers"),
+        (b"python\0-m\0bicycle_runtime.engine.spark.daemon\0pyspark.worker\0", "Python workers"),
         (b"python\0bicycle\0run\0", "driver"),
         (b"", "driver"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,11 @@ class Shell:
     def __init__(self, home: Path) -> None:
         self.home = Home(home)
         self.home.prepare()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a process that has this home."""
+        return {**os.environ, "BICYCLE_HOME": str(self.home.path)}
 
     def run(self, *words: str) -> Result:
         return CliRunner().invoke(main, list(words), prog_name="bicycle")

@@ -72,7 +72,7 @@ def test_every_declared_option_has_a_flag(command):
         (("--name", "../x"), 3, "BIC-1601"),
     ],
 )
-def test_a_run_that_can_not_begin_leaves_no_trace(shell, words, exit_code, code):
+def test_a_run_that_cannot_begin_leaves_no_trace(shell, words, exit_code, code):
     found_exit_code, error = shell.error("run", "--plugin", "not-there", *words)
 
     assert (found_exit_code, error["code"]) == (exit_code, code)
@@ -97,13 +97,13 @@ def test_a_status_shows_operators_and_error(shell):
         state=JobState.FAILED,
         epoch=7,
         operators={"split": OperatorStatus(records_in=1_234, failed=2)},
-        error={"code": "BIC-1401", "message": "boom", "fix": "mend it", "facts": {}},
+        error={"code": "BIC-1401", "message": "boom", "fix": "correct it", "facts": {}},
     )
 
     text = shell.run("status", "job").stdout
     assert "split: 1,234 in, 0 out, 2 failed" in text
     assert "error: BIC-1401 boom" in text
-    assert "fix: mend it" in text
+    assert "fix: correct it" in text
     assert shell.answer("status", "job")["epoch"] == 7
 
 

@@ -1,22 +1,20 @@
-import fcntl
 import io
+import logging
 import os
-import struct
-import termios
 
 import pytest
 
+from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.cli.foreground import run_in_foreground, summary_lines
-from bicycle_runtime.cli.live import LineWriter, LiveLine, Ticker, status_line
-from bicycle_runtime.cli.rendering import show_table
+from bicycle_runtime.cli.live import LiveStatus, status_line
+from bicycle_runtime.cli.rendering import write_line
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.running.summary import JobSummary, OutputSummary
 from bicycle_runtime.jobs.status import JobState, JobStatus, PhaseStatus
+from tests.unit.cli.screens import Terminal
 from tests.waiting import until
-
-CLEAR = "\r\x1b[2K"
 
 
 def summary(**fields):
@@ -62,55 +60,67 @@ def test_while_a_job_stops_the_line_says_what_a_second_signal_does():
     assert status_line(status) == "j  stopping  (again: at once)"
 
 
-def test_the_line_stays_below_what_is_written():
-    terminal, records = io.StringIO(), io.StringIO()
-    with LiveLine(terminal, is_shown=True) as live:
-        live.show("epoch 1")
-        live.write("a log line\n")
-        live.above(records, "a record")
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    return Terminal(80)
 
+
+def running(**fields):
+    return JobStatus(id="j", job="j", plugin="p", **{"state": JobState.RUNNING, **fields})
+
+
+def test_the_status_stays_below_what_is_written(terminal):
+    records = io.StringIO()
+    with LiveStatus(terminal, ManualClock(0)) as live:
+        live.show(running())
+        live.write(terminal, "a log line")
+        live.write(records, "a record")
+        until(lambda: terminal.shown() == ["a log line", "j  running"], "the status to come back")
+
+    assert terminal.end() == ["a log line"]
     assert records.getvalue() == "a record\n"
-    assert terminal.getvalue() == (f"{CLEAR}epoch 1{CLEAR}a log line\nepoch 1{CLEAR}epoch 1{CLEAR}")
 
 
-def test_a_line_is_cut_to_the_width_of_the_terminal(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "10")
-    terminal = io.StringIO()
-    LiveLine(terminal, is_shown=True).show("x" * 50)
-
-    assert terminal.getvalue() == CLEAR + "x" * 9
-
-
-def test_no_number_is_cut_in_the_middle(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "25")
-    terminal = io.StringIO()
-    live = LiveLine(terminal, is_shown=True)
-    live.show("j  epoch 12  1,234,567 read  lag 3")
-    live.show("j  epoch 12  11 records  x")
-    live.show("j  epoch 12  11 records/s")
-
-    shown = terminal.getvalue().split(CLEAR)[1:]
-    assert shown == ["j  epoch 12", "j  epoch 12  11 records", "j  epoch 12"]
+def test_the_status_moves_while_nothing_is_told(terminal):
+    clock = ManualClock(10_000)
+    with LiveStatus(terminal, clock) as live:
+        live.show(running(started_ms=1_000))
+        until(lambda: terminal.shown() == ["j  running  9.0 s"], "the status to be shown")
+        clock.advance(60_000)
+        until(lambda: terminal.shown() == ["j  running  1 min 9 s"], "the status to move")
 
 
-def test_the_width_is_that_of_the_terminal_that_is_written_to():
-    ours, theirs = os.openpty()
-    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 30, 0, 0))
-    with open(theirs, "w") as terminal:  # noqa: PTH123 - a descriptor has no path.
-        LiveLine(terminal, is_shown=True).show("x" * 50)
+def test_a_long_status_goes_on_below_itself_and_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal = Terminal(40)
+    with LiveStatus(terminal, ManualClock(0)) as live:
+        live.show(running(running_ms=1, epoch=12, record_count=1_234_567))
+        until(lambda: "1,234,567 read" in " ".join(terminal.shown()), "the status to be shown")
+        assert len(terminal.shown()) > 1
+        live.write(terminal, "a record\nand another")
+        until(lambda: len(terminal.shown()) > 3, "the status to come back")
 
-    assert os.read(ours, 1_000).decode() == CLEAR + "x" * 29
-    os.close(ours)
+    assert terminal.end() == ["a record", "and another"]
 
 
-def test_elsewhere_nothing_is_shown_and_all_is_passed_through():
-    stream, records = io.StringIO(), io.StringIO()
-    with LiveLine(stream, is_shown=False) as live:
-        live.show("epoch 1")
-        live.write("a log line\n")
-        live.above(records, "a record")
+def test_a_phase_whose_end_is_known_has_a_bar(terminal):
+    phase = PhaseStatus(name="restoring", target="epoch 3", unit="files", done=5, total=10)
+    with LiveStatus(terminal, ManualClock(0)) as live:
+        live.show(running(phase=phase))
+        until(lambda: len(terminal.shown()) == 2, "the bar to be shown")
 
-    assert (stream.getvalue(), records.getvalue()) == ("a log line\n", "a record\n")
+        text, bar = terminal.shown()
+        assert text == "j  running  restoring (epoch 3): 5 of 10 files"
+        assert set(bar) <= set("━╸╺")
+
+
+def test_the_cursor_is_not_hidden_as_a_job_that_is_killed_could_not_show_it_again(terminal):
+    with LiveStatus(terminal, ManualClock(0)) as live:
+        live.show(running())
+        until(lambda: terminal.shown() == ["j  running"], "the status to be shown")
+
+        assert b"\x1b[?25l" not in terminal.raw
 
 
 class ClosedPipe(io.StringIO):
@@ -120,9 +130,8 @@ class ClosedPipe(io.StringIO):
 
 def test_a_reader_that_went_away_does_not_end_the_job():
     stream = io.StringIO()
-    live = LiveLine(stream, is_shown=False)
-    live.above(ClosedPipe(), "a record")
-    live.above(stream, "another")
+    write_line(ClosedPipe(), "a record")
+    write_line(stream, "another")
 
     assert stream.getvalue() == "another\n"
 
@@ -131,9 +140,8 @@ def test_what_follows_behind_a_reader_that_went_away_goes_nowhere_and_is_told_on
     reading, writing = os.pipe()
     os.close(reading)
     with open(writing, "w") as records:  # noqa: PTH123 - a descriptor has no path.
-        live = LiveLine(io.StringIO(), is_shown=False)
         for line in ("a record", "another"):
-            live.above(records, line)
+            write_line(records, line)
         records.write("the summary\n")
 
     assert [record.message for record in caplog.records] == ["reader_gone"]
@@ -164,47 +172,7 @@ def test_a_summary_is_silent_about_what_did_not_happen():
     assert not {"skipped", "letters", "dropped", "aborted"} & set(summary().split())
 
 
-@pytest.fixture
-def terminal(monkeypatch):
-    def show(columns):
-        monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-        monkeypatch.setenv("COLUMNS", str(columns))
-
-    return show
-
-
-def test_a_narrow_terminal_does_without_some_columns_and_breaks_no_name(terminal, capsys):
-    rows = [("a-job-of-a-long-name", "RUNNING", "123")]
-    shown = []
-    for columns in (80, 30, 10):
-        terminal(columns)
-        show_table(("job", "state", "pid"), rows, spare=("pid", "state"))
-        shown.append(capsys.readouterr().out.splitlines()[1])
-
-    assert shown == [
-        "a-job-of-a-long-name  RUNNING  123",
-        "a-job-of-a-long-name  RUNNING",
-        "a-job-of-a-long-name",
-    ]
-
-
-def test_the_last_text_of_a_table_goes_on_below_itself(terminal, capsys):
-    terminal(40)
-    show_table(("plugin", "reason"), [("clicks", "two distributions have one plugin of this name")])
-
-    assert capsys.readouterr().out.splitlines()[1:] == [
-        "clicks  two distributions have one",
-        "        plugin of this name",
-    ]
-
-
-def test_a_table_that_is_not_on_a_terminal_has_plain_columns(capsys):
-    show_table(("name", "size"), [("a", "1"), ("longer", "22")])
-
-    assert capsys.readouterr().out == "NAME    SIZE\na       1\nlonger  22\n"
-
-
-def test_the_line_moves_while_nothing_is_told():
+def test_a_status_line_moves_while_nothing_is_told():
     status = JobStatus(id="j", job="j", plugin="p", state=JobState.RUNNING, started_ms=1_000)
     assert status_line(status, now_ms=66_900) == "j  running  1 min 5 s"
     status.phase = PhaseStatus(name="starting Spark", target="local", started_ms=60_000)
@@ -217,40 +185,54 @@ def test_the_line_moves_while_nothing_is_told():
     assert "in epoch" not in status_line(status, now_ms=66_900)
 
 
-def test_a_ticker_shows_the_line_again_until_it_is_left(monkeypatch):
-    monkeypatch.setattr("bicycle_runtime.cli.live._TICK_S", 0.01)
-    terminal, numbers = io.StringIO(), iter(range(1_000_000))
-    with (
-        LiveLine(terminal, is_shown=True) as live,
-        Ticker(lambda: f"line {next(numbers)}", live),
-    ):
-        until(lambda: "line 3" in terminal.getvalue(), "the line to move")
-
-
-def test_what_workers_print_comes_above_the_line_whole():
-    terminal = io.StringIO()
-    with LiveLine(terminal, is_shown=True) as live:
-        live.show("epoch 1")
-        log = LineWriter(live)
+def test_what_workers_print_comes_above_the_status_whole(terminal):
+    with LiveStatus(terminal, ManualClock(0)) as live:
+        live.show(running())
+        log = live.line_writer()
         log.write(b"from a wor")
-        assert "wor" not in terminal.getvalue()
-        log.write(b"ker\nand more")
-        assert terminal.getvalue() == f"{CLEAR}epoch 1{CLEAR}from a worker\nepoch 1"
+        until(lambda: terminal.shown() == ["j  running"], "the status to be shown")
+        log.write(b"ker\nand one\nand more")
+        shown = ["from a worker", "and one", "j  running"]
+        until(lambda: terminal.shown() == shown, "the lines to be shown")
 
 
-def test_a_run_in_a_terminal_shows_a_line_from_its_beginning(monkeypatch, tmp_path):
-    terminal = io.StringIO()
-    monkeypatch.setattr(terminal, "isatty", lambda: True, raising=False)
+def test_a_run_in_a_terminal_shows_its_status_from_the_beginning(monkeypatch, terminal, tmp_path):
     monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setattr("sys.stdout", terminal)
 
     def run_job(request, home, services):
-        services.listener(JobStatus(id="j", job="j", plugin="p", state=JobState.RUNNING))
+        services.listener(running())
         services.worker_log.write(b"from a worker\n")
+        logging.getLogger("bicycle_runtime.test").warning("a warning")
+        services.console("[SINK] a\n[SINK] b")
+        until(lambda: terminal.shown()[-1:] == ["j  running"], "the status to be shown")
         raise ConfigError(problem="that is all", hint="nothing")
 
     monkeypatch.setattr("bicycle_runtime.cli.foreground.run_job", run_job)
     request = JobRequest(options=JobOptions(plugin="p"))
     with pytest.raises(ConfigError):
         run_in_foreground(request, Home(tmp_path), as_json=False)
-    assert "j  running" in terminal.getvalue()
-    assert "from a worker\nj  running" in terminal.getvalue()
+
+    worker, warning, *records = terminal.end()
+    assert worker == "from a worker"
+    assert warning.endswith("WARNING a warning")
+    assert records == ["[SINK] a", "[SINK] b"]
+
+
+def test_a_run_that_is_piped_writes_log_lines_and_records_apart(monkeypatch, tmp_path, capsys):
+    def run_job(request, home, services):
+        services.listener(running())
+        assert services.worker_log is None
+        logging.getLogger("bicycle_runtime.test").info("an event")
+        services.console("[SINK] a")
+        raise ConfigError(problem="that is all", hint="nothing")
+
+    monkeypatch.setattr("bicycle_runtime.cli.foreground.run_job", run_job)
+    request = JobRequest(options=JobOptions(plugin="p"))
+    with pytest.raises(ConfigError):
+        run_in_foreground(request, Home(tmp_path), as_json=False)
+
+    out, err = capsys.readouterr()
+    assert out == "[SINK] a\n"
+    assert err.endswith("INFO  an event\n")
+    assert "running" not in err

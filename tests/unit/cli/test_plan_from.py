@@ -162,7 +162,7 @@ def test_another_module_with_other_classes_goes_on_and_the_plan_says_how(site, s
     assert site.run("amy", "ada") == ["ada seen 2", "ada:4.0:12", "amy seen 1", "amy:3.0:9"]
 
 
-def test_what_can_not_be_read_fails_the_plan_with_both_schemas(site, shell):
+def test_what_cannot_be_read_fails_the_plan_with_both_schemas(site, shell):
     site.put(FIRST, "totals_first")
     site.run("ada")
     site.put(THIRD, "totals_third")

@@ -91,7 +91,7 @@ def test_a_refusal_is_an_exit_code(shell, asked, error, exit_code):
         (("--parallelism", "2"), 2, "BIC-1902"),
     ],
 )
-def test_what_can_not_be_asked_is_told_before_anybody_is(shell, words, exit_code, code):
+def test_what_cannot_be_asked_is_told_before_anybody_is(shell, words, exit_code, code):
     found, error = shell.error("rescale", "shop", *words)
 
     assert (found, error["code"]) == (exit_code, code)

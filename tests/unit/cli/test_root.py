@@ -1,4 +1,7 @@
 import json
+import shlex
+import subprocess
+import sys
 
 import click
 import pytest
@@ -8,7 +11,7 @@ from bicycle_runtime import __version__
 from bicycle_runtime.cli import main
 from bicycle_runtime.cli.exit_codes import CODE_RANGES, MEANINGS, exit_code_of
 from bicycle_runtime.cli.rendering import error_text
-from bicycle_runtime.cli.root import RootGroup
+from bicycle_runtime.cli.root import SECTIONS, RootGroup
 from bicycle_sdk.errors import (
     BicycleError,
     FunctionResultError,
@@ -54,6 +57,57 @@ def test_the_help_shows_every_command_and_exit_code(shell):
 
     assert all(f"  {name} " in text for name in main.commands)
     assert all(f"{code}: " in " ".join(text.split()) for code in MEANINGS)
+
+
+def test_the_help_groups_commands_by_purpose_and_imports_none():
+    code = (
+        "import sys; from bicycle_runtime.cli import main; main(['--help'], 'bicycle', None, False)"
+    )
+    code += "; print(*(name for name in sys.modules if name.startswith('bicycle_runtime.cli.')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    *text, modules = done.stdout.splitlines()
+
+    assert [line.rstrip(":") for line in text if line.rstrip(":") in SECTIONS] == list(SECTIONS)
+    loaded = {name.removeprefix("bicycle_runtime.cli.") for name in modules.split()}
+    assert not loaded & {module for each in SECTIONS.values() for module, _ in each.values()}
+
+
+def test_the_summary_of_a_command_is_the_first_sentence_of_its_help_and_is_shown_whole(shell):
+    summaries = {name: text for each in SECTIONS.values() for name, (_, text) in each.items()}
+    text = shell.run("--help").stdout
+
+    assert "..." not in text.replace("[ARGS]...", "")
+    for name, summary in summaries.items():
+        assert main.commands[name].help.startswith(f"{summary}."), name
+        assert summary in text
+
+
+def test_the_help_of_a_group_shows_summaries_whole(shell):
+    for path, command in COMMANDS.items():
+        if isinstance(command, click.Group):
+            assert "..." not in shell.run(*path[1:], "--help").stdout.replace("[ARGS]...", ""), path
+
+
+def test_every_command_has_examples_that_it_takes(shell):
+    for path, command in COMMANDS.items():
+        if isinstance(command, click.Group) and command.epilog is None:
+            continue
+        examples = command.epilog.splitlines()[2:] if path != ("bicycle",) else []
+        assert examples or path == ("bicycle",), path
+        for example in examples:
+            assert example.strip() in shell.run(*path[1:], "--help").stdout
+            assert taken_by(shlex.split(example))[: len(path)] == path, example
+
+
+def taken_by(words):
+    """Return the command that takes these words; click refuses unknown options and arguments."""
+    path, command = tuple(words[:1]), main
+    rest = words[1:]
+    while isinstance(command, click.Group) and rest and rest[0] in command.commands:
+        command, path, rest = command.commands[rest[0]], (*path, rest[0]), rest[1:]
+    context = click.Context(command, info_name=path[-1], resilient_parsing=False)
+    command.make_parser(context).parse_args(list(rest))
+    return path
 
 
 def test_the_version_is_that_of_the_runtime(shell):
@@ -115,7 +169,7 @@ def test_an_error_of_several_tasks_is_shown_once_with_their_number():
 
 
 def test_an_error_in_the_users_code_is_shown_with_its_place_once():
-    wrong_call = StreamDefinitionError(call="uid", problem="no", hint="mend", location="job.py:7")
+    wrong_call = StreamDefinitionError(call="uid", problem="no", hint="check", location="job.py:7")
     raised = BicycleError.by_code["BIC-1401"]
     text = error_text(raised(**{**sample_facts(raised), "location": "job.py:7"}))
     parameter = ParameterError(

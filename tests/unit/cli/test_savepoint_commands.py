@@ -3,6 +3,7 @@
 import pytest
 
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
 from bicycle_runtime.testing import Harness
 from tests.unit.cli.state_jobs import every_state
 
@@ -46,6 +47,16 @@ def test_savepoints_are_listed_by_job_by_place_and_all_together(site, url, harne
     assert by_place == [entry] == site.answer("savepoint", "list")
     assert text.split()[:3] == ["SAVEPOINT", "JOB", "PLUGIN"]
     assert f"one: {url}" in text
+
+
+def test_a_savepoint_that_cannot_be_read_is_listed_with_the_reason_below_it(site, url, harness):
+    harness.storage.write(f"savepoints/one/{SAVEPOINT_FILES[0]}", b"{")
+
+    [entry] = site.answer("savepoint", "list", "shop")
+    heading, row, place, problem = site.run("savepoint", "list").stdout.splitlines()
+    assert heading.split()[:2] == ["SAVEPOINT", "JOB"]
+    assert (row, place) == ("one", f"one: {url}")
+    assert problem == f"  problem: {entry['problem']}"
 
 
 def test_a_place_without_savepoints_is_said_to_have_none(shell, tmp_path):

@@ -429,7 +429,7 @@ def test_a_key_on_the_command_line_is_json_or_text(text, keys):
 
 
 @pytest.mark.parametrize("words", [("checkpoints",), ("state", "ls"), ("state", "diff", "1", "2")])
-def test_whoever_names_a_job_as_other_commands_want_it_is_told_the_flag(shell, words):
+def test_the_one_who_names_a_job_as_other_commands_want_it_is_told_the_flag(shell, words):
     done = shell.run(*words, "shop")
 
     assert done.exit_code == 2

@@ -97,7 +97,7 @@ def test_a_signed_savepoint_that_was_changed_is_not_the_homes_any_more(shell, aw
     assert (code != 0, error) == (True, "BIC-1937" if name == "description" else "BIC-1524")
 
 
-def test_a_forged_checksum_does_not_help_whoever_has_no_key(shell, away, stranger, tmp_path):
+def test_a_forged_checksum_does_not_help_the_one_who_has_no_key(shell, away, stranger, tmp_path):
     """CRC-32 can be made to fit by anybody, so a signature holds for digests."""
     path = away / epoch_paths(1)[1]
     data = path.read_bytes() + b"more"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 
 

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.connectors.errors import InputDamagedError
-from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, open_at
-from bicycle_runtime.connectors.files.zstd_blocks import ZstdDamage, ZstdStream
+from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ZstdDamage, ZstdStream, open_at
 from tests.examples import examples
 
 SKIPPABLE = b"\x5f\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"abcde"

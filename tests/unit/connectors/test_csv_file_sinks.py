@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from bicycle_runtime.connectors.lines import UnencodableError
-from bicycle_runtime.operators.io import WriterTask
+from bicycle_runtime.contract import WriterTask
 from tests.unit.connectors.file_parts import parts
 
 

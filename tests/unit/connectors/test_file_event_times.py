@@ -7,12 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.connectors.files.event_times import with_event_times
 from bicycle_runtime.connectors.registry import create_source
+from bicycle_runtime.contract import Budget, ConnectorSpec, SourceBatch
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.operators.io import SourceBatch
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 from bicycle_sdk import ProcessFunction

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
 from bicycle_runtime.connectors.errors import InputChangedError
 from bicycle_runtime.connectors.files.identity import (
     FileIdentity,
@@ -15,6 +14,7 @@ from bicycle_runtime.connectors.files.identity import (
     identify,
     with_tail,
 )
+from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
 from tests.examples import examples
 
@@ -119,9 +119,9 @@ def test_a_position_of_an_earlier_version_goes_on_and_gets_what_it_lacks(folder,
     path = folder / "x.log"
     path.write_text(HEADER + "one\n")
     assert read(run) == ["one"]
-    (shard,) = run.memo["files"]
-    assert len(run.memo["files"][shard]) == 11
-    run.memo["files"][shard] = run.memo["files"][shard][:7]  # As version 0.1 wrote it.
+    (shard,) = run.state["files"]
+    assert len(run.state["files"][shard]) == 11
+    run.state["files"][shard] = run.state["files"][shard][:7]  # As version 0.1 wrote it.
     with path.open("a") as stream:
         stream.write("two\n")
     if is_renamed:
@@ -130,7 +130,7 @@ def test_a_position_of_an_earlier_version_goes_on_and_gets_what_it_lacks(folder,
 
     assert read(run) == ["two"]
     assert FileIdentity.from_json([0, 0, 0]).tail_end == 0
-    *_, tail_end, tail_byte_count, _ = run.memo["files"][shard]
+    *_, tail_end, tail_byte_count, _ = run.state["files"][shard]
     assert tail_end == tail_byte_count == len(HEADER + "one\ntwo\n")
 
 

@@ -13,7 +13,6 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
 from bicycle_runtime.connectors.errors import (
     ConnectorPayloadError,
     CsvHeaderError,
@@ -24,6 +23,7 @@ from bicycle_runtime.connectors.files.opening import ByteCursor
 from bicycle_runtime.connectors.files.reader import FileReader
 from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.connectors.text import LineBlock, text_decoder
+from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 
 
@@ -133,7 +133,7 @@ def test_json_is_checked_against_the_declared_type(tmp_path):
     assert [failure.raw for failure in failures] == [b'{"id":"x"}']
 
 
-def test_a_record_type_that_can_not_be_decoded_is_refused_before_start():
+def test_a_record_type_that_cannot_be_decoded_is_refused_before_start():
     spec = ConnectorSpec(
         vertex_id="v", connector_type="jsonl", properties={"path": "x"}, record_type=set | list
     )

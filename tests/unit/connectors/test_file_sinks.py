@@ -16,9 +16,9 @@ from bicycle_runtime.connectors.errors import (
     StagedFileDamagedError,
 )
 from bicycle_runtime.connectors.files.parts import OpenPart
-from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
+from bicycle_runtime.connectors.files.sink import PartDraft, SinkState
 from bicycle_runtime.connectors.staging import StagedWriter
-from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.contract import StagedFile, WriterTask
 from bicycle_runtime.testing.connectors.running import services_in
 from tests.unit.connectors.file_parts import parts
 
@@ -133,7 +133,7 @@ def test_an_output_that_is_a_file_is_refused_at_start(sink, tmp_path):
 def test_a_damaged_staged_file_is_not_published(sink, out):
     run = sink()
     run.seal([[1, 2, 3]], is_last=True)
-    path = run.memo["plans"][0]["files"][0]["path"]
+    path = run.state["plans"][0]["files"][0]["path"]
     run.services.storage.write(path, b"9\n8\n7\n")
 
     with pytest.raises(StagedFileDamagedError) as caught:
@@ -147,7 +147,7 @@ def test_an_open_part_that_lost_bytes_is_an_error(sink):
     run = sink()
     run.run_epoch([[1]])
     run.seal([[2]])
-    path = run.memo["plans"][0]["path"]
+    path = run.state["plans"][0]["path"]
     run.services.storage.write(path, b"")
 
     with pytest.raises(OpenPartDamagedError) as caught:
@@ -166,7 +166,7 @@ def sealed(sink):
     run = sink()
     run.run_epoch([[1]])
     run.seal([[2]], is_last=True)
-    plan = run.memo["plans"][0]
+    plan = run.state["plans"][0]
     assert (plan["start"], plan["end"], plan["path"]) == (2, 4, "connectors/v/open/0.jsonl")
     return run, run.services.storage.local_path(plan["path"])
 
@@ -237,12 +237,12 @@ def test_parts_of_an_epoch_whose_manifest_was_lost_are_withdrawn_and_made_again(
     run = sink(roll_bytes=roll_bytes)
     for number in range(3):
         run.run_epoch([[number]])
-    memo, epoch, before = run.memo, run.epoch, parts(out)
+    state, epoch, before = run.state, run.epoch, parts(out)
     for number in (3, 4):
         run.run_epoch([[number]], is_last=number == 4)
     at_end = parts(out)
 
-    run.memo, run.epoch = memo, epoch  # The engine fell back to an older manifest.
+    run.state, run.epoch = state, epoch  # The engine fell back to an older manifest.
     run.restart()
 
     assert parts(out) == before
@@ -252,7 +252,7 @@ def test_parts_of_an_epoch_whose_manifest_was_lost_are_withdrawn_and_made_again(
     assert parts(out) == at_end
 
 
-def test_storage_that_can_not_append_holds_staged_files_until_their_part_is_complete(
+def test_storage_that_cannot_append_holds_staged_files_until_their_part_is_complete(
     sink, out, tmp_path
 ):
     services = services_in(tmp_path)
@@ -262,7 +262,7 @@ def test_storage_that_can_not_append_holds_staged_files_until_their_part_is_comp
     for number in range(3):
         run.run_epoch([[number]])
     assert parts(out) == []
-    assert run.sink.referenced_paths(run.memo) == set(remote.list("staged"))
+    assert run.sink.referenced_paths(run.state) == set(remote.list("staged"))
     run.restart()
     run.run_epoch([[3]], is_last=True)
     run.publish()
@@ -340,7 +340,7 @@ def test_memos_stay_small_while_a_part_grows(sink):
     for number in range(50):
         run.run_epoch([[number]])
 
-    assert len(json.dumps(run.memo)) < 1_000
+    assert len(json.dumps(run.state)) < 1_000
 
 
 def test_the_output_directory_may_be_relative(tmp_path, monkeypatch, sink):
@@ -363,7 +363,7 @@ def test_a_run_that_was_replaced_may_not_publish_any_more(sink, out):
     run.lose()
 
     with pytest.raises(OutputTakenOverError) as caught:
-        old.publish(run.epoch, run.memo)
+        old.publish(run.epoch, run.state)
 
     [mark] = out.glob(".owner-*")
     facts = {"vertex": "v", "path": str(out), "epoch": 0, "mark": mark.name}
@@ -390,7 +390,7 @@ def test_an_open_part_goes_along_to_storage_of_another_kind(sink, out, tmp_path,
 
     moved = replace(run, services=second, is_sealed=False)
     moved.start()
-    moved.restart()  # It died before it sealed anything, and finds the same memo.
+    moved.restart()  # It died before it sealed anything, and finds the same state.
     moved.run_epoch([rows[3:4]])
     moved.restart()
     moved.run_epoch([rows[4:]], is_last=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
 from bicycle_runtime.connectors.errors import InputChangedError, InputMissingError
+from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
 
 
@@ -37,7 +37,7 @@ def follow(tmp_path):
 
 
 def read(run):
-    """Let time pass, so that the directory is listed anew, and read all that is there."""
+    """Let time pass, so that the directory is listed again, and read all that is there."""
     run.services.clock.advance(1_000)
     return values_of(run.drain())
 
@@ -185,7 +185,7 @@ def test_a_file_that_vanished_with_unread_lines_is_logged_and_forgotten(folder, 
         assert read(run) == []
 
     assert "input_file_gone" in caplog.messages
-    assert run.source.memo([], {})["files"] == {}
+    assert run.source.snapshot([], {})["files"] == {}
 
 
 def test_rotation_between_planning_and_reading_reads_the_planned_file(folder, follow):

@@ -7,10 +7,10 @@ import pytest
 
 from bicycle_runtime.base.identity import this_process
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import OutputHeldError, OutputTakenOverError
 from bicycle_runtime.connectors.files.ownership import OutputClaim, OutputOwner
 from bicycle_runtime.connectors.registry import create_sink
+from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 
 HERE = this_process()
@@ -81,7 +81,7 @@ def test_two_jobs_from_one_savepoint_are_told_apart_after_the_first_has_ended(ru
     copied(run, tmp_path, name="second", place="two").start().stop()
 
 
-def test_whoever_comes_after_a_dead_process_goes_on(run, out, tmp_path):
+def test_the_one_who_comes_after_a_dead_process_goes_on(run, out, tmp_path):
     leave_mark(run, out, process=GONE)
 
     other = copied(run, tmp_path).start()
@@ -155,14 +155,14 @@ def test_a_look_before_the_beginning_changes_nothing(run, out, tmp_path):
     sink = create_sink(run.spec)
 
     with pytest.raises(OutputHeldError):
-        sink.check(services, run.memo)
+        sink.check(services, run.state)
 
     sink.check(services, {})
     shutil.rmtree(out)
-    sink.check(services, run.memo)
+    sink.check(services, run.state)
     assert not out.exists()
     out.write_text("a file")
-    sink.check(services, run.memo)  # That is another error, and told by the start.
+    sink.check(services, run.state)  # That is another error, and told by the start.
 
 
 def leave_mark(run, out, *, process):

@@ -9,8 +9,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
 from bicycle_runtime.connectors.errors import NoParquetFileError
+from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from bicycle_runtime.base.options import describe
 from bicycle_runtime.connectors import builtin
-from bicycle_runtime.connectors.contract import ConnectorSpec, Guarantee
 from bicycle_runtime.connectors.errors import (
     ConnectorOptionError,
     ConnectorPayloadError,
@@ -22,6 +21,7 @@ from bicycle_runtime.connectors.registry import (
     default_registry,
     load_registry,
 )
+from bicycle_runtime.contract import ConnectorSpec, Guarantee
 
 ROOM = "bicycle_runtime.connectors"
 
@@ -104,7 +104,7 @@ def test_a_broken_extension_is_a_refusal_and_the_others_work(bad):
 
 
 @pytest.mark.parametrize("target", ["no_such_module_at_all:Sink", "json:Sink", "json:loads"])
-def test_a_word_whose_class_can_not_be_used_says_why(target):
+def test_a_word_whose_class_cannot_be_used_says_why(target):
     registry = load_registry([extension("bad", bicycle_sinks=lambda: {"mine": target})])
 
     with pytest.raises(UnknownConnectorError) as caught:

@@ -4,11 +4,10 @@ import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
-from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices
 from bicycle_runtime.connectors.kafka.source import KafkaSource
 from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.sockets.source import SocketSource
-from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.contract import ConnectorSpec, DriverServices, Slice
 
 PREFIX = "connectors/lines"
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bicycle_runtime.connectors.contract import Budget, ConnectorSpec
+from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SinkRun, SourceRun, services_in, values_of
 
 

@@ -1,4 +1,4 @@
-"""A record that a sink can not write: ``on_error`` of the sink settles it, the error says where."""
+"""A record that a sink cannot write: ``on_error`` of the sink settles it, the error says where."""
 
 import base64
 import pickle

@@ -7,11 +7,11 @@ from typing import NamedTuple
 import pytest
 
 from bicycle_runtime.connectors.collect import CollectSink, CollectWriterFactory
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.connectors.hooks import connector_hook
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.connectors.staging import StagedWriter
+from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction
@@ -189,7 +189,7 @@ def test_a_field_of_that_name_is_replaced(tmp_path):
     ("format", "record", "timestamp"),
     [("jsonl", {}, None), ("csv", {}, None), ("jsonl", "text", 5)],
 )
-def test_what_can_not_have_a_time_fails_as_a_record(tmp_path, format, record, timestamp):
+def test_what_cannot_have_a_time_fails_as_a_record(tmp_path, format, record, timestamp):
     sink = file_sink(tmp_path / "out", format=format, timestamp_field="at")
 
     with pytest.raises(FunctionFailedError):

@@ -9,8 +9,8 @@ import socket
 
 import pytest
 
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.sockets.listening import Door
+from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import (
     SinkRun,
     SourceRun,

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.errors import StorageFullError
 from bicycle_runtime.base.storage import LocalStorage, open_storage
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import (
     JournalDamagedError,
     PortUnavailableError,
     PublishInterruptedError,
 )
 from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
+from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import (
     PLENTY,
     SinkRun,

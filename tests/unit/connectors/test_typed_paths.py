@@ -2,9 +2,9 @@
 
 import pytest
 
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.connectors.registry import create_sink, create_source
+from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
 
 

@@ -104,7 +104,7 @@ def test_what_went_wrong_is_taken_from_the_output(programs, tmp_path):
     assert "exit code 3" in str(failure.value)
 
 
-def test_a_maven_that_can_not_be_run_is_a_failure(programs, tmp_path):
+def test_a_maven_that_cannot_be_run_is_a_failure(programs, tmp_path):
     programs("mvn", "exit 0")
     maven = way("Maven")
     (tmp_path / "programs" / "mvn").unlink()

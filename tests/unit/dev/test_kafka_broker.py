@@ -92,7 +92,7 @@ def test_a_broker_that_does_not_answer_in_time_is_ended_and_its_log_told(new_bro
     assert not broker.is_running()
 
 
-def test_data_that_can_not_be_prepared_is_told(new_broker, fake_java):
+def test_data_that_cannot_be_prepared_is_told(new_broker, fake_java):
     fake_java(formatting="echo no space; exit 1")
 
     with pytest.raises(BrokerStartError) as error:

@@ -114,7 +114,7 @@ def test_a_machine_without_any_way_is_told_so(tmp_path):
     assert list(error.value.facts["causes"]) == ["java"]
 
 
-def test_a_cache_that_can_not_be_written_is_told_with_the_reason(tmp_path):
+def test_a_cache_that_cannot_be_written_is_told_with_the_reason(tmp_path):
     (tmp_path / "file").write_text("in the way")
 
     with pytest.raises(JarFetchError) as error:

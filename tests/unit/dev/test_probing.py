@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from bicycle_runtime.dev.probing import answers_api_versions
+from bicycle_runtime.dev.kafka_broker import answers_api_versions
 
 
 @contextlib.contextmanager

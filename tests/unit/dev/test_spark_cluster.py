@@ -8,14 +8,13 @@ import pytest
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.dev.cluster_options import ClusterOptions
 from bicycle_runtime.dev.cluster_processes import ClusterProcesses
-from bicycle_runtime.dev.cluster_state import read_state
 from bicycle_runtime.dev.errors import (
     ClusterHostError,
     ClusterMissingError,
     ClusterStartError,
     PortTakenError,
 )
-from bicycle_runtime.dev.spark_cluster import SparkCluster
+from bicycle_runtime.dev.spark_cluster import SparkCluster, read_state
 from tests.waiting import until
 
 

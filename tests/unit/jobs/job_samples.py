@@ -9,7 +9,7 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.base.processes import start_ticks
-from bicycle_runtime.connectors.contract import Lag
+from bicycle_runtime.contract import Lag
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.home import Home, JobFolder

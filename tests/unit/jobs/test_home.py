@@ -61,7 +61,7 @@ def test_a_url_stays_a_url_and_has_no_lock_file(home):
 
 
 @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "-x", "a" * 64, "ä"])
-def test_a_name_that_can_not_be_a_folder_is_refused(home, name):
+def test_a_name_that_cannot_be_a_folder_is_refused(home, name):
     with pytest.raises(OptionError) as caught:
         place(home, name=name, checkpoint_dir="cp")
     assert caught.value.facts["name"] == "name"
@@ -97,7 +97,7 @@ def test_an_unknown_job_is_an_error_with_the_closest_name(home):
     assert "'orders'" in caught.value.facts["suggestion"]
 
 
-def test_a_home_that_can_not_be_made_is_an_error(tmp_path):
+def test_a_home_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
 
     with pytest.raises(HomeError):

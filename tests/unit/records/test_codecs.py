@@ -122,7 +122,7 @@ def test_records_that_are_not_of_the_type_that_reads_them_are_an_error_that_name
     assert caught.value.facts["declared"] == "tuple[str, int]"
 
 
-def test_a_record_that_can_not_travel_is_named():
+def test_a_record_that_cannot_travel_is_named():
     with pytest.raises(RecordEncodingError) as caught:
         RecordCodec(None).encode([1, threading.Lock()])
 

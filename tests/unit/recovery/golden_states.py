@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord, TimeRecord
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 

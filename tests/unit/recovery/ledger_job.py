@@ -7,7 +7,7 @@ from bicycle_runtime.state.memory.tables import AccumulatorTable
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.store import StateStore
 
 GROUPS = 8
 PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)

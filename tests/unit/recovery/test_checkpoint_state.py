@@ -184,7 +184,7 @@ def test_a_number_out_of_bounds_makes_no_state(value):
 
 
 class Huge(bytes):
-    """Claims a length that its field can not hold."""
+    """Claims a length that its field cannot hold."""
 
     def __len__(self):
         return 2**32
@@ -219,13 +219,28 @@ def test_a_state_does_not_change_with_what_it_was_made_of():
     assert made.metadata == {"k": "v"}
 
 
-def test_a_state_with_an_entry_set_anew_is_a_copy():
-    one = state().with_operator_state("op", b"1").with_source_offset("s", 1)
-    other = one.with_operator_state("op", b"2").with_source_offset("s", 2)
+def test_an_entry_that_is_set_takes_the_place_of_the_one_before():
+    one = state()
+    one.set_operator_state("op", b"1")
+    one.set_operator_state("other", b"1")
+    one.set_source_offset("s", 1)
+    one.set_operator_state("op", b"2")
+    one.set_source_offset("s", 2)
 
-    assert (one.operator_states, one.source_offsets) == ({"op": b"1"}, {"s": 1})
-    assert (other.operator_states, other.source_offsets) == ({"op": b"2"}, {"s": 2})
-    assert one.id == other.id
+    assert one.operator_states == {"op": b"2", "other": b"1"}
+    assert one.source_offsets == {"s": 2}
+    assert CheckpointState.deserialize("s", one.serialize()).operator_states == one.operator_states
+
+
+@pytest.mark.parametrize("offset", [-1, 2**64])
+def test_an_offset_out_of_bounds_is_refused_and_the_one_before_stays(offset):
+    one = state()
+    one.set_source_offset("s", 1)
+
+    with pytest.raises(CheckpointValueError):
+        one.set_source_offset("s", offset)
+
+    assert one.source_offsets == {"s": 1}
 
 
 def test_ids_are_ordered_by_stream_then_sequence_then_time_and_are_keys():

@@ -60,6 +60,17 @@ def test_what_was_saved_is_the_latest_with_all_it_has(make_store):
     assert store.list("orders")[0].damage is None
 
 
+def test_what_is_set_later_changes_no_checkpoint_that_was_saved(make_store):
+    store, saved = make_store(), checkpoint(7, operator_states={"op": b"x"})
+    store.save(saved)
+    saved.set_operator_state("op", b"y")
+    read = [store.latest("orders"), store.list("orders")[0].state]
+    for state in read:
+        state.set_source_offset("s", 1)
+
+    assert store.latest("orders") == checkpoint(7, operator_states={"op": b"x"})
+
+
 def test_a_stream_without_checkpoints_has_no_latest_and_an_empty_list(make_store):
     store = make_store()
 

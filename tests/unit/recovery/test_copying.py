@@ -74,7 +74,7 @@ def test_links_share_bytes_and_outlive_the_first_name(tmp_path):
     assert target.read("state/op/1") == b"data"
 
 
-def test_what_can_not_be_linked_is_left_to_be_copied(place, tmp_path):
+def test_what_cannot_be_linked_is_left_to_be_copied(place, tmp_path):
     local = LocalStorage(str(tmp_path / "local"))
     elsewhere = open_storage(f"memory://copying-{next(_numbers)}/x")
     wanted = [recorded("state/op/1", b"data")]

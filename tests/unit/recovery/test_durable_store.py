@@ -232,7 +232,7 @@ def test_a_reader_that_is_overtaken_for_ever_says_what_it_misses(storage):
     assert caught.value.facts["path"] == path_of(1)
 
 
-def test_what_can_not_be_saved_changes_nothing(storage):
+def test_what_cannot_be_saved_changes_nothing(storage):
     store = saved(storage, 1)
     storage.write("checkpoints/stream-file", b"")
 

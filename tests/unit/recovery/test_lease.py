@@ -1,4 +1,4 @@
-"""The lease of a job: one of several drivers advances it, whoever slept stays out."""
+"""The lease of a job: one of several drivers advances it, one that slept stays out."""
 
 import os
 import random

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.base.storage import ObjectMissingError
-from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest

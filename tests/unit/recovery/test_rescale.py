@@ -17,7 +17,7 @@ from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.memory.tables import AccumulatorTable
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.store import StateStore
 from tests.examples import examples
 
 GROUPS = 16
@@ -198,3 +198,28 @@ def test_states_without_keys_are_handed_over_once_each(sizes):
 def test_another_division_of_the_state_is_refused(change):
     with pytest.raises(StateLostError):
         planned(planned(None, 2), 2, **change)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 3, 5])
+def test_where_lists_are_divided_each_subtask_is_told_the_files_of_all(parallelism):
+    def ref(subtask):
+        return StateRef(
+            path=f"s/{subtask}", is_base=False, tier=0, first_epoch=1, last_epoch=1,
+            byte_count=1, crc32=0,
+        )  # fmt: skip
+
+    olds = tuple(
+        RangeState(first_group=task, end_group=task + 1, files=(ref(task),)) for task in range(3)
+    )
+    state = OperatorState(scope="subtask", group_count=GROUPS, ranges=olds)
+    options = {
+        "scope": StateScope.SUBTASK, "group_count": GROUPS, "parallelism": parallelism,
+        "place": PLACE,
+    }  # fmt: skip
+
+    divided = restore_ranges(state, **options, divides_lists=True)
+    assert [[ref.path for ref in part.lists] for part in divided] == [
+        ["s/0", "s/1", "s/2"]
+    ] * parallelism
+    assert [part.with_lists(()) for part in divided] == list(restore_ranges(state, **options))
+    assert b"lists" not in msgspec.json.encode(divided[0].with_lists(()))

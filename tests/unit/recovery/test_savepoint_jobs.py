@@ -12,7 +12,7 @@ from bicycle_runtime.connectors.errors import OutputHeldError
 from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_runtime.testing.connectors.running import eventually
-from bicycle_sdk import KeyedProcessFunction, WatermarkStrategy
+from bicycle_sdk import KeyedProcessFunction, ProcessFunction, WatermarkStrategy
 from bicycle_sdk.connectors import file_sink
 from bicycle_sdk.windows import Sum
 
@@ -282,3 +282,41 @@ def test_a_drained_job_that_is_started_again_reads_on(site):
         job.run()
 
         assert sums(job) == [("ada", 1), ("ada", 2), ("bob", 1)]
+
+
+class Lists(ProcessFunction):
+    """Lists of a subtask, and what it has of them."""
+
+    def open(self, ctx):
+        self.subtask = ctx.task_info.subtask_index
+        self.own = ctx.get_operator_list_state("own", str)
+        self.all = ctx.get_union_list_state("all", str)
+
+    def process_element(self, value, ctx):
+        if value == "?":
+            return [(self.subtask, tuple(self.own.get()), tuple(sorted(self.all.get())))]
+        self.own.add(value)
+        self.all.add(value)
+        return []
+
+
+@pytest.mark.parametrize("width", [1, 2, 4])
+def test_lists_of_subtasks_are_divided_where_a_job_begins_with_a_savepoint(tmp_path, width):
+    def build(env):
+        words = env.add_source(script_source()).uid("words").rebalance()
+        words.process_fn(Lists()).uid("lists").collect("out")
+
+    url = str(tmp_path / "savepoint")
+    with Harness(build, parallelism=2) as harness:
+        for word in "abcde":
+            harness.push([word])
+            harness.run()
+        saved(harness, url, harness.epochs[-1].epoch)
+    with Harness(build, parallelism=width, start_from=url) as harness:
+        harness.push(["?"] * 40)
+        harness.run()
+
+        found = {subtask: lists for subtask, *lists in harness.results("out")}
+        assert sorted(found) == list(range(width))
+        assert sorted(word for own, _ in found.values() for word in own) == list("abcde")
+        assert {everything for _, everything in found.values()} == {tuple("abcde")}

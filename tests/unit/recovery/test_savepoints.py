@@ -360,8 +360,8 @@ def test_a_place_with_files_of_connectors_is_not_empty(job, target, tmp_path):
 def test_files_that_wait_for_their_part_go_along_wherever_a_memo_names_them(job):
     held = {"path": "staged/sink/9/held", "bytes": 4, "crc32": 1}
     manifest = job.run({9: 9})
-    memo = {"open": {"held": [held]}, "plans": [{"files": [{"path": "staged/sink/9/gone"}]}]}
-    job.ledger.seal(replace(manifest, sinks={**manifest.sinks, "parts": memo}))
+    state = {"open": {"held": [held]}, "plans": [{"files": [{"path": "staged/sink/9/gone"}]}]}
+    job.ledger.seal(replace(manifest, sinks={**manifest.sinks, "parts": state}))
     job.storage.write(held["path"], b"data")
 
     content = content_of(job.storage, manifest.epoch)

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from bicycle_runtime.operators.functions.watermarks import ShardTime
+from bicycle_runtime.operators.shard_times import ShardTime
 from bicycle_runtime.recovery.manifest import (
     Manifest,
     PlanRecord,

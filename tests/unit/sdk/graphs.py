@@ -29,6 +29,8 @@ DETAILS = {
     KIND.SOURCE: connector(),
     KIND.SINK: connector("collect"),
     KIND.KEY_BY: {"key_selector": "f"},
+    KIND.PARTITION_CUSTOM: {"partitioner": "f"},
+    KIND.RATE_LIMIT: {"per_second": 1.5, "burst": 1},
     KIND.PROCESS: {"is_rich": False},
     KIND.CO_PROCESS: {"is_rich": True},
     KIND.SIDE_OUTPUT: {"tag": "late"},
@@ -72,6 +74,10 @@ _DETAILS_OF = {
         {"connector": st.fixed_dictionaries({"connector_type": words, "properties": json_objects})}
     ),
     KIND.KEY_BY: st.fixed_dictionaries({"key_selector": words}),
+    KIND.PARTITION_CUSTOM: st.fixed_dictionaries({"partitioner": words}),
+    KIND.RATE_LIMIT: st.fixed_dictionaries(
+        {"per_second": st.floats(0.001, 1e9), "burst": st.integers(1, 10**9)}
+    ),
     KIND.REDUCE: st.fixed_dictionaries(
         {}, optional={"aggregation": words, "emits_key": st.booleans()}
     ),

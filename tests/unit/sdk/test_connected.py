@@ -98,6 +98,6 @@ def test_keyed_streams_meet_by_hash(streams):
         "another environment",
     ],
 )
-def test_what_can_not_be_connected_is_refused_by_the_call_itself(streams, wrong):
+def test_what_cannot_be_connected_is_refused_by_the_call_itself(streams, wrong):
     with pytest.raises(StreamDefinitionError):
         wrong(*streams)

@@ -211,9 +211,20 @@ def test_connector_settings_out_of_bounds_fail_where_they_stand(call):
         call()
 
 
+def test_a_preview_is_run_by_what_an_entry_point_names(words, tmp_path, monkeypatch):
+    info = tmp_path / "another_runtime-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: another_runtime\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[bicycle.previews]\nanother = another_runtime:run\n")
+    code = "def run(draft, vertex_id, n):\n    return [len(draft.vertices), vertex_id, n]\n"
+    (tmp_path / "another_runtime.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    assert words.preview(3) == [1, "vertex_1", 3]
+
+
 def test_a_preview_without_the_runtime_says_what_to_install(words, monkeypatch):
-    monkeypatch.setitem(sys.modules, "bicycle_runtime", None)  # As if it were not installed.
-    monkeypatch.delitem(sys.modules, "bicycle_runtime.testing", raising=False)
+    monkeypatch.setattr(sys, "path", [])  # As if nothing were installed.
 
     with pytest.raises(PreviewError) as caught:
         words.preview(3)

@@ -191,7 +191,7 @@ def test_a_function_can_have_a_field_called_name():
     assert Greeter("ada").map("hello") == "hello ada"
 
 
-def test_a_function_without_its_method_can_not_be_made():
+def test_a_function_without_its_method_cannot_be_made():
     class Nothing(AsyncFunction[str, str]):
         pass
 

@@ -9,7 +9,7 @@ import pytest
 
 from bicycle_sdk.plugin import build, parameter_schema
 
-GUIDE = Path(__file__).parents[3] / "docs/writing-a-plugin.md"
+GUIDE = Path(__file__).parents[3] / "docs/tutorial/writing-a-plugin.md"
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_a_function_class_of_another_wheel_is_called_by_name():
         ("count", "needs a key"),
     ],
 )
-def test_what_can_not_be_called_by_name_is_refused(name, problem):
+def test_what_cannot_be_called_by_name_is_refused(name, problem):
     words = StreamEnvironment().from_collection(["a"])
     with pytest.raises(StreamDefinitionError) as caught:
         words.process_plugin(name)

@@ -55,7 +55,7 @@ def streams():
         "no function to group", "no window",
     ],
 )  # fmt: skip
-def test_a_join_that_can_not_be_is_refused_by_the_call_itself(streams, wrong):
+def test_a_join_that_cannot_be_is_refused_by_the_call_itself(streams, wrong):
     with pytest.raises(StreamDefinitionError):
         wrong(*streams)
 
@@ -97,13 +97,49 @@ def test_rows_of_one_time_are_numbered_without_counting_them_at_each():
     assert len(reads) < 100
 
 
+@pytest.mark.parametrize("is_new_epoch", [True, False])
+def test_a_row_takes_no_place_of_another_when_the_first_of_its_time_was_evicted(is_new_epoch):
+    state = RuntimeContext.standalone().get_map_state("left", tuple, str)
+    rows = Rows(state, max_buffered=2)
+    for number in range(20):
+        spot = rows.add("key", 5, f"row {number}")
+        assert rows.evict("key", spot) == ([] if number < 2 else [(5, number - 2)])
+        if is_new_epoch:
+            rows.begin_epoch()
+
+    assert list(state.entries()) == [((5, 18), "row 18"), ((5, 19), "row 19")]
+
+
+def test_a_lower_limit_holds_from_the_next_row_on_and_a_row_may_displace_itself():
+    state = RuntimeContext.standalone().get_map_state("left", tuple, str)
+    for time in range(10, 15):
+        Rows(state).add("key", time, "")
+    rows = Rows(state, max_buffered=2)
+
+    assert rows.evict("key", rows.add("key", 3, "")) == [(3, 0), (10, 0), (11, 0), (12, 0)]
+    assert rows.evict("key", rows.add("key", 2, "")) == [(2, 0)]
+    rows.drop(None, 13)
+    assert rows.evict("key", rows.add("key", 4, "")) == []
+    assert [spot for spot, _ in state.entries()] == [(4, 0), (14, 0)]
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 1.5, "2"])
+def test_a_limit_that_is_no_number_of_rows_is_refused(streams, limit):
+    numbers, texts = streams
+    with pytest.raises(StreamDefinitionError) as caught:
+        numbers.interval_join(texts.key_by(length), 0, 1, pair, max_buffered=limit)
+    assert caught.value.facts["call"] == "interval_join"
+    with pytest.raises(TypeError):
+        numbers.interval_join(texts.key_by(length), 0, 1, pair, max_bufered=1)
+
+
 def test_a_new_epoch_numbers_on_from_what_is_sealed():
     rows, state, _ = rows_of_one_state()
     for number in range(20):
         rows.add("key", 5, str(number))
     for number in range(15, 20):  # The epoch failed: this is what was sealed before it.
         state.remove((5, number))
-    rows.arrivals.begin_epoch()
+    rows.begin_epoch()
 
     assert rows.add("key", 5, "again") == (5, 15)
     assert rows.add("key", 6, "other") == (6, 0)

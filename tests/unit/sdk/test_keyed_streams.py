@@ -175,7 +175,7 @@ class Waits(Spread):
     ],
     ids=["class", "function", "sketch", "async"],
 )
-def test_what_can_not_be_a_running_aggregate_is_refused(env, function, error):
+def test_what_cannot_be_a_running_aggregate_is_refused(env, function, error):
     with pytest.raises(error):
         env.from_collection([("a", 3)]).key_by(first).aggregate(function)
 

@@ -38,7 +38,7 @@ def test_a_cache_of_no_size_keeps_nothing():
 
 
 class Desk:
-    """Answers all questions at once, when the test says so; the first few it can not answer."""
+    """Answers all questions at once, when the test says so; the first few it cannot answer."""
 
     def __init__(self, failure_count=0):
         self.failure_count = failure_count

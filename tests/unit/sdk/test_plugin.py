@@ -113,7 +113,7 @@ def generates(env):
 
 
 @pytest.mark.parametrize("target", [int, 3, lambda: None, lambda a, b, c: None, waits, generates])
-def test_what_can_not_be_a_plugin_is_refused_at_the_mark(target):
+def test_what_cannot_be_a_plugin_is_refused_at_the_mark(target):
     with pytest.raises(PluginDefinitionError):
         bicycle_plugin(name="x")(target)
 

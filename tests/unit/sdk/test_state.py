@@ -174,7 +174,7 @@ def test_a_descriptor_gives_the_same_state_as_its_parts(context):
     ],
     ids=["type", "kind", "ttl"],
 )
-def test_a_state_can_not_be_read_as_something_else(context, ask):
+def test_a_state_cannot_be_read_as_something_else(context, ask):
     context.get_value_state("n", int)
     with pytest.raises(StateDefinitionError) as caught:
         ask(context)
@@ -193,7 +193,7 @@ def test_a_state_can_not_be_read_as_something_else(context, ask):
         lambda: ValueStateDescriptor("n", ttl="1h"),
     ],
 )
-def test_what_can_not_be_a_state_is_refused_at_once(make):
+def test_what_cannot_be_a_state_is_refused_at_once(make):
     with pytest.raises(StateDefinitionError):
         make()
 

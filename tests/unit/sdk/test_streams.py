@@ -279,6 +279,51 @@ def test_a_strategy_is_that_of_the_next_edge_only(env, words, call, strategy):
     assert edge_into(graph, "vertex_3").partitioning is Partitioning.FORWARD
 
 
+def by_length(length, n):
+    return length % n
+
+
+def test_a_partitioner_of_the_job_is_a_vertex_with_edges_of_its_own(env, words):
+    graph = finished(env, words.partition_custom(by_length, len).map(str))
+    chosen = graph.vertex("vertex_2")
+
+    assert (chosen.kind, chosen.name) == (OperatorKind.PARTITION_CUSTOM, "partition_custom")
+    assert chosen.details == {"partitioner": f"{__name__}.by_length"}
+    assert set(chosen.payloads) >= {"function", "partitioner"}
+    assert edge_into(graph, "vertex_2").partitioning is Partitioning.FORWARD
+    assert edge_into(graph, "vertex_3").partitioning is Partitioning.CUSTOM
+
+
+async def slowly(length, n):
+    return length % n
+
+
+@pytest.mark.parametrize("wrong", [slowly, 3, "by_length"])
+def test_a_partitioner_is_a_plain_function(words, wrong):
+    with pytest.raises(StreamDefinitionError) as caught:
+        words.partition_custom(wrong, len)
+
+    assert caught.value.facts["call"] == "partition_custom"
+
+
+def test_a_rate_limit_is_part_of_the_graph_and_keeps_the_type(env, words):
+    graph = finished(env, words.rate_limit(5).map(str.upper))
+    vertex = graph.vertex("vertex_2")
+
+    assert (vertex.kind, vertex.output_type) == (OperatorKind.RATE_LIMIT, "str")
+    assert vertex.details == {"per_second": 5.0, "burst": 100}
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst"), [(0, 1), (-1, 1), (True, 1), ("5", 1), (float("nan"), 1), (5, 0), (5, 1.5)]
+)
+def test_a_rate_limit_is_a_number_within_bounds(words, rate, burst):
+    with pytest.raises(StreamDefinitionError) as caught:
+        words.rate_limit(rate, burst=burst)
+
+    assert caught.value.facts["call"] == "rate_limit"
+
+
 def test_an_unset_strategy_rebalances_between_different_parallelisms(env, words):
     graph = finished(env, words.map(len).set_parallelism(2))
 

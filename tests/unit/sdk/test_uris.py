@@ -90,6 +90,6 @@ def test_what_names_no_source_is_refused_with_the_part_that_is_wrong(uri, part):
     assert part in refused.value.facts["problem"]
 
 
-def test_lines_can_not_be_read_as_a_type():
+def test_lines_cannot_be_read_as_a_type():
     with pytest.raises(StreamDefinitionError):
         source_from_uri("file:in.txt", Order)

@@ -153,7 +153,7 @@ def test_a_length_is_a_positive_number_of_whole_milliseconds(size):
         (lambda k: TimeEvictor(0), "span"),
     ],
 )
-def test_what_can_not_be_is_refused_by_the_call_itself(call, fact):
+def test_what_cannot_be_is_refused_by_the_call_itself(call, fact):
     with pytest.raises(StreamDefinitionError) as caught:
         call(keyed())
 
@@ -326,7 +326,7 @@ class NoMerge(Trigger):
         return TriggerResult.CONTINUE
 
 
-def test_what_can_not_be_merged_says_so():
+def test_what_cannot_be_merged_says_so():
     with pytest.raises(MergeMissingError):
         NoMergeFunction().merge(0, 0)
     with pytest.raises(MergeMissingError):

@@ -8,14 +8,20 @@ nothing.
 
 from bicycle_sdk.graph.job_graph import JobGraph, graph_from_dict, graph_to_dict
 from bicycle_sdk.graph.json_fields import GRAPH_SDK_VERSION
+from bicycle_sdk.graph.kinds import (
+    Inputs,
+    KindDescriptor,
+    OperatorKind,
+    Partitioning,
+    StateShape,
+    descriptor_of,
+)
 from bicycle_sdk.graph.parts import (
     KEY_GROUP_COUNT_MAX,
     Edge,
     ErrorAction,
     ErrorPolicy,
     JobConfig,
-    OperatorKind,
-    Partitioning,
     RestartKind,
     RestartStrategy,
     RuntimeMode,
@@ -28,14 +34,18 @@ __all__ = [
     "Edge",
     "ErrorAction",
     "ErrorPolicy",
+    "Inputs",
     "JobConfig",
     "JobGraph",
+    "KindDescriptor",
     "OperatorKind",
     "Partitioning",
     "RestartKind",
     "RestartStrategy",
     "RuntimeMode",
+    "StateShape",
     "Vertex",
+    "descriptor_of",
     "graph_from_dict",
     "graph_to_dict",
 ]

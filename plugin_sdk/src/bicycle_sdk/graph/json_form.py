@@ -8,24 +8,21 @@ errors that name them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from bicycle_sdk.graph.json_fields import (
-    REQUIRED,
     Fields,
     compact_json,
     json_type,
     read_word,
     unreadable,
 )
+from bicycle_sdk.graph.kinds import OperatorKind, Partitioning, descriptor_of
 from bicycle_sdk.graph.parts import (
     Edge,
     ErrorAction,
     ErrorPolicy,
     JobConfig,
-    OperatorKind,
-    Partitioning,
     RestartKind,
     RestartStrategy,
     RuntimeMode,
@@ -41,72 +38,11 @@ __all__ = [
     "vertex_to_dict",
 ]
 
-# Kinds whose JSON form is the bare string; the others are a one-key object {kind: details}.
-# A Reduce that carries details is written as an object too.
-_UNIT_KINDS = frozenset(
-    {
-        OperatorKind.MAP,
-        OperatorKind.FLAT_MAP,
-        OperatorKind.FILTER,
-        OperatorKind.REDUCE,
-        OperatorKind.UNION,
-        OperatorKind.MAP_BATCHES,
-    }
-)
-
-# What ``details`` may hold, per kind: name -> (type, required).
-_DETAILS: Mapping[OperatorKind, Mapping[str, tuple[type, bool]]] = {
-    OperatorKind.SOURCE: {"connector": (dict, True)},
-    OperatorKind.SINK: {"connector": (dict, True)},
-    OperatorKind.KEY_BY: {"key_selector": (str, True)},
-    OperatorKind.REDUCE: {"aggregation": (str, False), "emits_key": (bool, False)},
-    OperatorKind.SIDE_OUTPUT: {"tag": (str, True)},
-    OperatorKind.PROCESS: {
-        "is_rich": (bool, True),
-        "function_kind": (str, False),
-        "is_keyed": (bool, False),
-        "in_event_time_order": (bool, False),
-    },
-    OperatorKind.CO_PROCESS: {
-        "is_rich": (bool, True),
-        "function_kind": (str, False),
-        "is_keyed": (bool, False),
-        "has_broadcast": (bool, False),
-        "settings": (dict, False),
-        "in_event_time_order": (bool, False),
-    },
-    OperatorKind.ASYNC_IO: {
-        "ordered": (bool, True),
-        "timeout_ms": (int, True),
-        "capacity": (int, True),
-        "batch_size": (int, False),
-        "retries": (int, False),
-        "backoff_ms": (int, False),
-    },
-    OperatorKind.WINDOW: {
-        "window_type": (dict, True),
-        "is_keyed": (bool, False),
-        "is_combined": (bool, False),
-        "allowed_lateness_ms": (int, False),
-        "late_tag": (str, False),
-        "trigger": (str, False),
-        "evictor": (str, False),
-    },
-    OperatorKind.WINDOW_COMBINE: {"window_type": (dict, True)},
-    OperatorKind.ASSIGN_TIMESTAMPS: {
-        "watermarks": (str, True),
-        "delay_ms": (int, True),
-        "idle_timeout_ms": (int, False),
-        "alignment_group": (str, False),
-        "max_drift_ms": (int, False),
-    },
-}
-
 
 def vertex_to_dict(vertex: Vertex) -> dict[str, Any]:
     """Return a vertex as plain data."""
     kind = vertex.kind.value
-    is_bare = vertex.kind in _UNIT_KINDS and not vertex.details
+    is_bare = vertex.descriptor.is_bare and not vertex.details
     data: dict[str, Any] = {
         "id": vertex.id,
         "uid": vertex.uid,
@@ -174,10 +110,12 @@ def _operator_type_from_json(data: object, where: str) -> tuple[OperatorKind, di
         raise unreadable(f"{where}: 'operator_type' is neither a word nor an object with one key")
     kind: OperatorKind = read_word(OperatorKind, word, f"{where}: operator_type")
     fields = Fields(details, f"{where}: {kind.value}")
-    known = {
-        name: fields.take(name, expected, default=REQUIRED if required else None)
-        for name, (expected, required) in _DETAILS.get(kind, {}).items()
-        if required or name in fields.data
+    descriptor = descriptor_of(kind)
+    known = {name: fields.take(name, expected) for name, expected in descriptor.required.items()}
+    known |= {
+        name: fields.take(name, expected, default=None)
+        for name, expected in descriptor.optional.items()
+        if name in fields.data
     }
     fields.finish()
     if "connector" in known:

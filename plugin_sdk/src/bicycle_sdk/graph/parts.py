@@ -1,7 +1,7 @@
-"""The parts of a job graph as frozen data: kinds, vertices, edges, settings.
+"""The parts of a job graph as frozen data: vertices, edges, settings.
 
-The lists of words are closed: the runtime knows these node kinds and no others. Nothing here reads,
-writes or checks a graph; ``json_form`` and ``rules`` do.
+The lists of words are closed. Nothing here reads, writes or checks a graph; ``json_form`` and
+``rules`` do.
 """
 
 from __future__ import annotations
@@ -11,14 +11,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from bicycle_sdk.graph.kinds import (
+    KindDescriptor,
+    OperatorKind,
+    Partitioning,
+    descriptor_of,
+)
+
 __all__ = [
     "KEY_GROUP_COUNT_MAX",
     "Edge",
     "ErrorAction",
     "ErrorPolicy",
     "JobConfig",
-    "OperatorKind",
-    "Partitioning",
     "RestartKind",
     "RestartStrategy",
     "RuntimeMode",
@@ -26,38 +31,7 @@ __all__ = [
 ]
 
 KEY_GROUP_COUNT_MAX = 32_768
-
-
-class OperatorKind(Enum):
-    """The closed list of node kinds that the runtime knows; all conveniences expand into these."""
-
-    SOURCE = "Source"
-    SINK = "Sink"
-    MAP = "Map"
-    FLAT_MAP = "FlatMap"
-    FILTER = "Filter"
-    MAP_BATCHES = "MapBatches"
-    KEY_BY = "KeyBy"
-    REDUCE = "Reduce"
-    UNION = "Union"
-    SIDE_OUTPUT = "SideOutput"
-    PROCESS = "Process"
-    ASYNC_IO = "AsyncIO"
-    CO_PROCESS = "CoProcess"
-    ASSIGN_TIMESTAMPS = "AssignTimestamps"
-    WINDOW = "Window"
-    WINDOW_COMBINE = "WindowCombine"
-
-
-class Partitioning(Enum):
-    """How the records of an edge choose a subtask of its target."""
-
-    FORWARD = "Forward"
-    REBALANCE = "Rebalance"
-    SHUFFLE = "Shuffle"
-    HASH = "Hash"
-    BROADCAST = "Broadcast"
-    GLOBAL = "Global"
+_CONNECTED = frozenset({"broadcast", "co_map", "co_process"})
 
 
 class RestartKind(Enum):
@@ -173,6 +147,17 @@ class Vertex:
     place: str | None = field(default=None, compare=False)
 
     @property
+    def descriptor(self) -> KindDescriptor:
+        """What is to be known of the operator's kind."""
+        return descriptor_of(self.kind, self.details)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the operator works per key."""
+        fixed = self.descriptor.is_keyed
+        return bool(self.details.get("is_keyed", False)) if fixed is None else fixed
+
+    @property
     def told(self) -> str:
         """The operator as errors name it: id, kind, place, and whether it has a uid."""
         return f"{self.id!r} ({self.made})" if self.made else repr(self.id)
@@ -189,6 +174,24 @@ class Vertex:
     def label(self) -> str:
         """The name shown to people: the given name, else the id."""
         return self.name or self.id
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the shared graph language for what the operator does.
+
+        There a count is a kind of its own, and streams that are connected meet in a vertex before
+        the function that reads both; here these are ways of Reduce and CoProcess.
+
+        Example:
+            >>> both = {"is_rich": True, "function_kind": "co_map"}
+            >>> Vertex(id="pair", kind=OperatorKind.CO_PROCESS, details=both).words
+            ('Connect', 'CoProcess')
+        """
+        if self.details.get("aggregation") == "count":
+            return ("Count",)
+        if self.details.get("function_kind") in _CONNECTED:
+            return ("Connect", self.kind.value)
+        return (self.kind.value,)
 
     def payload_id(self, role: str) -> str:
         """Return the id under which the object of ``role`` stands beside the graph."""

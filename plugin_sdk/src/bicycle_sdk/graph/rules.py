@@ -5,24 +5,17 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from bicycle_sdk.graph.kinds import PREPARED, Inputs, OperatorKind, Partitioning
 from bicycle_sdk.graph.parts import (
     KEY_GROUP_COUNT_MAX,
     Edge,
     ErrorPolicy,
     JobConfig,
-    OperatorKind,
-    Partitioning,
     Vertex,
 )
 
 __all__ = ["problems_of"]
 
-# Kinds whose functions can write side outputs.
-_TAGGED_KINDS = frozenset({OperatorKind.PROCESS, OperatorKind.CO_PROCESS, OperatorKind.WINDOW})
-# Kinds that only pass records on: nothing of theirs can fail.
-_PASSING_KINDS = frozenset({OperatorKind.UNION, OperatorKind.SIDE_OUTPUT})
-# Kinds whose records carry a key group.
-_KEYING_KINDS = frozenset({OperatorKind.KEY_BY, OperatorKind.WINDOW_COMBINE})
 _BOUNDS = f"1..{KEY_GROUP_COUNT_MAX}"
 
 
@@ -74,11 +67,11 @@ def _end_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator
     with_input = {edge.target_id for edge in edges}
     with_output = {edge.source_id for edge in edges}
     for vertex in vertices:
-        if vertex.kind is OperatorKind.SOURCE and vertex.id in with_input:
+        if vertex.descriptor.inputs is Inputs.NONE and vertex.id in with_input:
             yield f"source {vertex.told} has an input"
-        if vertex.kind is OperatorKind.SINK and vertex.id in with_output:
+        if vertex.descriptor.ends_chain and vertex.id in with_output:
             yield f"sink {vertex.told} has an output"
-        if vertex.kind is not OperatorKind.SINK and vertex.id not in with_output:
+        if not vertex.descriptor.ends_chain and vertex.id not in with_output:
             yield f"the output of {vertex.told} leads nowhere"
 
 
@@ -104,14 +97,14 @@ def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator
             "between them, neither can be negative"
         )
     for vertex in vertices:
-        if vertex.kind in _PASSING_KINDS and vertex.on_error != ErrorPolicy():
+        if not vertex.descriptor.can_fail and vertex.on_error != ErrorPolicy():
             yield (
                 f"on_error of {vertex.told} can never apply, since a {vertex.kind.value} runs no "
                 "function: call it right behind the one that it is meant for"
             )
         if vertex.kind is OperatorKind.SOURCE and vertex.on_error.retries:
             yield (
-                f"source {vertex.told} can not retry: what can not be decoded stays so; choose "
+                f"source {vertex.told} cannot retry: what cannot be decoded stays so; choose "
                 "skip() or dead_letter()"
             )
 
@@ -126,9 +119,13 @@ def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterat
                 f"forward edge {path} joins parallelism {source.parallelism} "
                 f"and {target.parallelism}"
             )
-        if edge.partitioning is Partitioning.HASH and source.kind not in _KEYING_KINDS:
-            yield f"hash edge {path} starts at a {source.kind.value}, which gives no key"
-        if edge.output_tag is not None and source.kind not in _TAGGED_KINDS:
+        divides_by = source.descriptor.divides_by
+        if edge.partitioning in PREPARED and edge.partitioning is not divides_by:
+            yield (
+                f"{edge.partitioning.value.lower()} edge {path} starts at a {source.kind.value}, "
+                "which does not say where its records go"
+            )
+        if edge.output_tag is not None and not source.descriptor.has_side_outputs:
             yield (
                 f"edge {path} reads side output {edge.output_tag!r}, "
                 f"but a {source.kind.value} has none"
@@ -137,11 +134,7 @@ def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterat
 
 def _keyed_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
     by_id = {vertex.id: vertex for vertex in vertices}
-    keyed = {
-        vertex.id: vertex
-        for vertex in vertices
-        if vertex.kind is OperatorKind.REDUCE or vertex.details.get("is_keyed", False)
-    }
+    keyed = {vertex.id: vertex for vertex in vertices if vertex.is_keyed}
     for edge in edges:
         if edge.target_id not in keyed or edge.partitioning is Partitioning.HASH:
             continue

@@ -14,7 +14,15 @@ if typing.TYPE_CHECKING:
     from bicycle_sdk.joins.intervals import IntervalJoin
     from bicycle_sdk.joins.lookups import LookupCache, LookupJoin, LookupOptions
     from bicycle_sdk.joins.merging import TimeMerge
-    from bicycle_sdk.joins.rows import JoinOptions, RowJoin, checked_function, checked_how
+    from bicycle_sdk.joins.rows import (
+        EVICTED_ROWS,
+        JoinBuffer,
+        JoinOptions,
+        RowJoin,
+        checked_function,
+        checked_how,
+        checked_limit,
+    )
     from bicycle_sdk.joins.tables import AsOfJoin, TableJoin
     from bicycle_sdk.joins.vertices import check_record_type, co_process_vertex, common_output_type
     from bicycle_sdk.joins.windows import WindowCoGroup, WindowJoin
@@ -26,7 +34,15 @@ else:
             "intervals": ("IntervalJoin",),
             "lookups": ("LookupCache", "LookupJoin", "LookupOptions"),
             "merging": ("TimeMerge",),
-            "rows": ("JoinOptions", "RowJoin", "checked_function", "checked_how"),
+            "rows": (
+                "EVICTED_ROWS",
+                "JoinBuffer",
+                "JoinOptions",
+                "RowJoin",
+                "checked_function",
+                "checked_how",
+                "checked_limit",
+            ),
             "tables": ("AsOfJoin", "TableJoin"),
             "vertices": ("check_record_type", "co_process_vertex", "common_output_type"),
             "windows": ("WindowCoGroup", "WindowJoin"),
@@ -34,9 +50,11 @@ else:
     )
 
 __all__ = [
+    "EVICTED_ROWS",
     "AsOfJoin",
     "BroadcastJoin",
     "IntervalJoin",
+    "JoinBuffer",
     "JoinOptions",
     "LookupCache",
     "LookupJoin",
@@ -49,6 +67,7 @@ __all__ = [
     "check_record_type",
     "checked_function",
     "checked_how",
+    "checked_limit",
     "co_process_vertex",
     "common_output_type",
 ]

@@ -52,8 +52,9 @@ class IntervalJoin(RowJoin):
         def store() -> None:
             _mark(self._right_seen, [spot for spot, _ in found])
             if is_kept:
-                spot = self.left.add(ctx.current_key(), time, value)
+                spot, evicted = self.keep(self.left, value, ctx)
                 _mark(self._left_seen, [spot] if found else [])
+                _unmark(self._left_seen, evicted)
                 ctx.timer_service.register_event_time_timer(last + 1)
 
         return self.results(pairs, store)
@@ -73,8 +74,9 @@ class IntervalJoin(RowJoin):
         def store() -> None:
             _mark(self._left_seen, [spot for spot, _ in found])
             if is_kept:
-                spot = self.right.add(ctx.current_key(), time, value)
+                spot, evicted = self.keep(self.right, value, ctx)
                 _mark(self._right_seen, [spot] if found else [])
+                _unmark(self._right_seen, evicted)
                 ctx.timer_service.register_event_time_timer(last + 1)
 
         return self.results(pairs, store)
@@ -97,6 +99,13 @@ def _mark(seen: MapState[Spot, bool] | None, spots: list[Spot]) -> None:
                 seen.put(spot, True)
 
 
+def _unmark(seen: MapState[Spot, bool] | None, spots: list[Spot]) -> None:
+    """Forget whether rows have matched."""
+    if seen is not None:
+        for spot in spots:
+            seen.remove(spot)
+
+
 def _taken(rows: Rows, seen: MapState[Spot, bool] | None, time_ms: int) -> list[Any]:
     """Forget the rows of a time and return those that never matched, if anybody wants them."""
     found = rows.between(time_ms, time_ms)
@@ -104,6 +113,5 @@ def _taken(rows: Rows, seen: MapState[Spot, bool] | None, time_ms: int) -> list[
     if seen is None:
         return []
     lone = [row for spot, row in found if spot not in seen]
-    for spot, _ in found:
-        seen.remove(spot)
+    _unmark(seen, [spot for spot, _ in found])
     return lone

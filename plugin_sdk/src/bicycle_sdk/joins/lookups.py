@@ -1,6 +1,7 @@
 """The lookup join: rows are completed by what another system answers, and answers are kept a while.
 
-The cache is of one subtask and no state: after a crash it is empty, and answers are asked for anew.
+The cache is of one subtask and no state: after a crash it is empty, and answers are asked for
+again.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ class TimeMerge(BuiltInFunction):
                 ctx.side_output(self._late_tag, late)
             return []
         place = (time, ordinal)
-        number = self._arrivals.number(place, self._waiting.prefix(place))
+        there = (number for (_, _, number), _ in self._waiting.prefix(place))
+        number = self._arrivals.number(place, there)
         self._waiting.put((time, ordinal, number), value)
         ctx.timer_service.register_event_time_timer(time + 1)
         return []

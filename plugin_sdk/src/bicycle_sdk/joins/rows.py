@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypedDict
 
 from bicycle_sdk.connected import BuiltInFunction
 from bicycle_sdk.errors import StreamDefinitionError
@@ -19,8 +20,10 @@ from bicycle_sdk.state import MapState, MapStateDescriptor
 from bicycle_sdk.windows.panes import LateRecord, Window
 
 __all__ = [
+    "EVICTED_ROWS",
     "Arrivals",
     "How",
+    "JoinBuffer",
     "JoinOptions",
     "Pair",
     "RowJoin",
@@ -28,11 +31,14 @@ __all__ = [
     "Spot",
     "checked_function",
     "checked_how",
+    "checked_limit",
 ]
 
 How = Literal["inner", "left", "right", "full"]
 Spot = tuple[int, int]  # event time, and which of the rows of that time
 Pair = tuple[int, Any, Any]  # event time of the result, left row, right row
+# The counter of rows that a join has forgotten since its buffer was full.
+EVICTED_ROWS = "evicted_rows"
 _FEW = 8
 
 
@@ -41,7 +47,8 @@ class JoinOptions:
     """What every join is told.
 
     ``function`` makes a result of two rows; ``left_type`` and ``right_type`` are the types of rows,
-    None when unknown; ``late_tag`` is the side output for late rows.
+    None when unknown; ``late_tag`` is the side output for late rows. ``max_buffered`` is how many
+    rows of a key each side may keep, None for all.
     """
 
     function: Any
@@ -49,6 +56,7 @@ class JoinOptions:
     late_tag: str | None = None
     left_type: Any = None
     right_type: Any = None
+    max_buffered: int | None = None
 
     @property
     def keeps_left(self) -> bool:
@@ -59,6 +67,12 @@ class JoinOptions:
     def keeps_right(self) -> bool:
         """Whether right rows without a match give a result."""
         return self.how in ("right", "full")
+
+
+class JoinBuffer(TypedDict, total=False):
+    """How much a join may keep: ``max_buffered`` rows of a key on each side, None for all."""
+
+    max_buffered: int | None
 
 
 class Arrivals:
@@ -75,15 +89,16 @@ class Arrivals:
         """Forget the last epoch, which may not have been sealed."""
         self._next.clear()
 
-    def number(self, place: Any, there: Iterable[Any]) -> int:
-        """Return the number of what arrives now.
+    def number(self, place: Any, there: Iterable[int]) -> int:
+        """Return the number of what arrives now, which is behind all that lie there.
 
         Args:
             place: Where it lies.
-            there: What lies there already; read only where the number is not known.
+            there: The numbers of what lies there already, in order; read only where the next one is
+                not known. The first of them may have been evicted.
         """
         known = self._next.get(place)
-        number = sum(1 for _ in there) if known is None else known
+        number = max(there, default=-1) + 1 if known is None else known
         if number >= _FEW:
             self._next[place] = number + 1
         return number
@@ -94,18 +109,44 @@ class Rows:
 
     Args:
         state: A map from time and number to row.
+        max_buffered: How many rows of a key may lie here; None is without a limit.
     """
 
-    def __init__(self, state: MapState[Spot, Any]) -> None:
+    def __init__(self, state: MapState[Spot, Any], max_buffered: int | None = None) -> None:
         self._state = state
+        self._max_buffered = max_buffered
+        self._spots: dict[Any, list[Spot]] = {}  # In order; of keys that got rows in this epoch.
         self.arrivals = Arrivals()
+
+    def begin_epoch(self) -> None:
+        """Forget what was known of the last epoch, which may not have been sealed."""
+        self.arrivals.begin_epoch()
+        self._spots.clear()
 
     def add(self, key: Any, time_ms: int, row: Any) -> Spot:
         """Put a row of the current key behind those of its time, and return where it lies."""
-        there = self._state.prefix((time_ms,))
+        there = (number for (_, number), _ in self._state.prefix((time_ms,)))
         spot = (time_ms, self.arrivals.number((key, time_ms), there))
         self._state.put(spot, row)
         return spot
+
+    def evict(self, key: Any, added: Spot) -> list[Spot]:
+        """Forget the rows of the current key with the oldest times that are beyond the limit.
+
+        Called after each ``add``; the row that was added may be the oldest.
+        """
+        if self._max_buffered is None:
+            return []
+        spots = self._spots.get(key)
+        if spots is None:
+            spots = self._spots[key] = list(self._state)
+        else:
+            insort(spots, added)
+        surplus = spots[: max(len(spots) - self._max_buffered, 0)]
+        del spots[: len(surplus)]
+        for spot in surplus:
+            self._state.remove(spot)
+        return surplus
 
     def between(self, first_ms: int | None, last_ms: int) -> list[tuple[Spot, Any]]:
         """Return the rows from ``first_ms`` to ``last_ms``, both included, in order."""
@@ -115,6 +156,7 @@ class Rows:
 
     def drop(self, first_ms: int | None, last_ms: int) -> None:
         """Forget the rows from ``first_ms`` to ``last_ms``, both included."""
+        self._spots.clear()
         for spot, _ in self.between(first_ms, last_ms):
             self._state.remove(spot)
 
@@ -145,12 +187,14 @@ class RowJoin(BuiltInFunction, ABC):
         super().begin_epoch()
         self._fired = None
         for side in (self.left, self.right):
-            side.arrivals.begin_epoch()
+            side.begin_epoch()
 
     def open(self, ctx: Any) -> Any:
         """Get the rows, and open the user's function."""
-        self.left = Rows(ctx.get_map_state(self.left_rows))
-        self.right = Rows(ctx.get_map_state(self.right_rows))
+        limit = self.options.max_buffered
+        self.left = Rows(ctx.get_map_state(self.left_rows), limit)
+        self.right = Rows(ctx.get_map_state(self.right_rows), limit)
+        self._evicted = None if limit is None else ctx.metrics.counter(EVICTED_ROWS)
         opening = getattr(self.options.function, "open", None)
         return None if opening is None else opening(ctx)
 
@@ -168,6 +212,15 @@ class RowJoin(BuiltInFunction, ABC):
         if self._fired is None or self._fired[0] != timer:
             self._fired = (timer, self.complete(timestamp_ms))
         return self.results(self._fired[1])
+
+    def keep(self, side: Rows, value: Any, ctx: Any) -> tuple[Spot, list[Spot]]:
+        """Let the row in hand wait, and return where; and where those lay that it has displaced."""
+        key = ctx.current_key()
+        spot = side.add(key, ctx.timestamp, value)
+        evicted = side.evict(key, spot)
+        if evicted and self._evicted is not None:
+            self._evicted.inc(len(evicted))
+        return spot, evicted
 
     @abstractmethod
     def complete(self, timestamp_ms: int) -> list[Pair]:
@@ -220,8 +273,23 @@ def checked_how(call: str, how: str, *allowed: str) -> How:
     return how  # type: ignore[return-value]  # one of the words
 
 
+def checked_limit(call: str, max_buffered: int | None = None) -> int | None:
+    """Return how many rows of a key each side may keep.
+
+    Raises:
+        StreamDefinitionError: it is no positive whole number.
+    """
+    if max_buffered is None or (type(max_buffered) is int and max_buffered > 0):
+        return max_buffered
+    raise StreamDefinitionError(
+        call=call,
+        problem=f"max_buffered={max_buffered!r}, expected 1 or more",
+        hint="say how many rows of a key each side may keep, or leave it out to keep all",
+    )
+
+
 def checked_function(call: str, function: object, method: str) -> None:
-    """Refuse what can not join rows.
+    """Refuse what cannot join rows.
 
     Raises:
         StreamDefinitionError: it is neither callable nor an object of a function class.

@@ -70,7 +70,7 @@ class AsOfJoin(RowJoin):
         service = ctx.timer_service
 
         def store() -> None:
-            (self.left if is_left else self.right).add(ctx.current_key(), time, value)
+            self.keep(self.left if is_left else self.right, value, ctx)
             service.register_event_time_timer(time + 1)
             if not is_left and self._tolerance is not None:
                 service.register_event_time_timer(time + self._tolerance + 2)

@@ -73,7 +73,7 @@ class WindowJoin(RowJoin):
             return self.refuse_late(value, window, ctx)
 
         def store() -> None:
-            (self.left if is_left else self.right).add(ctx.current_key(), ctx.timestamp, value)
+            self.keep(self.left if is_left else self.right, value, ctx)
             for time in due:
                 ctx.timer_service.register_event_time_timer(time)
 

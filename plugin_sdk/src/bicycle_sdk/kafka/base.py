@@ -6,9 +6,10 @@ import types
 import typing
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Literal, NoReturn, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeVar
 
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.options import declared_options
 from bicycle_sdk.secrets import Secret
 
 __all__ = [
@@ -78,6 +79,8 @@ def type_given_by(format: str) -> Any:
 
 class KafkaBuilder:
     """What both builders share: brokers, properties of the client, security, formats."""
+
+    _options: ClassVar[type]  # Declares the settings: a call sets the option that names it.
 
     def __init__(self, brokers: str, record_type: Any) -> None:
         self._given_type = record_type
@@ -153,7 +156,7 @@ class KafkaBuilder:
 
     def connect_timeout(self, timeout: timedelta) -> Self:
         """Set how long the first start waits for a broker; 30 s otherwise. Later ones wait on."""
-        return self._set_duration("connect_timeout", "connect_timeout_ms", timeout)
+        return self._set_duration("connect_timeout", timeout)
 
     # --- what the builders make of it --------------------------------------------------------
 
@@ -170,10 +173,11 @@ class KafkaBuilder:
             return None
         return arguments[0]
 
-    def _set_format(self, call: str, setting: str, format: str) -> Self:
+    def _set_format(self, call: str, format: str) -> Self:
         if format not in _FORMATS:
             hint = f"one of {', '.join(_FORMATS)}; anything else by a schema object"
             self._refuse(call, f"format {format!r} is not known", hint)
+        setting = self._setting(call)
         if self._settings.get(setting) != "schema":  # A schema object wins over a format.
             self._settings[setting] = format
         return self
@@ -186,11 +190,36 @@ class KafkaBuilder:
         self._payloads[f"{side}_schema"] = schema
         return self
 
-    def _set_duration(self, call: str, setting: str, duration: timedelta) -> Self:
+    def _set_duration(self, call: str, duration: timedelta) -> Self:
+        setting = self._setting(call)
         if duration < _MILLISECOND:
             self._refuse(call, f"found {duration}", "give a timedelta of 1 ms or more")
-        self._settings[setting] = duration // _MILLISECOND
+        declared = declared_options(self._options)[setting]
+        duration_ms = duration // _MILLISECOND
+        if not (declared.low or 0) <= duration_ms <= (declared.high or duration_ms):
+            bounds = f"from {declared.low:,} to {declared.high:,} ms"
+            self._refuse(call, f"found {duration}", f"give a timedelta {bounds}")
+        self._settings[setting] = duration_ms
         return self
+
+    def _set_word(self, call: str, word: str) -> Self:
+        setting = self._setting(call)
+        choices = typing.get_args(typing.get_type_hints(self._options)[setting])
+        if word not in choices:
+            self._refuse(call, f"found {word!r}", f"one of {', '.join(choices)}")
+        self._settings[setting] = word
+        return self
+
+    def _set_name(self, call: str, name: str, hint: str) -> Self:
+        if not name:
+            self._refuse(call, "the name is empty", hint)
+        self._settings[self._setting(call)] = name
+        return self
+
+    def _setting(self, call: str) -> str:
+        """Return the option that a call sets, as it is declared."""
+        options = declared_options(self._options).items()
+        return next(name for name, declared in options if declared.call == call)
 
     def _built_settings(self) -> dict[str, Any]:
         properties = dict(self._properties)

@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, Self, TypeVar
 from bicycle_sdk.connectors import SinkDescriptor
 from bicycle_sdk.functions import KeySelector
 from bicycle_sdk.kafka.base import EncodingSchema, KafkaBuilder, KafkaFormat, format_of
+from bicycle_sdk.kafka.options import KafkaSinkOptions
 from bicycle_sdk.record_types import function_types
 
 __all__ = ["DeliveryGuarantee", "KafkaSinkBuilder"]
@@ -43,6 +44,8 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         ['brokers', 'topic', 'value_format']
     """
 
+    _options = KafkaSinkOptions
+
     def __init__(self, brokers: str, topic: str, *, record_type: type[T] | None = None) -> None:
         super().__init__(brokers, record_type)
         if not topic:
@@ -74,10 +77,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
 
     def message_time(self, which: Literal["event", "written"]) -> Self:
         """Set whether messages have the event time of their records, or the time of writing."""
-        if which not in ("event", "written"):
-            self._refuse("message_time", f"found {which!r}", "one of event, written")
-        self._settings["message_time"] = which
-        return self
+        return self._set_word("message_time", which)
 
     def partition(self, function: Callable[[T], int | None]) -> Self:
         """Set the partition; for None and otherwise the client chooses one by the key."""
@@ -85,11 +85,11 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
 
     def serializer(self, format: KafkaFormat) -> Self:
         """Set the format of values: json, string, bytes or msgpack."""
-        return self._set_format("serializer", "value_format", format)
+        return self._set_format("serializer", format)
 
     def key_serializer(self, format: KafkaFormat) -> Self:
         """Set the format of keys; otherwise as they are: bytes, strings, anything else as JSON."""
-        return self._set_format("key_serializer", "key_format", format)
+        return self._set_format("key_serializer", format)
 
     def with_schema(self, schema: EncodingSchema) -> Self:
         """Encode values with an object: Avro, Protobuf, a format of your own."""
@@ -112,36 +112,27 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
 
         A prefix belongs to one sink of one job: two that share it throw each other out.
         """
-        if not prefix:
-            self._refuse("transactional_id_prefix", "the prefix is empty", "give a prefix")
-        self._settings["transactional_id_prefix"] = prefix
-        return self
+        return self._set_name("transactional_id_prefix", prefix, "give a prefix")
 
     def transaction_timeout(self, timeout: timedelta) -> Self:
         """Set how long a transaction may be open before the brokers abort it; 60 s otherwise."""
-        return self._set_duration("transaction_timeout", "transaction_timeout_ms", timeout)
+        return self._set_duration("transaction_timeout", timeout)
 
     def recovery_budget(self, duration: timedelta) -> Self:
         """Set which interruption of publishing a transaction must outlast; 30 s otherwise."""
-        return self._set_duration("recovery_budget", "recovery_budget_ms", duration)
+        return self._set_duration("recovery_budget", duration)
 
     def publish_timeout(self, timeout: timedelta) -> Self:
         """Set for how long brokers may be away before the job ends; 15 minutes otherwise."""
-        return self._set_duration("publish_timeout", "publish_timeout_ms", timeout)
+        return self._set_duration("publish_timeout", timeout)
 
     def marker_topic(self, name: str) -> Self:
         """Set the compacted topic of the epoch markers; ``<prefix>-marker`` otherwise."""
-        if not name:
-            self._refuse("marker_topic", "the name is empty", "give the name of a topic")
-        self._settings["marker_topic"] = name
-        return self
+        return self._set_name("marker_topic", name, "give the name of a topic")
 
     def on_rewind(self, action: Literal["fail", "publish_again"]) -> Self:
         """Set what to do when an older state was restored than was published; fail otherwise."""
-        if action not in ("fail", "publish_again"):
-            self._refuse("on_rewind", f"found {action!r}", "one of fail, publish_again")
-        self._settings["on_rewind"] = action
-        return self
+        return self._set_word("on_rewind", action)
 
     def create_topic(
         self,

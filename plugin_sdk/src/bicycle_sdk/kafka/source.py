@@ -14,6 +14,7 @@ from bicycle_sdk.kafka.base import (
     format_of,
     type_given_by,
 )
+from bicycle_sdk.kafka.options import KafkaSourceOptions
 from bicycle_sdk.record_types import clash, type_name
 
 __all__ = ["KafkaSourceBuilder"]
@@ -41,6 +42,8 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         'string'
     """
 
+    _options = KafkaSourceOptions
+
     def __init__(
         self,
         brokers: str,
@@ -62,10 +65,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
 
     def group_id(self, name: str) -> Self:
         """Set the group to which progress is reported; ``bicycle-default-group`` otherwise."""
-        if not name:
-            self._refuse("group_id", "the name is empty", "give a name")
-        self._settings["group_id"] = name
-        return self
+        return self._set_name("group_id", name, "give a name")
 
     def starting_offsets(self, where: Literal["earliest", "latest"] | datetime | _Offsets) -> Self:
         """Set where the first run begins; later runs go on where the last one stopped.
@@ -79,11 +79,11 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
 
     def deserializer(self, format: KafkaFormat) -> Self:
         """Set the format of values: json, string, bytes or msgpack."""
-        return self._set_format("deserializer", "value_format", format)
+        return self._set_format("deserializer", format)
 
     def key_deserializer(self, format: KafkaFormat) -> Self:
         """Set the format of keys, as ``ctx.message`` shows them; bytes otherwise."""
-        return self._set_format("key_deserializer", "key_format", format)
+        return self._set_format("key_deserializer", format)
 
     def with_schema(self, schema: DecodingSchema) -> Self:
         """Decode values with an object: Avro, Protobuf, a format of your own."""
@@ -100,14 +100,11 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
 
     def discovery_interval(self, interval: timedelta) -> Self:
         """Set how often new partitions and topics are looked for; every 10 s otherwise."""
-        return self._set_duration("discovery_interval", "discovery_ms", interval)
+        return self._set_duration("discovery_interval", interval)
 
     def on_data_loss(self, action: Literal["fail", "earliest", "latest"]) -> Self:
         """Set what to do when messages are gone before they were read; ``fail`` otherwise."""
-        if action not in ("fail", "earliest", "latest"):
-            self._refuse("on_data_loss", f"found {action!r}", "one of fail, earliest, latest")
-        self._settings["on_data_loss"] = action
-        return self
+        return self._set_word("on_data_loss", action)
 
     def build_connector(self) -> SourceDescriptor[T]:
         """Return the source as a plain value; ``env.add_source`` takes the builder as well.

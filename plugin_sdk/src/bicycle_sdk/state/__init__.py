@@ -9,10 +9,12 @@ from bicycle_sdk.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
+    OperatorListStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
     StateTtl,
     TimeDomain,
+    UnionListStateDescriptor,
     ValueStateDescriptor,
 )
 from bicycle_sdk.state.handles import (
@@ -33,6 +35,7 @@ __all__ = [
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
+    "OperatorListStateDescriptor",
     "ReadOnlyMapState",
     "ReducingState",
     "ReducingStateDescriptor",
@@ -41,6 +44,7 @@ __all__ = [
     "TimeDomain",
     "Timer",
     "TimerService",
+    "UnionListStateDescriptor",
     "ValueState",
     "ValueStateDescriptor",
 ]

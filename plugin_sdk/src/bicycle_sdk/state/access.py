@@ -19,10 +19,12 @@ from bicycle_sdk.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
+    OperatorListStateDescriptor,
     ReducingStateDescriptor,
     StateDescriptor,
     StateTtl,
     TimeDomain,
+    UnionListStateDescriptor,
     ValueStateDescriptor,
     require_same,
 )
@@ -30,6 +32,7 @@ from bicycle_sdk.state.expiry import Expiry
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.handles import (
     AggregatingState,
+    KeyScope,
     ListState,
     MapState,
     ReducingState,
@@ -64,7 +67,7 @@ def make_cells(
     ttl = descriptor.time_to_live
     expiry = None if ttl is None else Expiry(ttl, lambda: clock(ttl.time))
     is_frozen = is_frozen_type(descriptor.stored_type) and descriptor.stored_type is not None
-    if descriptor.kind in ("list", "map"):
+    if descriptor.kind in ("list", "map", "operator_list", "union_list"):
         return MapCells(is_frozen=is_frozen, expiry=expiry, order=order)
     if is_frozen and expiry is None:
         return ValueCells()
@@ -134,7 +137,17 @@ def plain_view(kind: str, cells: ValueCells | MapCells, key: Hashable) -> Any:
     found = cells.view(key)
     if found is MISSING:
         return None
-    return list(found.values()) if kind == "list" else found
+    return list(found.values()) if kind.endswith("list") else found
+
+
+class _Subtask:
+    """The scope of lists where there is one subtask."""
+
+    def state_key(self) -> None:
+        return None
+
+
+_SUBTASK = _Subtask()
 
 
 class StateAccess(ABC):
@@ -203,6 +216,42 @@ class StateAccess(ABC):
         if isinstance(name, ListStateDescriptor):
             return cast("ListState[Any]", self._by_descriptor(name))
         return cast("ListState[Any]", self._by_name(ListStateDescriptor, name, type, ttl))
+
+    @overload
+    def get_operator_list_state(self, name: OperatorListStateDescriptor[T]) -> ListState[T]: ...
+    @overload
+    def get_operator_list_state(self, name: str, type: type[T]) -> ListState[T]: ...
+    @overload
+    def get_operator_list_state(self, name: str, type: Any = None) -> ListState[Any]: ...
+    def get_operator_list_state(
+        self, name: str | OperatorListStateDescriptor[Any], type: Any = None
+    ) -> ListState[Any]:
+        """Return a list of this subtask, on a stream without keys; asked for in ``open``.
+
+        When the job starts again or its parallelism changes, all elements of all subtasks are
+        divided evenly. It can be read and written where records are handled.
+        """
+        if isinstance(name, OperatorListStateDescriptor):
+            return cast("ListState[Any]", self._operator_list(name))
+        return cast("ListState[Any]", self._operator_list(OperatorListStateDescriptor(name, type)))
+
+    @overload
+    def get_union_list_state(self, name: UnionListStateDescriptor[T]) -> ListState[T]: ...
+    @overload
+    def get_union_list_state(self, name: str, type: type[T]) -> ListState[T]: ...
+    @overload
+    def get_union_list_state(self, name: str, type: Any = None) -> ListState[Any]: ...
+    def get_union_list_state(
+        self, name: str | UnionListStateDescriptor[Any], type: Any = None
+    ) -> ListState[Any]:
+        """Return a list as ``get_operator_list_state`` does, of which each subtask gets all.
+
+        When the job starts again or its parallelism changes, each subtask has the elements of all;
+        ``update`` it to those that are this subtask's, or they are kept once for each subtask.
+        """
+        if isinstance(name, UnionListStateDescriptor):
+            return cast("ListState[Any]", self._operator_list(name))
+        return cast("ListState[Any]", self._operator_list(UnionListStateDescriptor(name, type)))
 
     @overload
     def get_map_state(self, name: MapStateDescriptor[K, V]) -> MapState[K, V]: ...
@@ -284,6 +333,22 @@ class StateAccess(ABC):
             self._by_name(AggregatingStateDescriptor, name, aggregate, type, ttl),
         )
 
+    def operator_list_scope(
+        self,
+        descriptor: StateDescriptor,  # noqa: ARG002 - who derives from it names it in errors
+    ) -> KeyScope:
+        """Return whose list of a subtask is meant. Called by the context itself."""
+        return _SUBTASK
+
+    def _operator_list(self, descriptor: StateDescriptor) -> Any:
+        known = self._handles.get((descriptor.kind, descriptor.name))
+        if known is None:
+            scope = self.operator_list_scope(descriptor)
+            handle = make_handle(descriptor, self.state_cells(descriptor), scope)
+            known = self._handles[descriptor.kind, descriptor.name] = (descriptor, handle)
+        require_same(known[0], descriptor)
+        return known[1]
+
     def _by_descriptor(self, descriptor: StateDescriptor) -> Any:
         known = self._handles.get(descriptor)
         if known is None:
@@ -292,7 +357,7 @@ class StateAccess(ABC):
         return known[1]
 
     def _by_name(self, kind: Callable[..., StateDescriptor], *arguments: Any) -> Any:
-        # hot path: 420 ns for a function that asks anew for each record, 160 with a descriptor.
+        # hot path: 420 ns for a function that asks again for each record, 160 with a descriptor.
         place = (kind, arguments[0])
         known = self._handles.get(place)
         if known is None or known[0] != arguments:

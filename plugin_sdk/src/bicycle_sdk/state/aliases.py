@@ -56,7 +56,7 @@ class Aliases:
 def aliases_of(cls: type) -> dict[str, tuple[str, ...]]:
     """Return the earlier names of the fields of a class, by field; only of those that have some.
 
-    Annotations that can not be resolved here tell nothing.
+    Annotations that cannot be resolved here tell nothing.
     """
     found: dict[str, tuple[str, ...]] = {}
     if dataclasses.is_dataclass(cls):

@@ -154,9 +154,9 @@ class MapCells:
     """A map per key, entry by entry; a cell is ``(key, map key)``. Lists are maps by position.
 
     Args:
-        is_frozen: Whether values are of a type that can not be changed in place.
+        is_frozen: Whether values are of a type that cannot be changed in place.
         expiry: When entries expire; None for never.
-        order: Gives what map keys are sorted by; it refuses keys that can not be stored.
+        order: Gives what map keys are sorted by; it refuses keys that cannot be stored.
     """
 
     __slots__ = ("_is_frozen", "_order", "_sorted", "expiry", "rows", "touched")

@@ -7,7 +7,7 @@ A descriptor is plain data that holds nothing. Kept as a field of the function's
         seen = ValueStateDescriptor("seen", bool, default=False, ttl=StateTtl(timedelta(hours=1)))
 
 All of them take three keywords for code that changes while state stays: ``aliases`` are the names
-that the state had before; ``version`` counts changes that a runtime can not see through by
+that the state had before; ``version`` counts changes that a runtime cannot see through by
 itself, and ``migrate(old_version, value)`` carries them out, value by value, when one is read.
 """
 
@@ -39,11 +39,13 @@ __all__ = [
     "ListStateDescriptor",
     "MapStateDescriptor",
     "Migrate",
+    "OperatorListStateDescriptor",
     "ReducingStateDescriptor",
     "StateDescriptor",
     "StateKind",
     "StateTtl",
     "TimeDomain",
+    "UnionListStateDescriptor",
     "ValueStateDescriptor",
     "require_same",
 ]
@@ -58,7 +60,9 @@ AddedIn = TypeVar("AddedIn", contravariant=True)  # noqa: PLC0105 - job authors 
 ResultOut = TypeVar("ResultOut", covariant=True)  # noqa: PLC0105 - job authors read it.
 
 TimeDomain = Literal["event", "processing"]
-StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
+StateKind = Literal[
+    "value", "list", "map", "reducing", "aggregating", "operator_list", "union_list"
+]
 # Takes the version that a value was written with and the value as plain data (a record is a dict),
 # and returns the value as it is declared now. It must depend on nothing else.
 Migrate = Callable[[int, Any], Any]
@@ -89,7 +93,7 @@ class StateTtl:
         duration: How long, as a ``timedelta`` or in ms.
         time: ``processing`` counts the time of day as ``ctx.now()`` tells it. ``event`` counts
             event time: that of the record at hand, or the watermark once that is later.
-        update: ``on_write``: only writing starts the time anew; ``on_access``: reading does too.
+        update: ``on_write``: only writing starts the time again; ``on_access``: reading does too.
 
     Raises:
         StateDefinitionError: not positive, or an unknown word.
@@ -173,7 +177,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     aliases: tuple[str, ...] = field(default=(), kw_only=True)
     migrate: Migrate | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # What the fields say of T, which a type checker can not see.
+    if TYPE_CHECKING:  # What the fields say of T, which a type checker cannot see.
 
         @overload
         def __init__(
@@ -219,7 +223,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
     aliases: tuple[str, ...] = field(default=(), kw_only=True)
     migrate: Migrate | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # What the fields say of T, which a type checker can not see.
+    if TYPE_CHECKING:  # What the fields say of T, which a type checker cannot see.
 
         @overload
         def __init__(
@@ -246,6 +250,25 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
         return self.type
 
 
+class OperatorListStateDescriptor(ListStateDescriptor[T]):
+    """A list of a subtask without keys; a restore divides all elements evenly. It has no TTL."""
+
+    kind: ClassVar[StateKind] = "operator_list"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ttl is not None:
+            _refuse(
+                self.name, "a list of a subtask has no time to live", "remove elements yourself"
+            )
+
+
+class UnionListStateDescriptor(OperatorListStateDescriptor[T]):
+    """A list of a subtask without keys; a restore gives all elements to each. It has no TTL."""
+
+    kind: ClassVar[StateKind] = "union_list"
+
+
 @dataclass(frozen=True, eq=False)
 class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     """A map per key, written entry by entry."""
@@ -260,7 +283,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     aliases: tuple[str, ...] = field(default=(), kw_only=True)
     migrate: Migrate | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # What the fields say of K and V, which a type checker can not see.
+    if TYPE_CHECKING:  # What the fields say of K and V, which a type checker cannot see.
 
         @overload
         def __init__(

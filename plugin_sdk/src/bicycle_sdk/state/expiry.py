@@ -5,7 +5,7 @@ Cells (``cells``) ask here before they hand an entry out. Nothing here holds an 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any
 
 from bicycle_sdk.state.descriptors import StateTtl
@@ -98,6 +98,11 @@ class Expiry:
         stamp = self.stamps.pop(cell, None)
         self._leave_bucket(cell, stamp)
         return stamp is not None
+
+    def unload(self, cells: Iterable[Hashable]) -> None:
+        """Take sealed deletions over."""
+        for cell in cells:
+            self.drop(cell)
 
     def due(self) -> Iterator[Any]:
         """Yield the cells that are expired, and forget in which bucket they lay."""

@@ -1,4 +1,4 @@
-"""Which types have values that can not be changed in place, as far as the type itself tells."""
+"""Which types have values that cannot be changed in place, as far as the type itself tells."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FROZEN_NAMES = frozenset({("decimal", "Decimal"), ("uuid", "UUID"), ("fractions
 
 
 def is_frozen_type(declared: Any) -> bool:
-    """Tell whether values of a declared type can not be changed in place; false when unknown.
+    """Tell whether values of a declared type cannot be changed in place; false when unknown.
 
     Example:
         >>> is_frozen_type(int), is_frozen_type(tuple[str, int]), is_frozen_type(list[int])

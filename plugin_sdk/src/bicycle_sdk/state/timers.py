@@ -17,7 +17,7 @@ from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = ["SetTimers", "Timer", "TimerQueue", "TimerScope", "TimerService"]
 
-_STALE_MIN = 64  # So many deleted timers may lie in a heap before it is worth building anew.
+_STALE_MIN = 64  # So many deleted timers may lie in a heap before it is worth building again.
 _MANY = 4  # Sealed timers that are this part of all are put in order with all, not one by one.
 _TIME_MAX = 2**63 - 1
 

@@ -8,10 +8,9 @@ of ``graph.OperatorKind``, and everything else expands into them.
 import typing
 
 from bicycle_sdk import loading
-from bicycle_sdk.streams.data_stream import DataStream, SinkStream, SplitStream
+from bicycle_sdk.streams.data_stream import DataStream, IterativeStream, SinkStream, SplitStream
 from bicycle_sdk.streams.keyed import KeyedStream
 from bicycle_sdk.streams.keyed_joins import JoinedStreams
-from bicycle_sdk.streams.loops import IterativeStream
 
 if typing.TYPE_CHECKING:
     from bicycle_sdk.streams.connected import ConnectedStreams, KeyedConnectedStreams

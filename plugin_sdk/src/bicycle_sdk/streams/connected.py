@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bicycle_sdk.connected import (
     BroadcastProcessFunction,
@@ -19,10 +19,8 @@ from bicycle_sdk.functions import KeySelector, full_name
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.joins.vertices import check_record_type, co_process_vertex, common_output_type
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.streams.base import Stream, check_same_keys, joined
-
-if TYPE_CHECKING:
-    from bicycle_sdk.streams.data_stream import DataStream
+from bicycle_sdk.streams.base import check_same_keys, joined
+from bicycle_sdk.streams.data_stream import DataStream
 
 __all__ = ["ConnectedStreams", "KeyedConnectedStreams"]
 
@@ -48,9 +46,10 @@ class ConnectedStreams(Generic[T, V]):
         >>> _ = both.map(Text()).print()
     """
 
-    def __init__(self, first: Stream[Any], second: Stream[Any]) -> None:
+    def __init__(self, first: DataStream[T], second: DataStream[V]) -> None:
         first._check_same_draft("connect", second)
-        self._first, self._second = first, second
+        self._first: DataStream[T] = first
+        self._second: DataStream[V] = second
         self._has_broadcast = second._partitioning is Partitioning.BROADCAST
 
     def map(self, function: CoMapFunction[T, V, R]) -> DataStream[R]:
@@ -83,9 +82,7 @@ class ConnectedStreams(Generic[T, V]):
         Raises:
             StreamDefinitionError: the keys are of different types and never equal.
         """
-        first_keyed: Any = self._first.key_by(first)  # type: ignore[attr-defined]  # a DataStream
-        second_keyed: Any = self._second.key_by(second)  # type: ignore[attr-defined]  # a DataStream
-        return KeyedConnectedStreams(first_keyed, second_keyed)
+        return KeyedConnectedStreams(self._first.key_by(first), self._second.key_by(second))
 
     def _is_keyed(self) -> bool:
         return False
@@ -116,14 +113,15 @@ class ConnectedStreams(Generic[T, V]):
             )
 
     def _check_types(self, call: str, function: object, methods: Sequence[str]) -> None:
-        for stream, method in zip((self._first, self._second), methods, strict=True):
+        streams: list[DataStream[Any]] = [self._first, self._second]
+        for stream, method in zip(streams, methods, strict=True):
             check_record_type(f"connect(…).{call}", function, method, stream._record_type())
 
 
 class KeyedConnectedStreams(ConnectedStreams[T, V], Generic[K, T, V]):
     """Two keyed streams that share one function, with its state and timers per key."""
 
-    def __init__(self, first: Stream[Any], second: Stream[Any]) -> None:
+    def __init__(self, first: DataStream[T], second: DataStream[V]) -> None:
         super().__init__(first, second)
         check_same_keys("connect", *((first,) if self._has_broadcast else (first, second)))
 

@@ -19,7 +19,6 @@ from bicycle_sdk.streams.transforms import Transforms
 if TYPE_CHECKING:
     from bicycle_sdk.connected import JoinFunction
     from bicycle_sdk.joins import LookupCache
-    from bicycle_sdk.streams.connected import ConnectedStreams
     from bicycle_sdk.streams.data_stream import DataStream
 
 __all__ = ["Connecting"]
@@ -34,23 +33,6 @@ _LOOKUP_LIMIT = timedelta(seconds=30)
 
 class Connecting(Transforms[T]):
     """The calls of a stream that take other streams."""
-
-    def connect(self, other: DataStream[V]) -> ConnectedStreams[T, V]:
-        """Let this stream and another, of other records, share one function and its state.
-
-        Raises:
-            StreamDefinitionError: only one of the two has a key.
-        """
-        if other._is_keyed():
-            raise StreamDefinitionError(
-                call="connect",
-                problem="one stream has a key and the other has none",
-                hint="call key_by(…) on both, or connect(…).key_by(…, …)",
-            )
-        # Slow on the start path: few jobs have functions with two inputs.
-        from bicycle_sdk.streams.connected import ConnectedStreams
-
-        return ConnectedStreams(self, other)
 
     @overload
     def lookup_join(

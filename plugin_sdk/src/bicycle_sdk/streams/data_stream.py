@@ -3,33 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from importlib import import_module
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from bicycle_sdk import aggregations, connectors, kafka
 from bicycle_sdk.connectors import SinkBuilder, SinkDescriptor
 from bicycle_sdk.drafts import VertexDraft
-from bicycle_sdk.errors import PreviewError
+from bicycle_sdk.errors import PreviewError, StreamDefinitionError
 from bicycle_sdk.function_vertices import (
     function_vertex,
     order_by_event_time,
     process_vertex,
     reduce_vertex,
 )
-from bicycle_sdk.functions import KeySelector
+from bicycle_sdk.functions import KeySelector, full_name
 from bicycle_sdk.graph import OperatorKind, Partitioning
+from bicycle_sdk.installed import preview_runner
 from bicycle_sdk.settings import VertexSettings
 from bicycle_sdk.streams.base import Stream
 from bicycle_sdk.streams.connecting import Connecting
 
 if TYPE_CHECKING:
+    from bicycle_sdk.streams.connected import ConnectedStreams
     from bicycle_sdk.streams.keyed import KeyedStream
-    from bicycle_sdk.streams.loops import IterativeStream
 
-__all__ = ["DataStream", "SinkStream", "SplitStream"]
+__all__ = ["DataStream", "IterativeStream", "SinkStream", "SplitStream"]
 
 T = TypeVar("T")
 V = TypeVar("V")
+P = TypeVar("P")
 K_new = TypeVar("K_new", bound=Hashable)
 
 
@@ -101,6 +103,23 @@ class DataStream(Connecting[T]):
             stream._connect_to(vertex, input_ordinal=ordinal)
         return DataStream(self._draft, vertex)
 
+    def connect(self, other: DataStream[V]) -> ConnectedStreams[T, V]:
+        """Let this stream and another, of other records, share one function and its state.
+
+        Raises:
+            StreamDefinitionError: only one of the two has a key.
+        """
+        if other._is_keyed():
+            raise StreamDefinitionError(
+                call="connect",
+                problem="one stream has a key and the other has none",
+                hint="call key_by(…) on both, or connect(…).key_by(…, …)",
+            )
+        # Slow on the start path: few jobs have functions with two inputs.
+        from bicycle_sdk.streams.connected import ConnectedStreams
+
+        return ConnectedStreams(self, other)
+
     @overload
     def side_output(self, tag: str) -> DataStream[Any]: ...
     @overload
@@ -134,8 +153,7 @@ class DataStream(Connecting[T]):
         )
         self._draft.add_vertex(vertex)
         self._connect_to(vertex)
-        head: IterativeStream[T] = self._made("IterativeStream", vertex)
-        return head
+        return IterativeStream(self._draft, vertex)
 
     def in_event_time_order(self) -> Self:
         """Let the keyed function before this call see records and timers in event-time order.
@@ -189,6 +207,45 @@ class DataStream(Connecting[T]):
         """All records go to one subtask."""
         return self._with_partitioning(Partitioning.GLOBAL)
 
+    def partition_custom(
+        self, partitioner: Callable[[P, int], int], key: Callable[[T], P] | KeySelector[T, P]
+    ) -> DataStream[T]:
+        """Each record goes to the subtask that a function chooses for its key.
+
+        The stream gets no key by this: state and timers per key need ``key_by``. All operators
+        right behind the call must have the same parallelism.
+
+        Args:
+            partitioner: Takes a key and the number ``n`` of subtasks of the next operator, and
+                returns a whole number from 0 to ``n - 1``; anything else is an error of the record.
+                ``n`` changes when the job is rescaled. An epoch that is repeated asks again, so it
+                must give the same answer for the same arguments.
+            key: Finds in a record what the partitioner is asked about.
+
+        Raises:
+            StreamDefinitionError: the partitioner is not callable, or is ``async``.
+
+        Example:
+            >>> from bicycle_sdk import StreamEnvironment
+            >>> env = StreamEnvironment.builder().parallelism(2).build()
+            >>> words = env.from_collection(["ada", "bob"])
+            >>> by_length = words.partition_custom(lambda length, n: length % n, len)
+            >>> _ = by_length.map(str.upper).uid("upper").print()
+        """
+        given: object = partitioner  # Jobs need not be type-checked.
+        if not callable(given) or iscoroutinefunction(given):
+            raise StreamDefinitionError(
+                call="partition_custom",
+                problem=f"{full_name(partitioner)} is not a plain function",
+                hint="pass a function of a key and the number of subtasks, without async",
+            )
+        vertex = function_vertex(OperatorKind.PARTITION_CUSTOM, key, input_type=self._record_type())
+        vertex.name, vertex.plugin_function = "partition_custom", full_name(partitioner)
+        vertex.details = {"partitioner": full_name(partitioner)}
+        vertex.payloads = {**vertex.payloads, "partitioner": partitioner}
+        vertex.follows = self._vertex
+        return self._then(vertex)._with_partitioning(Partitioning.CUSTOM)
+
     # --- ends --------------------------------------------------------------------------------
 
     def sink_to(self, sink: SinkDescriptor[T] | SinkBuilder[T]) -> SinkStream:
@@ -237,14 +294,21 @@ class DataStream(Connecting[T]):
         """Run the job so far in this process and return the first ``n`` records of this stream.
 
         Raises:
-            PreviewError: the runtime is not installed.
+            PreviewError: nothing that is installed can run it.
         """
-        try:
-            # The runtime is another distribution, and a job's wheel does without it.
-            testing = import_module("bicycle_runtime.testing")
-        except ModuleNotFoundError as error:
-            if not (error.name or "").startswith("bicycle_runtime"):
-                raise
-            raise PreviewError(vertex=self.vertex_id()) from error
-        found: list[T] = testing.preview(self._draft, self.vertex_id(), n)
+        runner = preview_runner()
+        if runner is None:
+            raise PreviewError(vertex=self.vertex_id())
+        found: list[T] = runner(self._draft, self.vertex_id(), n)
         return found
+
+
+class IterativeStream(DataStream[T]):
+    """The head of a loop: a stream that takes records of a later one, an epoch later."""
+
+    def feedback(self, stream: DataStream[T]) -> DataStream[T]:
+        """Send the records of ``stream`` to the head of the loop, one epoch later."""
+        self._check_same_draft("feedback", stream)
+        ordinal = sum(edge.target is self._vertex for edge in self._draft.edges)
+        stream._connect_to(self._vertex, input_ordinal=ordinal, feedback=True)
+        return stream

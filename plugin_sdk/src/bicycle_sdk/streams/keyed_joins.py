@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from bicycle_sdk import joins
 from bicycle_sdk import windows as windowing  # parameters of calls here are named windows
@@ -16,7 +16,7 @@ from bicycle_sdk.streams.data_stream import DataStream
 
 if TYPE_CHECKING:
     from bicycle_sdk.connected import CoGroupFunction, JoinFunction
-    from bicycle_sdk.joins import JoinOptions, RowJoin
+    from bicycle_sdk.joins import JoinBuffer, JoinOptions, RowJoin
     from bicycle_sdk.streams.connected import KeyedConnectedStreams
     from bicycle_sdk.streams.keyed import KeyedStream
     from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowAssigner
@@ -36,7 +36,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
 
     _default_partitioning = Partitioning.HASH
 
-    # The keys of both must agree, which the call of a stream without keys can not ask for.
+    # The keys of both must agree, which the call of a stream without keys cannot ask for.
     @overload
     def connect(self, other: KeyedStream[K, V]) -> KeyedConnectedStreams[K, T, V]: ...
     @overload
@@ -66,6 +66,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         lower_inclusive: bool = True,
         upper_inclusive: bool = True,
         late_to: str | None = None,
+        **buffer: Unpack[JoinBuffer],
     ) -> DataStream[R]: ...
     @overload
     def interval_join(
@@ -79,6 +80,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         lower_inclusive: bool = True,
         upper_inclusive: bool = True,
         late_to: str | None = None,
+        **buffer: Unpack[JoinBuffer],
     ) -> DataStream[R]: ...
     @overload
     def interval_join(
@@ -92,6 +94,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         lower_inclusive: bool = True,
         upper_inclusive: bool = True,
         late_to: str | None = None,
+        **buffer: Unpack[JoinBuffer],
     ) -> DataStream[R]: ...
     @overload
     def interval_join(
@@ -105,6 +108,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         lower_inclusive: bool = True,
         upper_inclusive: bool = True,
         late_to: str | None = None,
+        **buffer: Unpack[JoinBuffer],
     ) -> DataStream[R]: ...
     def interval_join(  # one call says it all: bounds, function, kind
         self,
@@ -117,6 +121,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         lower_inclusive: bool = True,
         upper_inclusive: bool = True,
         late_to: str | None = None,
+        **buffer: Unpack[JoinBuffer],
     ) -> DataStream[Any]:
         """Join rows of one key whose times lie near: ``left + lower <= right <= left + upper``.
 
@@ -133,6 +138,8 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
             upper_inclusive: Whether a row exactly at ``upper`` matches.
             late_to: Side output for rows behind the watermark, as ``LateRecord``; they are counted
                 in any case.
+            buffer: ``max_buffered``, how many rows of a key each side may keep; beyond it those
+                with the oldest times go, match nothing more, and are counted. None keeps all.
         """
         first = _signed_ms("lower", lower) + (not lower_inclusive)
         last = _signed_ms("upper", upper) - (not upper_inclusive)
@@ -142,7 +149,10 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
                 problem=f"no time lies between {lower!r} and {upper!r}",
                 hint="give a lower bound below the upper one",
             )
-        options = self._join_options("interval_join", other, function, how=how, late_to=late_to)
+        limit = joins.checked_limit("interval_join", **buffer)
+        options = self._join_options(
+            "interval_join", other, function, how=how, late_to=late_to, max_buffered=limit
+        )
         settings = {"how": how, "lower_ms": first, "upper_ms": last}
         join = joins.IntervalJoin(options, lower_ms=first, upper_ms=last)
         return self._joined_with(other, join, "interval_join", settings=settings)
@@ -156,6 +166,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         *,
         how: Literal["inner"] = "inner",
         late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[R]: ...
     @overload
     def window_join(
@@ -166,6 +177,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         *,
         how: Literal["left"],
         late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[R]: ...
     @overload
     def window_join(
@@ -176,6 +188,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         *,
         how: Literal["right"],
         late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[R]: ...
     @overload
     def window_join(
@@ -186,10 +199,12 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         *,
         how: Literal["full"],
         late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[R]: ...
     def window_join(
         self, other: KeyedStream[K, Any], windows: WindowAssigner, function: Any, *,
         how: str = "inner", late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[Any]:  # fmt: skip
         """Join all rows of one key that fall into the same window, once the watermark closes it.
 
@@ -202,8 +217,12 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
                 ``right``, ``full``.
             late_to: Side output for rows whose windows were closed, as ``LateRecord``; they are
                 counted in any case.
+            max_buffered: How many rows of a key each side may keep, in all open windows; beyond it
+                those with the oldest times go, and are counted. None keeps all.
         """
-        options = self._join_options("window_join", other, function, how=how, late_to=late_to)
+        options = self._join_options(
+            "window_join", other, function, how=how, late_to=late_to, max_buffered=max_buffered
+        )
         assigner = _joinable("window_join", windows)
         settings = {"how": how, "windows": repr(assigner)}
         return self._joined_with(
@@ -215,14 +234,16 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         function: Callable[[list[T], list[V]], Iterable[R] | Awaitable[Iterable[R]]]
         | CoGroupFunction[T, V, R],
         *, late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[R]:  # fmt: skip
         """Call a function with all rows that both sides have of one key in one window.
 
         It is called for windows in which any side has a row; the other then gives ``[]``.
         """
         options = self._join_options(
-            "co_group", other, function, how="full", late_to=late_to, method="co_group"
-        )
+            "co_group", other, function, how="full", late_to=late_to, method="co_group",
+            max_buffered=max_buffered,
+        )  # fmt: skip
         assigner = _joinable("co_group", windows)
         settings = {"windows": repr(assigner)}
         return self._joined_with(
@@ -239,6 +260,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         how: Literal["inner"] = "inner",
         deleted_when: Callable[[V], bool] | None = None,
         late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[R]: ...
     @overload
     def as_of_join(
@@ -250,11 +272,13 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         how: Literal["left"],
         deleted_when: Callable[[V], bool] | None = None,
         late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[R]: ...
     def as_of_join(
         self, other: KeyedStream[K, Any], function: Any, *,
         tolerance: Duration | None = None, how: str = "inner",
         deleted_when: Callable[[Any], bool] | None = None, late_to: str | None = None,
+        max_buffered: int | None = None,
     ) -> DataStream[Any]:  # fmt: skip
         """Join each row with the last row of the other side whose time is not later.
 
@@ -269,10 +293,13 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
             deleted_when: Tells that a right row stands for none from its time on.
             late_to: Side output for rows of both sides behind the watermark, as ``LateRecord``;
                 they are counted in any case.
+            max_buffered: How many rows of a key each side may keep; beyond it those with the oldest
+                times go, and are counted. None keeps all.
         """
         options = self._join_options(
-            "as_of_join", other, function, how=how, late_to=late_to, kinds=("inner", "left")
-        )
+            "as_of_join", other, function, how=how, late_to=late_to, kinds=("inner", "left"),
+            max_buffered=max_buffered,
+        )  # fmt: skip
         limit = None if tolerance is None else windowing.duration_ms("tolerance", tolerance, low=0)
         settings = {"how": how} | ({} if limit is None else {"tolerance_ms": limit})
         join = joins.AsOfJoin(options, tolerance_ms=limit, is_deleted=deleted_when)
@@ -323,6 +350,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     def _join_options(
         self, call: str, other: Stream[Any], function: object, *, how: str, late_to: str | None,
         kinds: tuple[str, ...] = ("inner", "left", "right", "full"), method: str = "join",
+        max_buffered: int | None = None,
     ) -> JoinOptions:  # fmt: skip
         check_same_keys(call, self, other)
         joins.checked_function(call, function, method)
@@ -332,6 +360,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
             late_tag=late_to,
             left_type=self._record_type(),
             right_type=other._record_type(),
+            max_buffered=joins.checked_limit(call, max_buffered),
         )
 
     def _joined_with(
@@ -339,6 +368,8 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     ) -> DataStream[Any]:
         gives_many = join.method == "co_group"
         shown = join.options.function
+        if join.options.max_buffered is not None:
+            settings = settings | {"max_buffered": join.options.max_buffered}
         found = function_types(shown, join.method, gives_many=gives_many).gives
         vertex = joins.co_process_vertex(
             join, kind, shown=shown, is_keyed=True, settings=settings, output_type=found
@@ -371,8 +402,10 @@ class JoinedStreams(Generic[K, T, V]):
         chosen = windowing.tumbling_windows(windows) if is_length else windows  # type: ignore[arg-type]  # told apart
         return JoinedStreams(self._left, self._right, chosen)  # type: ignore[arg-type]  # told apart
 
-    def apply(self, function: _Joiner[T, V, R]) -> DataStream[R]:
-        """Make a result of each pair of rows.
+    def apply(
+        self, function: _Joiner[T, V, R], *, max_buffered: int | None = None
+    ) -> DataStream[R]:
+        """Make a result of each pair of rows; ``max_buffered`` is as in ``window_join``.
 
         Raises:
             StreamDefinitionError: ``window`` was not called.
@@ -383,7 +416,9 @@ class JoinedStreams(Generic[K, T, V]):
                 problem="no window is chosen",
                 hint="call join(other).window(…).apply(…), or interval_join",
             )
-        return self._left.window_join(self._right, self._windows, function)
+        return self._left.window_join(
+            self._right, self._windows, function, max_buffered=max_buffered
+        )
 
 
 def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
@@ -400,7 +435,7 @@ def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
     if not isinstance(windows, windowing.AlignedWindows) and not has_gap:
         raise StreamDefinitionError(
             call=call,
-            problem=f"{windows!r} can not be shared by two streams",
+            problem=f"{windows!r} cannot be shared by two streams",
             hint="use tumbling_windows, sliding_windows, or session_windows with only a gap",
         )
     return windows  # type: ignore[return-value]  # one of the two

@@ -6,6 +6,9 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
+from bicycle_sdk.arguments import require_whole
+from bicycle_sdk.drafts import VertexDraft
+from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.function_vertices import (
     async_io_vertex,
@@ -36,6 +39,7 @@ __all__ = ["Transforms"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+_RATE_MIN, _RATE_MAX = 0.001, 1e9  # records per second
 
 
 class Transforms(Stream[T]):
@@ -186,6 +190,46 @@ class Transforms(Stream[T]):
             "batch_size": batch_size(max_size),
         }
         return self._then(async_io_vertex(function, config=config, retry=retry))
+
+    # --- pace --------------------------------------------------------------------------------
+
+    def rate_limit(self, per_second: float, *, burst: int = 100) -> DataStream[T]:
+        """Let at most ``per_second`` records a second through; the others wait, and none is lost.
+
+        What stands behind it in the same chain, such as a call to another system, gets records at
+        this pace; behind an exchange they come together. While records wait the task waits, and
+        epochs take fewer records. The subtasks share rate and burst evenly. A repeated epoch sends
+        its records again, at the same pace.
+
+        Args:
+            per_second: The rate of all subtasks together, 0.001 to 1 000 000 000.
+            burst: So many records may pass at once after a pause, 1 to 1 000 000. Each subtask lets
+                one through at least.
+
+        Raises:
+            StreamDefinitionError: rate or burst is out of bounds.
+
+        Example:
+            >>> from bicycle_sdk import StreamEnvironment
+            >>> env = StreamEnvironment()
+            >>> _ = env.from_collection(["ada", "bob"]).rate_limit(5, burst=1).print()
+        """
+        given: object = per_second  # Jobs need not be type-checked.
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        if not is_number or not _RATE_MIN <= per_second <= _RATE_MAX:
+            raise StreamDefinitionError(
+                call="rate_limit",
+                problem=f"{per_second!r} is no number in {_RATE_MIN:g}..{_RATE_MAX:g}",
+                hint="give the records per second of all subtasks together",
+            )
+        size = require_whole("rate_limit", burst, low=1, high=1_000_000)
+        vertex = VertexDraft(
+            kind=OperatorKind.RATE_LIMIT,
+            name="rate_limit",
+            details={"per_second": float(per_second), "burst": size},
+            output_type=self._record_type(),
+        )
+        return self._then(vertex)
 
     # --- event time --------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ class Evictor(ABC):
     """Decides which records a firing window keeps. What is left out never comes back."""
 
     def before(self, elements: list[TimedValue], window: Window) -> list[TimedValue]:
-        """Return the records that the function shall see.
+        """Return the records that the function sees.
 
         Called on a worker before each firing, with the records in the order of arrival.
         """

@@ -49,7 +49,7 @@ class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
     def merge(self, a: Acc, b: Acc) -> Acc | Awaitable[Acc]:  # noqa: ARG002 - overriders use it
         """Return the accumulator of the records of both; it may change ``a``, and ``b`` not.
 
-        Called on a worker, any number of times. Leave it out when parts can not be joined.
+        Called on a worker, any number of times. Leave it out when parts cannot be joined.
 
         Raises:
             MergeMissingError: the class does not define this method.

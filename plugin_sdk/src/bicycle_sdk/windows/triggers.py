@@ -116,7 +116,7 @@ class Trigger(ABC):
         """Set state and timers of a session that several have become.
 
         Called before ``on_element`` of the record that joined them. The new window starts without
-        timers and state; a trigger without this method can not be used with sessions.
+        timers and state; a trigger without this method cannot be used with sessions.
 
         Args:
             states: What was saved for each of the old windows, the earliest first.

@@ -33,7 +33,7 @@ __all__ = [
 
 
 class ConfigError(BicycleError):
-    """Settings that can not be used together, or not here."""
+    """Settings that cannot be used together, or not here."""
 
     code = "BIC-1100"
     message = "configuration refused: {problem}"
@@ -68,7 +68,7 @@ class StorageError(BicycleError):
     """The storage refused an operation (permission, a broken disk, an answer nobody expects)."""
 
     code = "BIC-1130"
-    message = "storage {url}: can not {action} {path!r}: {reason}"
+    message = "storage {url}: cannot {action} {path!r}: {reason}"
     fix = "check that the location exists, is writable and has space; nothing was changed"
 
 
@@ -92,7 +92,7 @@ class StorageFullError(StorageError):
     """There is no space left, or a quota is used up."""
 
     code = "BIC-1133"
-    message = "storage {url} is full: can not {action} {path!r}: {reason}"
+    message = "storage {url} is full: cannot {action} {path!r}: {reason}"
     fix = (
         "make space there and run the same command again: all sealed epochs are intact; smaller "
         "--retained-epochs and --retained-age-ms need less"
@@ -100,10 +100,10 @@ class StorageFullError(StorageError):
 
 
 class AtomicCreateError(StorageError):
-    """The storage can not create an object only if it is absent, on which all safety rests."""
+    """The storage cannot create an object only if it is absent, on which all safety rests."""
 
     code = "BIC-1134"
-    message = "storage {url} can not hold checkpoints: {reason}"
+    message = "storage {url} cannot hold checkpoints: {reason}"
     fix = (
         "use a storage with conditional writes: a local directory, or S3 and servers that answer "
         "`If-None-Match: *` atomically"
@@ -114,7 +114,7 @@ class StorageUnreachableError(StorageError):
     """The storage did not answer, or said again and again that it is too busy."""
 
     code = "BIC-1135"
-    message = "storage {url} does not answer: can not {action} {path!r}: {reason}"
+    message = "storage {url} does not answer: cannot {action} {path!r}: {reason}"
     fix = (
         "check that it runs and the network to it. A job that runs waits for it and goes on from "
         "the last sealed epoch; a start that meets this fails: run the same command again"
@@ -136,7 +136,7 @@ class StorageMissingError(StorageError):
     """The bucket or container of a URL does not exist."""
 
     code = "BIC-1137"
-    message = "storage {url}: its bucket does not exist; can not {action} {path!r}"
+    message = "storage {url}: its bucket does not exist; cannot {action} {path!r}"
     fix = "create the bucket, or name another --checkpoint-dir; nothing was changed"
 
 
@@ -144,7 +144,7 @@ class StorageDriverError(StorageError):
     """There is no driver for the scheme of a URL."""
 
     code = "BIC-1138"
-    message = "storage {url} can not be opened: {reason}"
+    message = "storage {url} cannot be opened: {reason}"
     fix = "install what the scheme needs; for s3:// that is bicycle-runtime[s3]"
 
 

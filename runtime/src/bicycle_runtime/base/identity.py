@@ -39,7 +39,7 @@ def this_process() -> ProcessIdentity:
 
 
 def is_surely_gone(process: ProcessIdentity, *, seen_by: ProcessIdentity) -> bool:
-    """Tell whether a process runs no more; False, too, when we, ``seen_by``, can not know that.
+    """Tell whether a process runs no more; False, too, when we, ``seen_by``, cannot know that.
 
     A process that was stopped (SIGSTOP) is not gone: it may wake up.
     """

@@ -2,7 +2,7 @@
 
 A job id says what and when, ``wordcount-20261121-7f3a``; it is a path segment and fits a DNS label.
 Clock and random source are arguments, so a test gets the same ids each time. Nothing here remembers
-ids: whoever stores them says which are taken.
+ids: the caller that stores them says which are taken.
 """
 
 from __future__ import annotations

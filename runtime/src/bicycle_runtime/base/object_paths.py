@@ -77,7 +77,7 @@ def refuse_links(root: str, path: str, *, is_last_fine: bool = False) -> None:
         try:
             mode = os.lstat(place).st_mode
         except OSError:
-            return  # What is not there leads nowhere; whoever uses it is told why.
+            return  # What is not there leads nowhere; its user is told why.
         if stat.S_ISLNK(mode):
             raise UnsafePathError(path=path, problem=f"{place} is a link")
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):

@@ -1,9 +1,9 @@
 """Options, declared once: default, bounds, words and doc stand at the dataclass field.
 
 The check, the parser of texts, the CLI flag and the row in the docs are all derived from that
-declaration. The unit is part of a field's name: ``…_ms`` takes ``"30s"`` and ``…_bytes`` takes
-``"64MiB"`` as well as plain numbers. Values out of bounds are refused, never clamped. This module
-reads no file and no environment.
+declaration (``bicycle_sdk.options``). The unit is part of a field's name: ``…_ms`` takes ``"30s"``
+and ``…_bytes`` takes ``"64MiB"`` as well as plain numbers. Values out of bounds are refused, never
+clamped. This module reads no file and no environment.
 """
 
 from __future__ import annotations
@@ -20,21 +20,13 @@ from typing import Any, Literal, TypeVar, Union
 
 from bicycle_runtime.base.errors import MissingOptionError, OptionError, UnknownOptionError
 from bicycle_runtime.base.quantities import parse_duration_ms, parse_size_bytes
+from bicycle_sdk.options import Declaration, declaration, option
 
 __all__ = ["OptionInfo", "check", "describe", "from_mapping", "option"]
 
 _T = TypeVar("_T")
-_METADATA = "bicycle_option"
 _TRUE = frozenset({"true", "yes", "on", "1"})
 _FALSE = frozenset({"false", "no", "off", "0"})
-
-
-@dataclass(frozen=True, slots=True)
-class _Declaration:
-    low: float | None
-    high: float | None
-    choices: tuple[Any, ...]
-    doc: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,45 +71,13 @@ class OptionInfo:
         return f" from {self.low:,} to {self.high:,}"
 
 
-def option(
-    default: Any = dataclasses.MISSING,
-    *,
-    doc: str,
-    low: float | None = None,
-    high: float | None = None,
-    choices: tuple[Any, ...] = (),
-) -> Any:
-    """Declare a dataclass field as an option.
-
-    Args:
-        default: Absent for a required option. A mutable default is refused, as ``dataclasses``
-            does.
-        doc: One sentence for the docs and ``--help``.
-        low: Least accepted number.
-        high: Greatest accepted number.
-        choices: The accepted values; a ``Literal`` or ``Enum`` annotation gives them by itself.
-
-    Example:
-        >>> @dataclass(frozen=True, slots=True, kw_only=True)
-        ... class Retention:
-        ...     keep_ms: int = option(60_000, low=1_000, doc="How long finished epochs are kept.")
-        >>> from_mapping(Retention, {"keep_ms": "5m"})
-        Retention(keep_ms=300000)
-    """
-    declaration = _Declaration(low, high, choices, doc)
-    metadata = {_METADATA: declaration}
-    if default is dataclasses.MISSING:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
-
-
 def describe(cls: type[Any]) -> list[OptionInfo]:
     """Return the options of a dataclass in the order of their declaration."""
     hints = typing.get_type_hints(cls)
     return [
-        _info(field, hints[field.name])
+        _info(field, hints[field.name], declared)
         for field in dataclasses.fields(cls)
-        if _METADATA in field.metadata
+        if (declared := declaration(field)) is not None
     ]
 
 
@@ -146,7 +106,7 @@ def from_mapping(cls: type[_T], values: Mapping[str, object]) -> _T:
     Raises:
         UnknownOptionError: a name is no option.
         MissingOptionError: a required option is absent.
-        OptionError: a value can not be read, or is not accepted.
+        OptionError: a value cannot be read, or is not accepted.
     """
     infos = {info.name: info for info in describe(cls)}
     _refuse_unknown(cls, infos, values)
@@ -179,8 +139,7 @@ def _refuse_unknown(
         )
 
 
-def _info(field: dataclasses.Field[Any], hint: Any) -> OptionInfo:
-    declaration: _Declaration = field.metadata[_METADATA]
+def _info(field: dataclasses.Field[Any], hint: Any, declared: Declaration) -> OptionInfo:
     inner, is_optional = _without_none(hint)
     words = set(field.name.split("_"))
     return OptionInfo(
@@ -188,11 +147,11 @@ def _info(field: dataclasses.Field[Any], hint: Any) -> OptionInfo:
         type_name=_type_name(inner) + (" or nothing" if is_optional else ""),
         default=None if field.default is dataclasses.MISSING else field.default,
         is_required=field.default is dataclasses.MISSING,
-        low=declaration.low,
-        high=declaration.high,
-        choices=declaration.choices or _choices(inner),
+        low=declared.low,
+        high=declared.high,
+        choices=declared.choices or _choices(inner),
         unit="ms" if "ms" in words else "bytes" if "bytes" in words else "",
-        doc=declaration.doc,
+        doc=declared.doc,
     )
 
 
@@ -237,7 +196,7 @@ def _parse(cls: type[Any], info: OptionInfo, hint: Any, value: object) -> Any:
 
 
 def _parse_as(hint: Any, unit: str, value: Any) -> Any:
-    """Return ``value`` as the type ``hint``; ValueError when it can not be read as that."""
+    """Return ``value`` as the type ``hint``; ValueError when it cannot be read as that."""
     if typing.get_origin(hint) is tuple:
         items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
         return tuple(

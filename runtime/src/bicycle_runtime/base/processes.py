@@ -25,6 +25,7 @@ __all__ = [
     "kill_all",
     "open_files_max",
     "send_signal",
+    "signal_name",
     "start_ticks",
     "wait_for_end",
 ]
@@ -73,9 +74,24 @@ def how_it_ended(code: int) -> str:
 
     Example:
         >>> how_it_ended(-9), how_it_ended(3)
-        ('signal 9', 'exit code 3')
+        ('signal 9 (SIGKILL)', 'exit code 3')
     """
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal_name(-code)
+    return f"signal {-code} ({name})" if name else f"signal {-code}"
+
+
+def signal_name(number: int) -> str | None:
+    """Return the name of a signal; None of one of real time, which have none.
+
+    Example:
+        >>> signal_name(9), signal_name(40)
+        ('SIGKILL', None)
+    """
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return None
 
 
 def descendants(pid: int) -> list[int]:

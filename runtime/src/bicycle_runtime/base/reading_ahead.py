@@ -39,7 +39,7 @@ def objects_ahead(
 
     Raises:
         ObjectMissingError: there is no such object.
-        StorageError: the storage can not be read.
+        StorageError: the storage cannot be read.
     """
     parts: list[bytes] = []
     for _, data, is_last in parts_ahead(storage, objects):
@@ -61,7 +61,7 @@ def parts_ahead(
 
     Raises:
         ObjectMissingError: there is no such object.
-        StorageError: the storage can not be read.
+        StorageError: the storage cannot be read.
     """
     parts = [part for index, item in enumerate(objects) for part in _parts(storage, index, *item)]
     if len(parts) == 1:

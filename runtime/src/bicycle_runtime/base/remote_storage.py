@@ -92,7 +92,7 @@ def file_system(url: str) -> Any:
     """Return the file system of a URL: one for all threads of this process.
 
     Raises:
-        StorageDriverError: what the scheme needs is not installed, or can not be opened.
+        StorageDriverError: what the scheme needs is not installed, or cannot be opened.
     """
     parts = urlsplit(url)
     key = (os.getpid(), parts.scheme, parts.netloc)

@@ -317,17 +317,17 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> None:
 def require_atomic_create(storage: Storage, *, source: random.Random) -> None:
     """Make sure that of several creators of an object one wins: try it.
 
-    1. An object that is there can not be created again.
+    1. An object that is there cannot be created again.
     2. Of creators at the same time one wins.
 
     Raises:
         AtomicCreateError: it is not so here.
-        StorageError: the storage can not be used at all.
+        StorageError: the storage cannot be used at all.
     """
     token = attempt_id(source=source)
     first, second = f"probe/{token}-1", f"probe/{token}-2"
     try:
-        # 1. An object that is there can not be created again.
+        # 1. An object that is there cannot be created again.
         if [_creates(storage, first, data) for data in (b"1", b"2")] != [True, False]:
             reason = "it lets an object that exists be created again"
             raise AtomicCreateError(url=storage.url, reason=reason)
@@ -361,7 +361,7 @@ def publish_file(storage: Storage, path: str, target: Path) -> None:
 
     Raises:
         ObjectMissingError: neither the object nor the target is there.
-        StorageError: the target can not be written.
+        StorageError: the target cannot be written.
     """
     if not storage.exists(path):
         if target.exists():

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers, home, job_names
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
     count_text,
     duration_text,
     show_table,
+    show_text,
     watermark_text,
 )
 
@@ -42,7 +44,10 @@ def place_options(command: F) -> F:
         help="Directory or URL with the checkpoint of the job, or of several jobs.",
     )(command)
     return click.option(
-        "--job", metavar="NAME", help="A job of this machine, or one below --checkpoint-dir."
+        "--job",
+        metavar="NAME",
+        shell_complete=job_names,
+        help="A job of this machine, or one below --checkpoint-dir.",
     )(command)
 
 
@@ -57,13 +62,19 @@ class _Others(click.Argument):
 def _refuse_others(
     _context: click.Context, _argument: click.Parameter, found: tuple[str, ...]
 ) -> None:
-    """Tell whoever names the job as other commands want it how it is named here."""
+    """Tell a person who names the job as other commands want it how it is named here."""
     if found:
         text = f"unexpected argument {found[0]!r}; a job is named with --job {found[0]}"
         raise click.UsageError(text)
 
 
-@click.command("checkpoints")
+@click.command(
+    "checkpoints",
+    epilog=examples(
+        "bicycle checkpoints --job wordcount",
+        "bicycle checkpoints --checkpoint-dir checkpoints/wordcount --epoch 7 --verify",
+    ),
+)
 @place_options
 @click.option(
     "--epoch", type=click.IntRange(min=0), help="Only this epoch, with all that is known of it."
@@ -77,10 +88,10 @@ def _refuse_others(
 def checkpoints_command(
     *, job: str | None, checkpoint_dir: str | None, epoch: int | None, verify: bool, as_json: bool
 ) -> None:
-    """List the epochs that a checkpoint directory retains, the newest first, and its savepoints.
+    """List the epochs that a checkpoint directory retains.
 
-    Damaged ones are listed with the reason. The directory is only read: this works while the job
-    runs, takes no lock and needs no plugin.
+    The newest comes first, and savepoints come last. Damaged ones are listed with the reason. The
+    directory is only read: this works while the job runs, takes no lock and needs no plugin.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
@@ -99,17 +110,17 @@ def checkpoints_command(
         }
         answer_json(answer)
         return
-    click.echo(f"checkpoint {storage.url}")
+    show_text(f"checkpoint {storage.url}")
     if epoch is not None:
-        click.echo("\n".join(line for report in reports for line in details(report)))
+        show_text("\n".join(line for report in reports for line in details(report)))
         return
     show_table(_HEADINGS, map(_row, reports))
     for report in reports:
         if report.damage is not None:
-            click.echo(f"epoch {report.epoch} is damaged: {report.damage}")
+            show_text(f"epoch {report.epoch} is damaged: {report.damage}")
     for entry in savepoints:
         what = entry.problem or f"epoch {entry.epoch}, {byte_text(entry.byte_count)}"
-        click.echo(f"savepoint {entry.name}: {what}")
+        show_text(f"savepoint {entry.name}: {what}")
 
 
 def _row(report: EpochReport) -> tuple[str, ...]:

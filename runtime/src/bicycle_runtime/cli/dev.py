@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.dev_cluster import cluster_command
 from bicycle_runtime.cli.parameters import answers, declared_options, folder_option, home, pairs
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
@@ -35,18 +36,18 @@ _dir_option = folder_option(
 )
 
 
-@click.group("dev", invoke_without_command=True)
+@click.group("dev", cls=CommandGroup, invoke_without_command=True)
 @answers
 @click.pass_context
 def dev_command(context: click.Context, *, as_json: bool) -> None:
-    """Start what a job needs around it while it is written and tested."""
+    """Run a Kafka broker or a Spark cluster for development."""
     show_overview(context, as_json=as_json)
 
 
 dev_command.add_command(cluster_command)
 
 
-@dev_command.group("kafka", invoke_without_command=True)
+@dev_command.group("kafka", cls=CommandGroup, invoke_without_command=True)
 @answers
 @click.pass_context
 def kafka_command(context: click.Context, *, as_json: bool) -> None:
@@ -57,7 +58,13 @@ def kafka_command(context: click.Context, *, as_json: bool) -> None:
     show_overview(context, as_json=as_json)
 
 
-@kafka_command.command("start")
+@kafka_command.command(
+    "start",
+    epilog=examples(
+        "bicycle dev kafka start",
+        "bicycle dev kafka start --port 9092 --foreground",
+    ),
+)
 @_dir_option
 @declared_options(_STARTING)
 @click.option(
@@ -92,7 +99,12 @@ def start_command(
         _tell_start(broker, is_new=broker.start(), as_json=as_json)
 
 
-@kafka_command.command("stop")
+@kafka_command.command(
+    "stop",
+    epilog=examples(
+        "bicycle dev kafka stop",
+    ),
+)
 @_dir_option
 @declared_options(_STOPPING)
 @answers
@@ -105,7 +117,12 @@ def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) 
     tell_stop(broker.folder, is_clean=broker.stop(), as_json=as_json)
 
 
-@kafka_command.command("status")
+@kafka_command.command(
+    "status",
+    epilog=examples(
+        "bicycle dev kafka status",
+    ),
+)
 @_dir_option
 @answers
 def status_command(*, folder: Path | None, as_json: bool) -> None:
@@ -127,7 +144,14 @@ def status_command(*, folder: Path | None, as_json: bool) -> None:
         click.echo("\n".join(f"{name}={value}" for name, value in facts.items()))
 
 
-@kafka_command.group("topics", invoke_without_command=True)
+@kafka_command.group(
+    "topics",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle dev kafka topics",
+    ),
+)
 @_dir_option
 @answers
 @click.pass_context
@@ -158,7 +182,12 @@ def topics_command(context: click.Context, *, folder: Path | None, as_json: bool
         show_table(("topic", "partitions", "replication"), rows)
 
 
-@topics_command.command("create")
+@topics_command.command(
+    "create",
+    epilog=examples(
+        "bicycle dev kafka topics create orders --partitions 4",
+    ),
+)
 @click.argument("name")
 @_dir_option
 @click.option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, declared_options, folder_option, home
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
 from bicycle_runtime.dev.cluster_options import ClusterOptions
@@ -27,7 +28,7 @@ _dir_option = folder_option(
 )
 
 
-@click.group("cluster", invoke_without_command=True)
+@click.group("cluster", cls=CommandGroup, invoke_without_command=True)
 @answers
 @click.pass_context
 def cluster_command(context: click.Context, *, as_json: bool) -> None:
@@ -40,7 +41,12 @@ def cluster_command(context: click.Context, *, as_json: bool) -> None:
     show_overview(context, as_json=as_json)
 
 
-@cluster_command.command("start")
+@cluster_command.command(
+    "start",
+    epilog=examples(
+        "bicycle dev cluster start",
+    ),
+)
 @_dir_option
 @declared_options(_STARTING)
 @answers
@@ -67,7 +73,12 @@ def start_command(*, folder: Path | None, as_json: bool, **declared: str | None)
     click.echo(f"master={cluster.url}")
 
 
-@cluster_command.command("stop")
+@cluster_command.command(
+    "stop",
+    epilog=examples(
+        "bicycle dev cluster stop",
+    ),
+)
 @_dir_option
 @declared_options(_STOPPING)
 @answers
@@ -81,7 +92,12 @@ def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) 
     tell_stop(cluster.folder, is_clean=cluster.stop(), as_json=as_json)
 
 
-@cluster_command.command("status")
+@cluster_command.command(
+    "status",
+    epilog=examples(
+        "bicycle dev cluster status",
+    ),
+)
 @_dir_option
 @answers
 def status_command(*, folder: Path | None, as_json: bool) -> None:

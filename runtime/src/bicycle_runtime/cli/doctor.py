@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import click
 
+from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, home
-from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.rendering import answer_json, show_text
 
 __all__ = ["doctor_command"]
 
 
-@click.command("doctor")
+@click.command(
+    "doctor",
+    epilog=examples(
+        "bicycle doctor",
+        "bicycle doctor --spark",
+    ),
+)
 @click.option("--spark", "with_spark", is_flag=True, help="Start a tiny job on Spark as well.")
 @click.option(
     "--master", metavar="TEXT", help="Spark master URL for that. Default: embedded Spark."
 )
 @answers
 def doctor_command(*, with_spark: bool, master: str | None, as_json: bool) -> None:
-    """Check Java, Python, versions, disk, memory, and with --spark that a job can run.
+    """Check whether this machine can run jobs.
 
-    Each failed check says what to do. The exit code is 6 when one failed; with --json the checks
-    are then the fact `checks` of the error.
+    It looks at Java, Python, versions, disk and memory, and with --spark runs a tiny job. Each
+    failed check says what to do. The exit code is 6 when one failed; with --json the checks are
+    then the fact `checks` of the error.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.first_steps.doctor import examine, require_health
@@ -31,7 +39,7 @@ def doctor_command(*, with_spark: bool, master: str | None, as_json: bool) -> No
         answer_json({"checks": [check.to_json() for check in checks]})
         return
     for check in checks:
-        click.echo(f"{'ok  ' if check.is_ok else 'FAIL'}  {check.name}: {check.found}")
+        show_text(f"{'ok  ' if check.is_ok else 'FAIL'}  {check.name}: {check.found}")
         if not check.is_ok:
-            click.echo(f"      fix: {check.fix}")
+            show_text(f"      fix: {check.fix}")
     require_health(checks)

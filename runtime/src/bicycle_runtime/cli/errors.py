@@ -8,7 +8,7 @@ __all__ = ["InternalError", "UsageRefusedError"]
 
 
 class UsageRefusedError(BicycleError):
-    """The words of the command line can not be read."""
+    """The words of the command line cannot be read."""
 
     code = "BIC-2001"
     message = "{problem}"

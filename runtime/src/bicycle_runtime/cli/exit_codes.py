@@ -6,7 +6,10 @@ code counts; the docs and the help show ``MEANINGS``.
 
 from __future__ import annotations
 
-from bicycle_sdk.errors import BicycleError
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bicycle_sdk.errors import BicycleError
 
 __all__ = ["CODE_RANGES", "MEANINGS", "exit_code_of"]
 
@@ -16,9 +19,9 @@ MEANINGS: dict[int, str] = {
     OK: "done",
     FAILED: "the job, or what was asked for, failed",
     USAGE: "the command line is wrong, or names a job that does not exist",
-    PLUGIN: "the plugin can not be found, loaded or turned into a graph",
+    PLUGIN: "the plugin cannot be found, loaded or turned into a graph",
     CONFIG: "a parameter, an option, an input or an output is wrong",
-    STATE: "the checkpoint or state can not be used, or another process uses it",
+    STATE: "the checkpoint or state cannot be used, or another process uses it",
     ENVIRONMENT: "Java, Spark or this machine lacks something",
     130: "ended at once by a second Ctrl-C",
     143: "ended at once by a second SIGTERM",

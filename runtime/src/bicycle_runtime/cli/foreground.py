@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from io import TextIOWrapper
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.base.quantities import amount
-from bicycle_runtime.cli.live import LineWriter, LiveLine, Ticker, status_line
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
     count_text,
     duration_text,
     metric_texts,
+    show_text,
     waiting_texts,
+    write_line,
 )
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
 if TYPE_CHECKING:
+    from bicycle_runtime.base.clock import Clock
+    from bicycle_runtime.cli.live import LiveStatus
     from bicycle_runtime.jobs.home import Home
     from bicycle_runtime.jobs.options import JobRequest
     from bicycle_runtime.jobs.running.summary import JobSummary
@@ -33,36 +39,44 @@ __all__ = ["run_in_foreground", "summary_lines"]
 
 def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None:
     """Run a job until it ends. Records and the answer go to stdout, all else to stderr."""
-    is_live = sys.stderr.isatty() and not as_json
-    live = LiveLine(sys.stderr, is_shown=is_live)
-    configure(cast(IO[str], live), as_json=as_json, level="WARNING" if is_live else "INFO")
     records = sys.stderr if as_json else sys.stdout
-
     clock = SystemClock()
-    shown: list[JobStatus] = []
-
-    def line() -> str:
-        return status_line(shown[0], now_ms=clock.now_ms()) if shown else ""
-
-    def show(status: JobStatus) -> None:
-        shown[:] = [status]
-        live.show(line())
-
-    with StopRequest().on_signals() as stop, live, Ticker(line, live):
+    with StopRequest().on_signals() as stop, _live_status(clock, as_json=as_json) as live:
+        write = write_line if live is None else live.write
         services = DoorServices(
             clock=clock,
             source=system_random(),
-            console=lambda line: live.above(records, line),
-            announce=lambda line: live.above(sys.stderr, line),
-            listener=show,
+            console=partial(write, records),
+            announce=partial(write, sys.stderr),
+            listener=_ignore if live is None else live.show,
             stop=stop,
-            worker_log=cast(IO[bytes], LineWriter(live)) if is_live else None,
+            worker_log=None if live is None else cast(IO[bytes], live.line_writer()),
         )
         summary = run_job(request, home, services)
     if as_json:
         answer_json(summary.to_json())
+    elif sys.stdout.isatty():
+        show_text("\n".join(summary_lines(summary)))
     else:
-        live.above(sys.stdout, "\n".join(summary_lines(summary)))
+        write_line(sys.stdout, "\n".join(summary_lines(summary)))
+
+
+def _live_status(clock: Clock, *, as_json: bool) -> AbstractContextManager[LiveStatus | None]:
+    """Return the status at the bottom of a terminal, None elsewhere, and set where log lines go."""
+    if as_json or not sys.stderr.isatty():
+        configure(sys.stderr, as_json=as_json)
+        return nullcontext()
+    # Slow to import, and needed on a terminal only.
+    from bicycle_runtime.cli.live import LiveStatus
+
+    live = LiveStatus(sys.stderr, clock)
+    log = TextIOWrapper(cast(IO[bytes], live.line_writer()), "utf-8", write_through=True)
+    configure(log, level="WARNING")
+    return live
+
+
+def _ignore(_status: JobStatus) -> None:
+    """Show nothing: log lines tell how the job is doing."""
 
 
 def summary_lines(summary: JobSummary) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import (
     answers,
     home,
@@ -11,12 +12,18 @@ from bicycle_runtime.cli.parameters import (
     plugin_option,
     set_option,
 )
-from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.rendering import answer_json, show_text
 
 __all__ = ["graph_command"]
 
 
-@click.command("graph")
+@click.command(
+    "graph",
+    epilog=examples(
+        "bicycle graph clicks.py --set input=clicks.csv",
+        "bicycle graph --plugin wordcount --params job.toml --format mermaid",
+    ),
+)
 @plugin_option
 @plugin_env_option
 @set_option
@@ -42,7 +49,7 @@ def graph_command(
     form: str,
     as_json: bool,
 ) -> None:
-    """Show the chains, stages and parallelism of a plugin's job. Nothing is started."""
+    """Show the chains, stages and parallelism of a job. Nothing is started."""
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
     from bicycle_runtime.jobs.plugins.environments import entered
@@ -55,4 +62,4 @@ def graph_command(
     if as_json or form == "json":
         answer_json(view.to_json())
     else:
-        click.echo(view.to_mermaid() if form == "mermaid" else view.to_text())
+        show_text(view.to_mermaid() if form == "mermaid" else view.to_text())

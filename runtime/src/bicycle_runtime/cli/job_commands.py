@@ -8,8 +8,9 @@ import click
 import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
-from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.parameters import answers, home, job_names
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
@@ -20,6 +21,7 @@ from bicycle_runtime.cli.rendering import (
     phase_text,
     place_text,
     show_table,
+    show_text,
     waiting_texts,
     watermark_text,
 )
@@ -40,7 +42,13 @@ _SPARE_COLUMNS = ("pid", "plugin", "epoch", "records/s", "started")
 _STATES = [state.value.lower() for state in JobState]
 
 
-@click.command("list")
+@click.command(
+    "list",
+    epilog=examples(
+        "bicycle list",
+        "bicycle list --state running --state failed",
+    ),
+)
 @click.option(
     "--state",
     "states",
@@ -62,8 +70,15 @@ def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
         show_table(headings, map(_row, found), spare=_SPARE_COLUMNS)
 
 
-@click.command("status")
-@click.argument("job")
+@click.command(
+    "status",
+    epilog=examples(
+        "bicycle status wordcount",
+        "bicycle status wordcount --json",
+        "bicycle status wordcount --exit-code",
+    ),
+)
+@click.argument("job", shell_complete=job_names)
 @click.option("--exit-code", is_flag=True, help="End with exit code 1 when the job is FAILED.")
 @answers
 def status_command(*, job: str, exit_code: bool, as_json: bool) -> None:
@@ -72,13 +87,20 @@ def status_command(*, job: str, exit_code: bool, as_json: bool) -> None:
     if as_json:
         answer_json(status.to_json())
     else:
-        click.echo("\n".join(_details(status)))
+        show_text("\n".join(_details(status)))
     if exit_code and status.state is JobState.FAILED:
         click.get_current_context().exit(FAILED)
 
 
-@click.command("stop")
-@click.argument("job")
+@click.command(
+    "stop",
+    epilog=examples(
+        "bicycle stop wordcount",
+        "bicycle stop wordcount --drain",
+        "bicycle stop wordcount --savepoint --name before-upgrade",
+    ),
+)
+@click.argument("job", shell_complete=job_names)
 @click.option(
     "--drain",
     is_flag=True,
@@ -98,10 +120,11 @@ def stop_command(
     timeout: int,
     as_json: bool,
 ) -> None:
-    """Stop a job cleanly: it finishes its epoch, publishes it and ends. Waits until it has ended.
+    """Stop a job cleanly, at the end of an epoch.
 
-    Submitted or run again under its name, the job goes on without reading a record twice. --name,
-    --to and --timeout are those of the savepoint.
+    The job finishes its epoch, publishes it and ends; the command waits for that. Submitted or run
+    again under its name, the job goes on without reading a record twice. --name, --to and --timeout
+    are those of the savepoint.
     """
     if not savepoint and (name, to) != (None, None):
         raise click.UsageError("--name and --to need --savepoint")
@@ -117,14 +140,19 @@ def stop_command(
         click.echo(savepoint_line(answer))
 
 
-@click.command("cancel")
-@click.argument("job")
+@click.command(
+    "cancel",
+    epilog=examples(
+        "bicycle cancel wordcount",
+    ),
+)
+@click.argument("job", shell_complete=job_names)
 @answers
 def cancel_command(*, job: str, as_json: bool) -> None:
-    """End a job at once, with all its processes, in the middle of whatever it does.
+    """End a job at once, in the middle of whatever it does.
 
-    The last sealed epoch stays, and what it wrote is made visible; what ran behind it is read again
-    when the job is started again.
+    All its processes end. The last sealed epoch stays, and what it wrote is made visible; what ran
+    behind it is read again when the job is started again.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.running.settling import settle_job
@@ -241,7 +269,12 @@ def _lag(status: JobStatus) -> str:
 
 def _operator_text(operator: OperatorStatus) -> str:
     text = f"{count_text(operator.records_in)} in, {count_text(operator.records_out)} out"
-    for count, word in ((operator.failed, "failed"), (operator.late, "late")):
+    words = (
+        (operator.on_columns, "on columns"),
+        (operator.failed, "failed"),
+        (operator.late, "late"),
+    )
+    for count, word in words:
         text += f", {count_text(count)} {word}" if count else ""
     if operator.parallelism is not None:
         text += f", parallelism {operator.parallelism}"
@@ -259,6 +292,8 @@ def _operator_text(operator: OperatorStatus) -> str:
 
 
 def _process(status: JobStatus) -> str:
+    if not status.pid:
+        return ""
     text = f"{status.pid} (detached)" if status.is_detached else str(status.pid)
     if status.is_frozen:
         text += f", stopped by a signal: kill -CONT {status.pid} lets it go on"

@@ -10,17 +10,18 @@ import click
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.quantities import amount, parse_duration_ms
+from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, home
 from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
 
 __all__ = ["jobs_command"]
 
 
-@click.group("jobs", invoke_without_command=True)
+@click.group("jobs", cls=CommandGroup, invoke_without_command=True)
 @answers
 @click.pass_context
 def jobs_command(context: click.Context, *, as_json: bool) -> None:
-    """Tidy up what is kept of jobs; `bicycle list` shows them."""
+    """Tidy up what is kept of jobs. `bicycle list` shows them."""
     show_overview(context, as_json=as_json)
 
 
@@ -31,7 +32,13 @@ def _duration(_context: click.Context, _option: click.Parameter, text: str) -> i
         raise click.BadParameter(str(error)) from error
 
 
-@jobs_command.command("prune")
+@jobs_command.command(
+    "prune",
+    epilog=examples(
+        "bicycle jobs prune --dry-run",
+        "bicycle jobs prune --older-than 30d --checkpoints",
+    ),
+)
 @click.option(
     "--older-than",
     "older_than_ms",
@@ -52,10 +59,11 @@ def _duration(_context: click.Context, _option: click.Parameter, text: str) -> i
 def prune_command(
     *, older_than_ms: int, with_checkpoints: bool, is_trial: bool, as_json: bool
 ) -> None:
-    """Remove what is kept of jobs that have ended: status, request, log.
+    """Remove what is kept of jobs that have ended.
 
-    Checkpoints stay unless --checkpoints is given, and those in a --checkpoint-dir always do: the
-    same command goes on from there. A job with dead letters in its folder is kept.
+    That is status, request and log. Checkpoints stay unless --checkpoints is given, and those in a
+    --checkpoint-dir always do: the same command goes on from there. A job with dead letters in its
+    folder is kept.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.control.pruning import prune_jobs

@@ -1,21 +1,20 @@
-"""One line at the bottom of a terminal that tells how the job is doing.
+"""The status of a run at the bottom of a terminal, with everything else written above it.
 
-Everything else that goes to the terminal meanwhile is written above it. On anything but a terminal
-the line is not shown, and writing is passed through.
+``rich`` draws it again a few times a second, so that it is seen to move. On anything but a terminal
+there is no such line, and this module is not imported.
 """
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import os
-import shutil
-import threading
-from collections.abc import Callable
-from io import RawIOBase, TextIOBase
+from io import RawIOBase
 from typing import IO, TYPE_CHECKING, Any
 
-from bicycle_runtime.base.logging import log_event
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.text import Text
+
 from bicycle_runtime.cli.rendering import (
     byte_text,
     count_text,
@@ -23,23 +22,31 @@ from bicycle_runtime.cli.rendering import (
     lag_text,
     phase_text,
     watermark_text,
+    write_line,
 )
+from bicycle_runtime.cli.terminal import terminal
 
 if TYPE_CHECKING:
+    from bicycle_runtime.base.clock import Clock
     from bicycle_runtime.jobs.status import JobStatus
 
-__all__ = ["LineWriter", "LiveLine", "Ticker", "status_line"]
+__all__ = ["LiveStatus", "status_line", "status_parts"]
 
-_LOG = logging.getLogger(__name__)
-_CLEAR = "\r\x1b[2K"
 _GAP = "  "
 _STOPPING = "STOPPING"
 _LONG_MS = 2_000
-_TICK_S = 1.0
+_REFRESHES_PER_SECOND = 4
+_BAR_WIDTH = 40
+_PENDING = frozenset({"created", "restarting", "stopping", "stopped", "canceled"})
 
 
 def status_line(status: JobStatus, *, now_ms: int | None = None) -> str:
-    """Return how a job is doing, in one line.
+    """Return how a job is doing, in one line; see ``status_parts``."""
+    return _GAP.join(status_parts(status, now_ms=now_ms))
+
+
+def status_parts(status: JobStatus, *, now_ms: int | None = None) -> list[str]:
+    """Return how a job is doing: its name, its state, and what else there is to tell.
 
     Args:
         status: As it was last told.
@@ -68,7 +75,7 @@ def status_line(status: JobStatus, *, now_ms: int | None = None) -> str:
             f"state {byte_text(status.state_bytes)}",
             f"watermark {watermark_text(status.watermark_ms)}",
         ]
-    return _GAP.join(parts)
+    return parts
 
 
 def _second(duration_ms: int) -> int:
@@ -87,39 +94,77 @@ def _with_time(text: str, since_ms: int, now_ms: int | None) -> str:
     return f"{text} for {duration_text(_second(now_ms - since_ms))}"
 
 
-class Ticker:
-    """Shows a line again each second while inside, so that it is seen to move.
+class LiveStatus:
+    """The status of a run; used in a ``with`` block.
+
+    What code of this process prints meanwhile comes above it, too.
 
     Args:
-        line: Returns the line.
-        live: Where it is shown.
+        stream: The terminal.
+        clock: Tells how long something has been going on.
     """
 
-    def __init__(self, line: Callable[[], str], live: LiveLine) -> None:
-        self._line = line
-        self._live = live
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._tick, name="live-line", daemon=True)
+    def __init__(self, stream: IO[str], clock: Clock) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._status: JobStatus | None = None
+        self._console = terminal(stream)
+        self._live = Live(
+            console=self._console,
+            get_renderable=self._drawing,
+            refresh_per_second=_REFRESHES_PER_SECOND,
+            transient=True,
+        )
 
-    def __enter__(self) -> Ticker:
-        self._thread.start()
+    def __enter__(self) -> LiveStatus:
+        self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._end.set()
-        self._thread.join()
+        self._live.stop()
 
-    def _tick(self) -> None:
-        while not self._end.wait(_TICK_S):
-            self._live.show(self._line())
+    def show(self, status: JobStatus) -> None:
+        """Take a status, which the next refresh draws."""
+        self._status = status
+
+    def write(self, stream: IO[str], text: str) -> None:
+        """Write whole lines to a stream, above the status where it is the same terminal."""
+        if stream is self._stream or _is_same_terminal(stream, self._stream):
+            self._console.out(text, highlight=False)
+        else:
+            write_line(stream, text)
+
+    def line_writer(self) -> RawIOBase:
+        """Return a byte stream whose whole lines come above the status."""
+        return _LineWriter(self, self._stream)
+
+    def _drawing(self) -> RenderableType:
+        status = self._status
+        if status is None:
+            return Text()
+        job, state, *more = status_parts(status, now_ms=self._clock.now_ms())
+        style = "bicycle.pending" if state in _PENDING else "bicycle.good"
+        line = Text(_GAP, overflow="fold").join(
+            [Text(job, "bicycle.name"), Text(state, style), *map(Text, more)]
+        )
+        phase = status.phase
+        if phase is None or not phase.total:
+            return line
+        return Group(line, ProgressBar(phase.total, phase.done, width=_BAR_WIDTH))
 
 
-class LineWriter(RawIOBase):
-    """A byte stream whose whole lines are written above a live line."""
+class _LineWriter(RawIOBase):
+    """A byte stream whose whole lines are written above a live status.
 
-    def __init__(self, live: LiveLine) -> None:
+    Args:
+        live: The status.
+        stream: The terminal.
+    """
+
+    def __init__(self, live: LiveStatus, stream: IO[str]) -> None:
         super().__init__()
         self._live = live
+        self._stream = stream
         self._rest = b""
 
     def writable(self) -> bool:
@@ -128,94 +173,17 @@ class LineWriter(RawIOBase):
 
     def write(self, data: Any) -> int:
         """Take some bytes; what is no whole line yet waits."""
-        *lines, self._rest = (self._rest + bytes(data)).split(b"\n")
-        for line in lines:
-            self._live.write(line.decode(errors="replace") + "\n")
+        lines, newline, rest = bytes(data).rpartition(b"\n")
+        if newline:
+            self._live.write(self._stream, (self._rest + lines).decode(errors="replace"))
+            self._rest = rest
+        else:
+            self._rest += rest
         return len(data)
 
 
-class LiveLine(TextIOBase):
-    """A text stream that keeps its line below what is written to it.
-
-    Args:
-        stream: The terminal.
-        is_shown: False passes writes through and shows no line.
-    """
-
-    def __init__(self, stream: IO[str], *, is_shown: bool) -> None:
-        super().__init__()
-        self._stream = stream
-        self._is_shown = is_shown
-        self._line = ""
-        self._lock = threading.RLock()
-
-    def __enter__(self) -> LiveLine:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.show("")
-
-    def show(self, line: str) -> None:
-        """Replace the line; an empty one takes it away."""
-        if not self._is_shown:
-            return
-        with self._lock:
-            self._line = _cut(line, _width(self._stream) - 1)
-            self._stream.write(_CLEAR + self._line)
-            self._stream.flush()
-
-    def above(self, stream: IO[str], line: str) -> None:
-        """Write a whole line to a stream, maybe the same terminal.
-
-        Whoever read it may be gone, as ``head`` is after some lines: that is told, and no error.
-        """
-        with self._lock:
-            if self._is_shown:
-                self._stream.write(_CLEAR)
-                self._stream.flush()
-            try:
-                stream.write(line + "\n")
-                stream.flush()
-            except BrokenPipeError:
-                _let_go(stream)
-                log_event(_LOG, "reader_gone", level=logging.WARNING)
-            if self._is_shown:
-                self._stream.write(self._line)
-                self._stream.flush()
-
-    def write(self, text: str) -> int:
-        """Write log lines above the line."""
-        with self._lock:
-            if not self._is_shown:
-                return self._stream.write(text)
-            self._stream.write(f"{_CLEAR}{text}{self._line if text.endswith(chr(10)) else ''}")
-            return len(text)
-
-    def flush(self) -> None:
-        """Flush the terminal."""
-        self._stream.flush()
-
-
-def _let_go(stream: IO[str]) -> None:
-    """Let a closed pipe lead nowhere, so that nothing fails that is still written to it."""
-    with contextlib.suppress(OSError):  # It has no descriptor.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, stream.fileno())
-        os.close(nowhere)
-
-
-def _width(stream: IO[str]) -> int:
-    """Return the columns of the terminal that a stream writes to, which need not be stdout's."""
+def _is_same_terminal(one: IO[str], other: IO[str]) -> bool:
     try:
-        columns = os.get_terminal_size(stream.fileno()).columns
-    except OSError:  # It is no terminal.
-        columns = 0
-    return columns or shutil.get_terminal_size().columns
-
-
-def _cut(line: str, width: int) -> str:
-    """Return the parts of a line that fit: half a number would be another number."""
-    if len(line) <= width:
-        return line
-    gap = line.rfind(_GAP, 0, width + len(_GAP))
-    return line[:gap] if gap > 0 else line[:width]
+        return os.path.sameopenfile(one.fileno(), other.fileno())
+    except OSError:  # One of them has no descriptor.
+        return False

@@ -10,7 +10,8 @@ from typing import BinaryIO
 
 import click
 
-from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers, home, job_names
 from bicycle_runtime.cli.rendering import answer_json
 from bicycle_runtime.jobs.control.looking import job_status
 from bicycle_runtime.jobs.home import Home
@@ -21,18 +22,25 @@ _POLL_S = 0.2
 _CHUNK_BYTES = 1 << 16
 
 
-@click.command("logs")
-@click.argument("job")
+@click.command(
+    "logs",
+    epilog=examples(
+        "bicycle logs wordcount --follow",
+        "bicycle logs wordcount -n 20",
+    ),
+)
+@click.argument("job", shell_complete=job_names)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option(
     "-n", "--lines", "line_count", type=click.IntRange(min=0), help="Only so many lines of the end."
 )
 @answers
 def logs_command(*, job: str, follow: bool, line_count: int | None, as_json: bool) -> None:
-    """Show the log of a submitted job, with what its console sinks print.
+    """Show the log of a submitted job.
 
-    A job in the foreground has no log here: it writes to its terminal. With --json each line
-    becomes a JSON text of the list `lines`, and --follow waits for the end of the job first.
+    What its console sinks print is in it. A job in the foreground has no log here: it writes to its
+    terminal. With --json each line becomes a JSON text of the list `lines`, and --follow waits for
+    the end of the job first.
     """
     place = home()
     path = place.find(job).log_path

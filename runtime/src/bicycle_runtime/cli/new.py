@@ -6,13 +6,20 @@ from pathlib import Path
 
 import click
 
+from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers
 from bicycle_runtime.cli.rendering import answer_json
 
 __all__ = ["new_command"]
 
 
-@click.command("new")
+@click.command(
+    "new",
+    epilog=examples(
+        "bicycle new word-tally",
+        "bicycle new word-tally --dir projects",
+    ),
+)
 @click.argument("name")
 @click.option(
     "--dir",
@@ -24,9 +31,10 @@ __all__ = ["new_command"]
 )
 @answers
 def new_command(*, name: str, parent: Path, as_json: bool) -> None:
-    """Make a plugin project: a wheel with one job, its parameters, and tests that pass.
+    """Make a plugin project with a job and its tests.
 
-    NAME becomes the name of plugin, distribution and folder: lower-case words with dashes.
+    It is a wheel with one job, its parameters, and tests that pass. NAME becomes the name of
+    plugin, distribution and folder: lower-case words with dashes.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.first_steps.scaffold import write_project

@@ -12,6 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
+
+from bicycle_runtime.cli.candidates import (
+    file_names,
+    matching,
+    parameter_names,
+    plugin_names,
+)
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.options import OptionInfo
@@ -22,9 +30,11 @@ __all__ = [
     "declared_options",
     "folder_option",
     "home",
+    "job_names",
     "pairs",
     "plugin_env_option",
     "plugin_option",
+    "savepoint_places",
     "set_option",
 ]
 
@@ -40,6 +50,29 @@ def home() -> Home:
     from bicycle_runtime.jobs.home import Home
 
     return Home(Path(os.environ.get(_HOME_VARIABLE) or _HOME_DEFAULT).expanduser().absolute())
+
+
+def job_names(
+    _context: click.Context, _parameter: click.Parameter, begin: str
+) -> list[CompletionItem]:
+    """Return the jobs of this machine, for a shell that completes one."""
+    return matching((folder.id for folder in home().folders()), begin)
+
+
+def savepoint_places(
+    _context: click.Context, _parameter: click.Parameter, begin: str
+) -> list[CompletionItem]:
+    """Return the savepoints beside the local checkpoints of jobs, else let the shell complete.
+
+    Storage behind a URL is not asked: it may take long to answer.
+    """
+    # Slow to import, and needed for this alone.
+    from bicycle_runtime.jobs.control.looking import list_jobs
+    from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER
+
+    checkpoints = {Path(status.checkpoint) for status in list_jobs(home()) if status.checkpoint}
+    found = [str(path) for each in checkpoints for path in each.glob(f"{SAVEPOINTS_FOLDER}/*/")]
+    return matching(found, begin) or [CompletionItem(begin, type="dir")]
 
 
 def answers(command: F) -> F:
@@ -70,6 +103,7 @@ def plugin_option(command: F) -> F:
         "--plugin",
         metavar="NAME",
         is_eager=True,
+        shell_complete=plugin_names,
         help="Name of an installed plugin, as `bicycle plugins` lists it; not with FILE.",
     )(command)
     return click.argument(
@@ -78,6 +112,7 @@ def plugin_option(command: F) -> F:
         metavar="[FILE.py[:FUNCTION]]",
         expose_value=False,
         callback=_take_file,
+        shell_complete=file_names,
     )(command)
 
 
@@ -87,11 +122,11 @@ def _take_file(context: click.Context, _argument: click.Parameter, file: str | N
     Raises:
         click.UsageError: neither is given, or both, or it is no file of Python.
     """
+    if context.resilient_parsing:
+        return
     # Slow to import, and needed when a command runs only.
     from bicycle_runtime.extraction.scripts import is_script
 
-    if context.resilient_parsing:
-        return
     if (file is None) == (context.params.get("plugin") is None):
         raise click.UsageError("give a file, as in jobs/clicks.py, or --plugin NAME; one of both")
     if file is not None:
@@ -126,12 +161,19 @@ def set_option(command: F) -> F:
         "params",
         multiple=True,
         metavar="NAME=VALUE",
-        callback=lambda context, _option, values: _asked(
-            {**_params_in(context.meta.get(_PARAMS_FILE)), **pairs(values, "--set")}
-        ),
+        callback=_take_params,
+        shell_complete=parameter_names,
         help="A parameter of the plugin. May be given several times. A secret is given as "
         "env:NAME, file:PATH or prompt:, which asks for it.",
     )(command)
+
+
+def _take_params(
+    context: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> dict[str, str]:
+    if context.resilient_parsing:  # A shell completes, and nobody is to be asked.
+        return {}
+    return _asked({**_params_in(context.meta.get(_PARAMS_FILE)), **pairs(values, "--set")})
 
 
 def _asked(params: dict[str, str]) -> dict[str, str]:
@@ -156,7 +198,7 @@ def _params_in(path: Path | None) -> dict[str, str]:
     """Return the parameters in a file as texts.
 
     Raises:
-        click.BadParameter: it can not be read, is no TOML, or holds what no text can give.
+        click.BadParameter: it cannot be read, is no TOML, or holds what no text can give.
     """
     if path is None:
         return {}
@@ -220,7 +262,12 @@ def _flag(info: OptionInfo) -> Callable[[F], F]:
     if info.default is not None:
         text += f" Default: {info.default}."
     return click.option(
-        info.flag, info.name, required=info.is_required, metavar=_metavar(info), help=text
+        info.flag,
+        info.name,
+        required=info.is_required,
+        metavar=_metavar(info),
+        shell_complete=savepoint_places if info.flag == "--from" else None,
+        help=text,
     )
 
 

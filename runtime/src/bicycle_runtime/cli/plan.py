@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import (
     answers,
     home,
     plugin_env_option,
     plugin_option,
+    savepoint_places,
     set_option,
 )
-from bicycle_runtime.cli.rendering import answer_json, duration_text
+from bicycle_runtime.cli.rendering import answer_json, duration_text, show_text
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.inspection.reports import AttributeReport, JobReport, StateReport
@@ -24,7 +26,14 @@ __all__ = ["change_lines", "plan_command", "report_lines"]
 _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 
 
-@click.command("plan")
+@click.command(
+    "plan",
+    epilog=examples(
+        "bicycle plan --plugin wordcount --set input=in --set output=out",
+        "bicycle plan clicks.py --set input=clicks.csv --require exactly-once",
+        "bicycle plan --plugin wordcount --params job.toml --from savepoints/before-upgrade",
+    ),
+)
 @plugin_option
 @plugin_env_option
 @set_option
@@ -43,8 +52,9 @@ _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
     "--from",
     "origin",
     metavar="URL",
+    shell_complete=savepoint_places,
     help="A savepoint or a checkpoint directory: say what becomes of its state, and fail with exit "
-    "code 5 when some would be lost or can not be read.",
+    "code 5 when some would be lost or cannot be read.",
 )
 @click.option(
     "--allow-dropped-state",
@@ -64,12 +74,12 @@ def plan_command(
     allows_dropped: bool,
     as_json: bool,
 ) -> None:
-    """Show the guarantee of a plugin's job from end to end, its state, its codecs, and warnings.
+    """Show what a job guarantees, its state and warnings.
 
-    The guarantee is that of the weakest source or sink, which is named. With --from it says of each
-    operator and state whether it is kept, migrated, new, dropped or refused, as a start from there
-    would, and whether that start needs --trust, since it loads pickled state. Nothing is started,
-    nothing is loaded from a pickle, and a job that runs there is not touched.
+    The guarantee is from end to end: that of the weakest source or sink, which is named. With
+    --from it says of each operator and state whether it is kept, migrated, new, dropped or refused,
+    as a start from there would, and whether that start needs --trust, since it loads pickled state.
+    Nothing is started, nothing is loaded from a pickle, and a job that runs there is not touched.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
@@ -107,7 +117,7 @@ def plan_command(
     lines = report_lines(report)
     if changes is not None:
         lines += [*change_lines(changes), _trust_line(maker)]
-    click.echo("\n".join(lines))
+    show_text("\n".join(lines))
     if changes is not None:
         require_no_loss(changes, allows_dropped=allows_dropped)
 
@@ -132,6 +142,8 @@ def report_lines(report: JobReport) -> list[str]:
             f"{item.codec} codec"
             for item in report.exchanges
         ),
+        "works on:",
+        *(f"  {item.text}" for item in report.columns),
         f"functions and types: {len(shipping) - by_value} by reference, "
         f"{by_value} by value{python}",
         "warnings:" if report.warnings else "warnings: none",

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bicycle_runtime.cli.candidates import plugin_names
+from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
-from bicycle_runtime.cli.rendering import answer_json, error_text, show_table
+from bicycle_runtime.cli.rendering import answer_json, error_text, show_table, show_text
 from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
 
 if TYPE_CHECKING:
@@ -17,14 +19,24 @@ if TYPE_CHECKING:
 __all__ = ["plugins_command"]
 
 
-@click.group("plugins", invoke_without_command=True)
+@click.group(
+    "plugins",
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples(
+        "bicycle plugins",
+        "bicycle plugins --json",
+        "bicycle plugins check wordcount",
+    ),
+)
 @plugin_env_option
 @answers
 @click.pass_context
 def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: bool) -> None:
-    """List the installed plugins, and those that can not be used, with the reason.
+    """List the installed plugins, or check them.
 
-    Only metadata is read and nothing is imported, so a broken plugin harms nobody here.
+    Those that cannot be used are listed with the reason. Only metadata is read and nothing is
+    imported, so a broken plugin harms nobody here.
     """
     if context.invoked_subcommand is not None:
         context.obj = plugin_env
@@ -46,21 +58,29 @@ def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: 
         return
     rows = [(ref.name, "found", ref.dist, ref.target) for ref in found.found]
     rows += [(item.name, "refused", ", ".join(item.sources), item.reason) for item in found.refused]
-    show_table(("plugin", "state", "distribution", "entry point or reason"), sorted(rows))
+    headings = ("plugin", "state", "distribution", "entry point or reason")
+    show_table(headings, sorted(rows), spare=("distribution",))
 
 
-@plugins_command.command("check")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@plugins_command.command(
+    "check",
+    epilog=examples(
+        "bicycle plugins check",
+        "bicycle plugins check wordcount",
+        "bicycle plugins check --plugin-env venv",
+    ),
+)
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=plugin_names)
 @plugin_env_option
 @answers
 @click.pass_context
 def check_command(
     context: click.Context, *, names: tuple[str, ...], plugin_env: str | None, as_json: bool
 ) -> None:
-    """Load plugins, each in a process of its own, and say what is wrong with those that fail.
+    """Load plugins, and say what is wrong with those that fail.
 
-    Without names all installed plugins are checked; of a named one its parameters are shown, too.
-    The exit code is 3 when one fails.
+    Each is loaded in a process of its own. Without names all installed plugins are checked; of a
+    named one its parameters are shown, too. The exit code is 3 when one fails.
     """
     # Slow to import, and needed for this command only.
     from bicycle_runtime.extraction.check import check_all
@@ -83,13 +103,11 @@ def check_command(
         )
     else:
         for result in results:
-            click.echo(_verdict(result))
-            if names:
-                click.echo(
-                    "".join(f"  {_parameter_text(each)}\n" for each in result.parameters), nl=False
-                )
+            parameters = result.parameters if names else ()
+            texts = [_verdict(result), *(f"  {_parameter_text(each)}" for each in parameters)]
+            show_text("\n".join(texts))
         for item in refused:
-            click.echo(f"refused  {item.name}: {item.reason}")
+            show_text(f"refused  {item.name}: {item.reason}")
     if refused or not all(result.ok for result in results):
         # Slow to import, and needed for the bad case only.
         from bicycle_runtime.cli.exit_codes import PLUGIN

@@ -1,16 +1,22 @@
-"""How answers look: errors, numbers, durations, tables. Nothing here decides anything."""
+"""Answers as text: errors, numbers, durations, tables. Nothing here decides anything.
+
+What goes to a terminal is drawn by ``terminal``; everywhere else it is plain text that stays as it
+is: no colours, no boxes, a line for each row.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
-import shutil
+import logging
+import os
 import sys
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from bicycle_runtime.base.logging import log_event
 from bicycle_sdk.errors import BicycleError, ParameterError
 from bicycle_sdk.quantities import duration_text, moment_text
 
@@ -31,14 +37,16 @@ __all__ = [
     "place_text",
     "show_overview",
     "show_table",
+    "show_text",
     "tell_stop",
     "waiting_texts",
     "watermark_text",
+    "write_line",
 ]
 
+_LOG = logging.getLogger(__name__)
 _KIB = 1024
 _GAP = "  "
-_LAST_WIDTH_MIN = 20
 
 
 def error_text(error: BicycleError) -> str:
@@ -65,7 +73,7 @@ def _trace_text(facts: Mapping[str, Any]) -> str:
 def place_text(error: Mapping[str, Any]) -> str:
     """Return lines that say where the user's code made an error, and with which record.
 
-    What the message says is not said again. Whoever gave a wrong parameter looks for it on the
+    What the message says is not said again. Anyone who gave a wrong parameter looks for it on the
     command line, not in the plugin.
     """
     facts = error["facts"]
@@ -208,42 +216,61 @@ def show_overview(context: click.Context, *, as_json: bool) -> None:
         click.echo(context.get_help())
 
 
+def show_text(text: str, *, err: bool = False) -> None:
+    """Write lines to standard output, or to standard error."""
+    stream = sys.stderr if err else sys.stdout
+    if not stream.isatty():
+        click.echo(text, err=err)
+        return
+    # Slow to import, and needed on a terminal only.
+    from bicycle_runtime.cli.terminal import draw_text
+
+    draw_text(stream, text)
+
+
 def show_table(
     headings: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()
 ) -> None:
-    """Write a table: plain columns with two blanks between them.
+    """Write a table; to anything but a terminal as plain columns, a line for each row.
 
     Args:
         headings: Names of the columns.
         rows: Their texts.
         spare: Columns that a narrow terminal does without, the first one first.
     """
-    table = [tuple(headings), *map(tuple, rows)]
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    for name in spare:
-        if width is None or sum(_widths(table)) + len(_GAP) * (len(table[0]) - 1) <= width:
-            break
-        place = table[0].index(name)
-        table = [(*line[:place], *line[place + 1 :]) for line in table]
-    table[0] = tuple(heading.upper() for heading in table[0])
-    for number, line in enumerate(table):
-        text = _line_of(line, _widths(table), width)
-        click.echo(click.style(text, bold=True) if width and not number else text)
+    rows = list(rows)
+    if sys.stdout.isatty():
+        # Slow to import, and needed on a terminal only.
+        from bicycle_runtime.cli.terminal import draw_table
+
+        draw_table(sys.stdout, headings, rows, spare=spare)
+        return
+    lines = [[heading.upper() for heading in headings], *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [cell.ljust(width) for cell, width in zip(line, widths, strict=True)]
+        click.echo(_GAP.join(cells).rstrip())
 
 
-def _widths(table: Sequence[Sequence[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(*table, strict=True)]
+def write_line(stream: IO[str], text: str) -> None:
+    """Write a line, or several, at once.
+
+    The reader may be gone, as ``head`` is after some lines: that is told, and no error.
+    """
+    try:
+        stream.write(text + "\n")
+        stream.flush()
+    except BrokenPipeError:
+        _let_go(stream)
+        log_event(_LOG, "reader_gone", level=logging.WARNING)
 
 
-def _line_of(cells: Sequence[str], widths: Sequence[int], width: int | None) -> str:
-    """Return a line of a table; on a terminal the last text goes on below itself, word by word."""
-    *first, last = cells
-    begin = "".join(cell.ljust(size) + _GAP for cell, size in zip(first, widths, strict=False))
-    room = max((width or 0) - len(begin), _LAST_WIDTH_MIN)
-    if width is not None and len(last) > room:
-        pieces = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
-        last = ("\n" + " " * len(begin)).join(pieces)
-    return (begin + last).rstrip()
+def _let_go(stream: IO[str]) -> None:
+    """Let a closed pipe lead nowhere, so that nothing fails that is still written to it."""
+    with contextlib.suppress(OSError):  # It has no descriptor.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
 
 
 def tell_stop(folder: Path, *, is_clean: bool, as_json: bool) -> None:

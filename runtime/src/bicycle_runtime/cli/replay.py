@@ -11,9 +11,11 @@ from typing import Any
 import click
 
 from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.cli.candidates import plugin_names
+from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
-from bicycle_runtime.cli.parameters import answers, home, plugin_env_option, set_option
-from bicycle_runtime.cli.rendering import answer_json, count_text, error_text, show_table
+from bicycle_runtime.cli.parameters import answers, home, job_names, plugin_env_option, set_option
+from bicycle_runtime.cli.rendering import answer_json, count_text, error_text, show_table, show_text
 
 __all__ = ["replay_command"]
 
@@ -31,8 +33,15 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
     return int(value)
 
 
-@click.command("replay")
-@click.argument("job", required=False)
+@click.command(
+    "replay",
+    epilog=examples(
+        "bicycle replay wordcount --epoch next",
+        "bicycle replay wordcount --epoch 7 --operator counts --key ada",
+        "bicycle replay wordcount --epoch next --pdb",
+    ),
+)
+@click.argument("job", required=False, shell_complete=job_names)
 @click.option(
     "--checkpoint-dir",
     metavar="URL",
@@ -64,6 +73,7 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
 @click.option(
     "--plugin",
     metavar="NAME",
+    shell_complete=plugin_names,
     help="The plugin. Default: the one that ran the job.",
 )
 @plugin_env_option
@@ -79,11 +89,12 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
 @answers
 @click.pass_context
 def replay_command(context: click.Context, /, *, as_json: bool, **asked: Any) -> None:
-    """Run an epoch of a job once more, with the input, state, time and random numbers it had.
+    """Run an epoch of a job once more, to debug it.
 
-    JOB is a job of this machine, or one below --checkpoint-dir. Nothing is written, published or
-    locked: it works while the job runs and after it failed. The result is compared with what was
-    sealed; exit code 1 says that it differs, or that the epoch fails.
+    It gets the input, state, time and random numbers that it had. JOB is a job of this machine, or
+    one below --checkpoint-dir. Nothing is written, published or locked: it works while the job runs
+    and after it failed. The result is compared with what was sealed; exit code 1 says that it
+    differs, or that the epoch fails.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.replay.epochs import ReplayRequest, replay
@@ -140,7 +151,7 @@ def _show(report: dict[str, Any]) -> None:
         )
     sys.stdout.flush()
     if report["error"] is not None:
-        click.echo(error_text(error_from_json(report["error"])), err=True)
+        show_text(error_text(error_from_json(report["error"])), err=True)
     elif not report["differences"]:
         click.echo(_verdict(report))
 

@@ -9,7 +9,8 @@ import click
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import describe, from_mapping
-from bicycle_runtime.cli.parameters import answers, declared_options, home, pairs
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers, declared_options, home, job_names, pairs
 from bicycle_runtime.cli.rendering import answer_json, byte_text, duration_text, show_table
 from bicycle_runtime.engine.loop.rescaling import Rescaled
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
@@ -26,8 +27,14 @@ def _widths(_context: click.Context, _option: click.Parameter, texts: Sequence[s
     return widths
 
 
-@click.command("rescale")
-@click.argument("job")
+@click.command(
+    "rescale",
+    epilog=examples(
+        "bicycle rescale wordcount --parallelism 8",
+        "bicycle rescale wordcount --operator counts=16",
+    ),
+)
+@click.argument("job", shell_complete=job_names)
 @declared_options(describe(RescaleOptions))
 @click.option(
     "--operator",
@@ -41,10 +48,11 @@ def _widths(_context: click.Context, _option: click.Parameter, texts: Sequence[s
 def rescale_command(
     *, job: str, operators: Mapping[str, int], as_json: bool, **given: str | None
 ) -> None:
-    """Change the parallelism of a running job, up or down, between two of its epochs.
+    """Change the parallelism of a running job.
 
-    JOB is the id that `bicycle list` shows. The job does not end, and no input is read again. What
-    can not be done is refused with the reason, and the job goes on as before.
+    It goes up or down, between two of its epochs. JOB is the id that `bicycle list` shows. The job
+    does not end, and no input is read again. What cannot be done is refused with the reason, and
+    the job goes on as before.
     """
     options = from_mapping(
         RescaleOptions, {name: text for name, text in given.items() if text is not None}

@@ -3,46 +3,54 @@
 from __future__ import annotations
 
 import importlib
-import json
 import sys
-import traceback
 from collections.abc import Iterator, Mapping
 from io import TextIOWrapper
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from bicycle_runtime import __version__
-from bicycle_runtime.cli.errors import InternalError, UsageRefusedError
-from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
-from bicycle_runtime.cli.rendering import error_text
-from bicycle_sdk.errors import BicycleError
+from bicycle_runtime.cli.exit_codes import MEANINGS
 
 __all__ = ["RootGroup", "main"]
 
 _ROOM = "bicycle_runtime.cli"
-# Command -> module that has an attribute of that name.
-_PLACES = {
-    "cancel": "job_commands",
-    "checkpoints": "checkpoints",
-    "dev": "dev",
-    "doctor": "doctor",
-    "graph": "graph",
-    "jobs": "jobs",
-    "list": "job_commands",
-    "logs": "logs",
-    "new": "new",
-    "plan": "plan",
-    "plugins": "plugins",
-    "replay": "replay",
-    "rescale": "rescale",
-    "run": "run",
-    "savepoint": "savepoint",
-    "state": "state",
-    "status": "job_commands",
-    "stop": "job_commands",
-    "submit": "run",
+# Purpose -> command -> the module that has it, and the first sentence of its help.
+SECTIONS = {
+    "Run jobs": {
+        "run": ("run", "Run a job in the foreground"),
+        "submit": ("run", "Run a job in a process of its own, and print its id"),
+        "stop": ("job_commands", "Stop a job cleanly, at the end of an epoch"),
+        "cancel": ("job_commands", "End a job at once, in the middle of whatever it does"),
+        "rescale": ("rescale", "Change the parallelism of a running job"),
+    },
+    "Watch jobs": {
+        "list": ("job_commands", "List the jobs of this machine, the newest first"),
+        "status": ("job_commands", "Show how a job is doing"),
+        "logs": ("logs", "Show the log of a submitted job"),
+    },
+    "State and savepoints": {
+        "savepoint": ("savepoint", "Take, list, look into, move and remove savepoints"),
+        "checkpoints": ("checkpoints", "List the epochs that a checkpoint directory retains"),
+        "state": ("state", "Look into the state of a job, as of any retained epoch"),
+    },
+    "Develop jobs": {
+        "new": ("new", "Make a plugin project with a job and its tests"),
+        "plugins": ("plugins", "List the installed plugins, or check them"),
+        "graph": ("graph", "Show the chains, stages and parallelism of a job"),
+        "plan": ("plan", "Show what a job guarantees, its state and warnings"),
+        "replay": ("replay", "Run an epoch of a job once more, to debug it"),
+        "dev": ("dev", "Run a Kafka broker or a Spark cluster for development"),
+    },
+    "Maintain": {
+        "doctor": ("doctor", "Check whether this machine can run jobs"),
+        "jobs": ("jobs", "Tidy up what is kept of jobs"),
+        "completion": ("completion", "Print the script that completes words in a shell"),
+    },
 }
+_PLACES = {name: place for commands in SECTIONS.values() for name, place in commands.items()}
 _INTERRUPTED = 130
 _JSON, _DEBUG = "--json", "--debug"
 
@@ -51,7 +59,7 @@ class _Commands(Mapping[str, click.Command]):
     """The commands by name, each imported when it is asked for."""
 
     def __getitem__(self, name: str) -> click.Command:
-        module = importlib.import_module(f"{_ROOM}.{_PLACES[name]}")
+        module = importlib.import_module(f"{_ROOM}.{_PLACES[name][0]}")
         command = getattr(module, f"{name}_command")
         assert isinstance(command, click.Command)
         return command
@@ -72,6 +80,26 @@ class RootGroup(click.Group):
             sys.stdout.reconfigure(errors="backslashreplace")
         return super().main(*args, **kwargs)
 
+    def format_commands(
+        self,
+        ctx: click.Context,  # noqa: ARG002  # the contract
+        formatter: click.HelpFormatter,
+    ) -> None:
+        """Write the commands by purpose, without importing any."""
+        width = max(map(len, _PLACES))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(n.ljust(width), text) for n, (_, text) in commands.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands with their summaries, without importing any, and the options."""
+        found = [
+            CompletionItem(name, help=summary)
+            for name, (_, summary) in _PLACES.items()
+            if name.startswith(incomplete)
+        ]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["words"] = tuple(args)
         return super().parse_args(ctx, args)
@@ -80,36 +108,22 @@ class RootGroup(click.Group):
         words = ctx.meta["words"]
         try:
             return super().invoke(ctx)
-        except BicycleError as error:
-            _show(error, words)
-            ctx.exit(exit_code_of(error))
-        except click.UsageError as error:
-            if _JSON not in words:
-                raise
-            command = error.ctx.command_path if error.ctx else "bicycle"
-            refused = UsageRefusedError(problem=error.format_message(), command=command)
-            _show(refused, words)
-            ctx.exit(exit_code_of(refused))
         except (KeyboardInterrupt, click.Abort):
             ctx.exit(_INTERRUPTED)
-        except (click.ClickException, click.exceptions.Exit, BrokenPipeError):
+        except (click.exceptions.Exit, BrokenPipeError):
             raise
-        except Exception as error:  # noqa: BLE001 - the last door: a bug is told as one.
-            unknown = InternalError(
-                exception=type(error).__name__, exception_message=str(error) or "no message"
-            )
-            _show(unknown, words)
-            ctx.exit(exit_code_of(unknown))
+        except Exception as error:  # The last door: a bug is told as one.
+            if isinstance(error, click.ClickException) and not _is_document(error, words):
+                raise
+            # Slow to import, and needed for the bad case only.
+            from bicycle_runtime.cli.refusing import refuse
+
+            ctx.exit(refuse(error, as_json=_JSON in words, is_debugged=_DEBUG in words))
 
 
-def _show(error: BicycleError, words: tuple[str, ...]) -> None:
-    """Write an error where people or programs look for it; our own traceback only when asked."""
-    if _DEBUG in words:
-        traceback.print_exc(file=sys.stderr)
-    if _JSON in words:
-        click.echo(json.dumps(error.to_json(), default=str))
-    else:
-        click.echo(error_text(error), err=True)
+def _is_document(error: click.ClickException, words: tuple[str, ...]) -> bool:
+    """Tell whether wrong words are answered with JSON; else ``click`` shows the usage."""
+    return isinstance(error, click.UsageError) and _JSON in words
 
 
 _HELP = "\n\n".join(
@@ -117,16 +131,19 @@ _HELP = "\n\n".join(
         "Runs streaming jobs that others wrote, on Apache Spark.",
         "Jobs are plugins: wheels that are installed in the environment of this command. What is "
         "kept on this machine lies in the directory BICYCLE_HOME (default: ~/.bicycle).",
-        "Exit codes: " + "; ".join(f"{code}: {text}" for code, text in MEANINGS.items()) + ".",
         "With --json a command writes one JSON document to its standard output: the answer, or the "
         "error with the keys code, message, fix and facts. With --debug it also shows Bicycle's "
         "own traceback of an error.",
     ]
 )
+_EXIT_CODES = "\n".join(
+    ["\b", "Exit codes:", *(f"  {f'{code}:':<5}{text}" for code, text in MEANINGS.items())]
+)
 
 main = RootGroup(
     name="bicycle",
     help=_HELP,
+    epilog=_EXIT_CODES,
     commands=_Commands(),  # type: ignore[arg-type]  # it only reads them, and a Mapping is enough
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )

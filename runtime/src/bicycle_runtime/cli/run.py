@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import (
     answers,
     declared_options,
@@ -49,17 +50,25 @@ def _request(params: dict[str, str], spark: dict[str, str], given: dict[str, Any
     )
 
 
-@click.command("run")
+@click.command(
+    "run",
+    epilog=examples(
+        "bicycle run clicks.py --set input=clicks.csv",
+        "bicycle run --plugin wordcount --set input=in --set output=out --checkpoint-dir cp",
+        "bicycle run --plugin wordcount --params job.toml --parallelism 4",
+    ),
+)
 @_job_flags
 @answers
 def run_command(
     *, params: dict[str, str], spark: dict[str, str], as_json: bool, **given: Any
 ) -> None:
-    """Run a job in the foreground, on embedded Spark unless --master says otherwise.
+    """Run a job in the foreground.
 
-    The job is an installed plugin, or a file with a function that is marked with @bicycle_plugin:
-    `bicycle run clicks.py --set input=clicks.csv`. Of a file its content is taken when the job
-    starts; FUNCTION tells which job, where the file has several.
+    It runs on embedded Spark unless --master says otherwise. The job is an installed plugin, or a
+    file with a function that is marked with @bicycle_plugin: `bicycle run clicks.py --set
+    input=clicks.csv`. Of a file its content is taken when the job starts; FUNCTION tells which job,
+    where the file has several.
 
     Bounded input ends the job with exit code 0 and a summary. SIGTERM or Ctrl-C finishes the epoch,
     publishes it and ends with exit code 0 as well; a second one ends at once. After any end, also
@@ -71,16 +80,22 @@ def run_command(
     run_in_foreground(_request(params, spark, given), home(), as_json=as_json)
 
 
-@click.command("submit")
+@click.command(
+    "submit",
+    epilog=examples(
+        "bicycle submit --plugin wordcount --params job.toml --checkpoint-dir cp",
+        "bicycle submit clicks.py --set input=clicks.csv --name clicks",
+    ),
+)
 @_job_flags
 @answers
 def submit_command(
     *, params: dict[str, str], spark: dict[str, str], as_json: bool, **given: Any
 ) -> None:
-    """Run a job in a process of its own, and print its id once it runs.
+    """Run a job in a process of its own, and print its id.
 
-    The id is what list, status, logs, stop and cancel take. A job that fails while it starts is an
-    error of this command.
+    The id is printed once the job runs. It is what list, status, logs, stop and cancel take. A job
+    that fails while it starts is an error of this command.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.cli.rendering import answer_json

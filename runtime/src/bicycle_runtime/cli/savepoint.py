@@ -10,13 +10,15 @@ import click
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.quantities import parse_duration_ms
 from bicycle_runtime.cli.checkpoints import details
-from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.commands import CommandGroup, examples
+from bicycle_runtime.cli.parameters import answers, home, job_names, savepoint_places
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
     count_text,
     show_overview,
     show_table,
+    show_text,
 )
 
 if TYPE_CHECKING:
@@ -24,13 +26,14 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
     from bicycle_runtime.recovery.savepoints import Savepoint
 
-__all__ = ["savepoint_command", "savepoint_options", "show_savepoints", "take_savepoint"]
+__all__ = ["savepoint_command", "savepoint_options", "take_savepoint"]
 
 _HEADINGS = ("savepoint", "job", "plugin", "epoch", "created", "records", "size", "files")
+_SPARE_COLUMNS = ("files", "records", "plugin")
 _TIMEOUT = "10m"
 
 
-@click.group("savepoint", invoke_without_command=True)
+@click.group("savepoint", cls=CommandGroup, invoke_without_command=True)
 @answers
 @click.pass_context
 def savepoint_command(context: click.Context, *, as_json: bool) -> None:
@@ -67,8 +70,14 @@ def savepoint_options(command: Any) -> Any:
     return command
 
 
-@savepoint_command.command("create")
-@click.argument("job")
+@savepoint_command.command(
+    "create",
+    epilog=examples(
+        "bicycle savepoint create wordcount",
+        "bicycle savepoint create wordcount --name before-upgrade --to s3://bucket/savepoints",
+    ),
+)
+@click.argument("job", shell_complete=job_names)
 @savepoint_options
 @answers
 def create_command(
@@ -86,16 +95,24 @@ def create_command(
         click.echo(savepoint_line(answer))
 
 
-@savepoint_command.command("list")
-@click.argument("job", required=False)
+@savepoint_command.command(
+    "list",
+    epilog=examples(
+        "bicycle savepoint list",
+        "bicycle savepoint list wordcount",
+        "bicycle savepoint list --checkpoint-dir s3://bucket/savepoints",
+    ),
+)
+@click.argument("job", required=False, shell_complete=job_names)
 @click.option(
     "--checkpoint-dir", metavar="URL", help="List all savepoints below this directory or URL."
 )
 @answers
 def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) -> None:
-    """List savepoints, the newest first: of a job, below a place, or of all jobs of this machine.
+    """List savepoints, the newest first.
 
-    Savepoints that were made elsewhere with --to are listed with that place as --checkpoint-dir.
+    They are those of a job, below a place, or of all jobs of this machine. Savepoints that were
+    made elsewhere with --to are listed with that place as --checkpoint-dir.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage import open_storage
@@ -112,19 +129,27 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
     elif not found:
         click.echo("no savepoints")
     else:
-        show_savepoints(found)
+        show_table(_HEADINGS, map(_row, found), spare=_SPARE_COLUMNS)
         for entry in found:
-            click.echo(f"{entry.name}: {entry.url}")
+            show_text(f"{entry.name}: {entry.url}")
+            if entry.problem is not None:
+                show_text(f"  problem: {entry.problem}")
 
 
-@savepoint_command.command("inspect")
-@click.argument("url")
+@savepoint_command.command(
+    "inspect",
+    epilog=examples(
+        "bicycle savepoint inspect savepoints/before-upgrade --verify",
+    ),
+)
+@click.argument("url", shell_complete=savepoint_places)
 @click.option("--verify", is_flag=True, help="Read every file and compare checksums.")
 @answers
 def inspect_command(*, url: str, verify: bool, as_json: bool) -> None:
-    """Show what is in a savepoint: who made it, offsets, operators and their sizes.
+    """Show what is in a savepoint.
 
-    `bicycle state` with the savepoint as --checkpoint-dir shows what the operators keep.
+    That is who made it, offsets, operators and their sizes. `bicycle state` with the savepoint as
+    --checkpoint-dir shows what the operators keep.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage import open_storage
@@ -144,15 +169,20 @@ def inspect_command(*, url: str, verify: bool, as_json: bool) -> None:
             }
         )
     else:
-        click.echo("\n".join(_savepoint_lines(savepoint, storage, is_verified=verify)))
-        click.echo("\n".join(details(report)))
+        lines = _savepoint_lines(savepoint, storage, is_verified=verify)
+        show_text("\n".join([*lines, *details(report)]))
 
 
-@savepoint_command.command("delete")
-@click.argument("url")
+@savepoint_command.command(
+    "delete",
+    epilog=examples(
+        "bicycle savepoint delete savepoints/before-upgrade",
+    ),
+)
+@click.argument("url", shell_complete=savepoint_places)
 @answers
 def delete_command(*, url: str, as_json: bool) -> None:
-    """Remove a savepoint, or what is left of one that was never finished.
+    """Remove a savepoint, or what is left of an unfinished one.
 
     Nothing but a savepoint is removed; jobs that began with it have copies of their own.
     """
@@ -168,8 +198,13 @@ def delete_command(*, url: str, as_json: bool) -> None:
         click.echo(f"removed {storage.url}")
 
 
-@savepoint_command.command("restore")
-@click.argument("url")
+@savepoint_command.command(
+    "restore",
+    epilog=examples(
+        "bicycle savepoint restore savepoints/v1 --checkpoint-dir cp --name wordcount",
+    ),
+)
+@click.argument("url", shell_complete=savepoint_places)
 @click.option(
     "--checkpoint-dir",
     required=True,
@@ -193,10 +228,10 @@ def restore_command(
     savepoint_key: str | None,
     as_json: bool,
 ) -> None:
-    """Put a savepoint into the empty checkpoint directory of a job, as its last epoch.
+    """Put a savepoint into the empty checkpoint directory of a job.
 
-    A job that is then run with this --checkpoint-dir and --name goes on from there. To do both at
-    once, run it with --from.
+    It becomes the last epoch there. A job that is then run with this --checkpoint-dir and --name
+    goes on from there. To do both at once, run it with --from.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.home import checkpoint_of
@@ -228,14 +263,9 @@ def savepoint_line(answer: dict[str, Any]) -> str:
     return f"savepoint of epoch {answer['epoch']}, {size}: {answer['url']}"
 
 
-def show_savepoints(entries: list[SavepointEntry]) -> None:
-    """Write a table of savepoints."""
-    show_table(_HEADINGS, map(_row, entries))
-
-
 def _row(entry: SavepointEntry) -> tuple[str, ...]:
     if entry.problem is not None:
-        return (entry.name, entry.problem, *[""] * (len(_HEADINGS) - 2))
+        return (entry.name, *[""] * (len(_HEADINGS) - 1))
     return (
         entry.name,
         entry.job,

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.checkpoints import place_options
+from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
 from bicycle_runtime.cli.rendering import (
     answer_json,
@@ -36,11 +38,11 @@ _LS_HEADINGS = (
 )  # fmt: skip
 
 
-@click.group("state", invoke_without_command=True)
+@click.group("state", cls=CommandGroup, invoke_without_command=True)
 @answers
 @click.pass_context
 def state_command(context: click.Context, *, as_json: bool) -> None:
-    """Look into the state of a job, as of any epoch that its checkpoint directory retains.
+    """Look into the state of a job, as of any retained epoch.
 
     Checkpoints are only read: this works while the job runs, takes no lock and needs no plugin.
     An epoch that the job collects meanwhile is told as gone, with exit code 5.
@@ -58,6 +60,7 @@ def _plugin_option(command: F) -> F:
     return click.option(
         "--plugin",
         metavar="NAME",
+        shell_complete=plugin_names,
         help="Load values of the plugin's own classes, in a child process. Without it nothing is "
         "unpickled, and such values are shown by their type.",
     )(plugin_env_option(command))
@@ -77,7 +80,13 @@ def _limit_option(command: F) -> F:
     )(command)
 
 
-@state_command.command("ls")
+@state_command.command(
+    "ls",
+    epilog=examples(
+        "bicycle state ls --job wordcount",
+        "bicycle state ls --checkpoint-dir checkpoints/wordcount --epoch 7",
+    ),
+)
 @place_options
 @_epoch_option
 @answers
@@ -105,7 +114,13 @@ def ls_command(
         click.echo("no operator has state")
 
 
-@state_command.command("get")
+@state_command.command(
+    "get",
+    epilog=examples(
+        "bicycle state get --job wordcount --operator counts --key ada",
+        "bicycle state get --job wordcount --operator counts --prefix a --limit 100",
+    ),
+)
 @place_options
 @_epoch_option
 @click.option("--operator", required=True, metavar="UID", help="The operator.")
@@ -157,7 +172,13 @@ def get_command(
         click.echo(f"there are more than {limit}; see --limit")
 
 
-@state_command.command("diff")
+@state_command.command(
+    "diff",
+    epilog=examples(
+        "bicycle state diff 6 7 --job wordcount",
+        "bicycle state diff 6 7 --checkpoint-dir checkpoints/wordcount --operator counts",
+    ),
+)
 @click.argument("epoch_a", type=click.IntRange(min=0))
 @click.argument("epoch_b", type=click.IntRange(min=0))
 @place_options
@@ -209,7 +230,13 @@ def diff_command(
             _show_changes(shown[diff.operator])
 
 
-@state_command.command("export")
+@state_command.command(
+    "export",
+    epilog=examples(
+        "bicycle state export --job wordcount --to state.parquet",
+        "bicycle state export --job wordcount --operator counts --to counts.jsonl",
+    ),
+)
 @place_options
 @_epoch_option
 @click.option(

@@ -12,16 +12,19 @@ from pickle import loads
 from typing import Any
 
 from bicycle_runtime.base.options import option
-from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import (
     StagedWriter,
-    in_subtask_order,
     read_staged,
-    staged_from_json,
-    staged_to_json,
 )
-from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.contract import (
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    Sink,
+    StagedPublication,
+    WriterTask,
+)
 from bicycle_runtime.records.by_value import pickle_by_value
 
 __all__ = ["CollectOptions", "CollectSink", "CollectWriterFactory", "CollectedRecords"]
@@ -68,7 +71,7 @@ def _unframe(data: bytes) -> list[Any]:
     return values
 
 
-class CollectSink(Sink):
+class CollectSink(StagedPublication, Sink):
     """Appends records to ``services.collected[name]``."""
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -78,7 +81,7 @@ class CollectSink(Sink):
         super().__init__(spec)
         self._options = read_options(CollectOptions, spec)
 
-    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Make the list, so that it is there even if no record ever comes."""
         self._services = services
         found = services.collected.get(self._options.name, [])
@@ -90,17 +93,13 @@ class CollectSink(Sink):
         """Return the factory of pickling writers."""
         return CollectWriterFactory()
 
-    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
-        """Name the staged files."""
-        return {"files": [staged_to_json(file) for file in in_subtask_order(staged)]}
-
-    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
         """Append the epoch's records unless this sink has appended them before."""
         if self._has_published(epoch):
             return
         values: list[Any] = []
-        for entry in memo.get("files", []):
-            values += _unframe(read_staged(self._services.storage, staged_from_json(entry)))
+        for file in self.staged_files(state):
+            values += _unframe(read_staged(self._services.storage, file))
         if self._has_published(epoch):  # By another driver, while this one stood still.
             return
         self._records += values
@@ -111,7 +110,3 @@ class CollectSink(Sink):
 
     def stop(self) -> None:
         """Nothing was opened."""
-
-    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
-        """The epoch's own staged files."""
-        return {entry["path"] for entry in memo.get("files", [])}

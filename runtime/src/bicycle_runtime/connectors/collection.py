@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from pickle import loads
 from typing import Any
 
-from bicycle_runtime.connectors.contract import (
+from bicycle_runtime.connectors.errors import ConnectorPayloadError
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.contract import (
     Budget,
     ConnectorSpec,
     DriverServices,
     Guarantee,
     Lag,
+    Slice,
     Source,
+    SourceBatch,
     SourceStatus,
     even_slices,
 )
-from bicycle_runtime.connectors.errors import ConnectorPayloadError
-from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.operators.io import Slice, SourceBatch
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_runtime.records.exactness import PLAIN
 
@@ -94,7 +95,7 @@ class CollectionSource(Source):
         self._next = 0
 
     def start(
-        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+        self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
         """Continue at the sealed index."""
         self._next = offsets.get(SHARD, 0)
@@ -117,10 +118,6 @@ class CollectionSource(Source):
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on."""
         self._next = ends.get(SHARD, self._next)
-
-    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
-        """The offset says it all."""
-        return {}
 
     def reader(self) -> CollectionReader:
         """Return a reader that holds the items."""

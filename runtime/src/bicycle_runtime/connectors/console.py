@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
 from bicycle_runtime.connectors.lines import text_lines
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import (
     StagedWriter,
-    in_subtask_order,
     read_staged,
-    staged_from_json,
-    staged_to_json,
 )
-from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.contract import (
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    Sink,
+    StagedPublication,
+    WriterTask,
+)
 
 __all__ = ["ConsoleOptions", "ConsoleSink", "ConsoleWriterFactory"]
 
@@ -35,7 +38,7 @@ class ConsoleWriterFactory:
         return StagedWriter(task, "records.txt", text_lines)
 
 
-class ConsoleSink(Sink):
+class ConsoleSink(StagedPublication, Sink):
     """Prints records at publish; an epoch may be printed again after a crash (at-least-once)."""
 
     guarantee = Guarantee.AT_LEAST_ONCE
@@ -46,7 +49,7 @@ class ConsoleSink(Sink):
         read_options(ConsoleOptions, spec)
         self._printed_epoch = -1
 
-    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Remember where to print."""
         self._services = services
 
@@ -54,23 +57,16 @@ class ConsoleSink(Sink):
         """Return the factory of text writers."""
         return ConsoleWriterFactory()
 
-    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
-        """Name the staged files."""
-        return {"files": [staged_to_json(file) for file in in_subtask_order(staged)]}
-
-    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
         """Print the epoch's records, once per run."""
         if epoch <= self._printed_epoch:
             return
-        for entry in memo.get("files", []):
-            text = read_staged(self._services.storage, staged_from_json(entry)).decode()
-            for line in text.split("\n")[:-1]:
-                self._services.console(f"[SINK] {line}")
+        for file in self.staged_files(state):
+            text = read_staged(self._services.storage, file).decode()
+            lines = [f"[SINK] {line}" for line in text.split("\n")[:-1]]
+            if lines:
+                self._services.console("\n".join(lines))
         self._printed_epoch = epoch
 
     def stop(self) -> None:
         """Nothing was opened."""
-
-    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
-        """The epoch's own staged files."""
-        return {entry["path"] for entry in memo.get("files", [])}

@@ -39,6 +39,14 @@ class UnknownConnectorError(BicycleError):
     fix = "{hint}"
 
 
+class UnknownStateBackendError(BicycleError):
+    """No extension offers a state backend of this name."""
+
+    code = "BIC-1704"
+    message = "there is no state backend {word!r}; known are {known_text}{refusal_text}"
+    fix = "write one of them, or install the extension that offers it where the job starts"
+
+
 class ConnectorOptionError(BicycleError):
     """A property of a source or sink is unknown, missing, ill-typed or out of bounds."""
 
@@ -74,19 +82,19 @@ class InputChangedError(BicycleError):
         "input file {path!r} was read up to byte {offset}, but now {problem}; "
         "nothing of this epoch was published"
     )
-    fix = "put the original file back, or read anew with another checkpoint directory"
+    fix = "put the original file back, or read from the start with another checkpoint directory"
 
 
 class InputUnreadableError(BicycleError):
     """The operating system refused to open or read a file."""
 
     code = "BIC-1712"
-    message = "input file {path!r} can not be read: {reason}"
+    message = "input file {path!r} cannot be read: {reason}"
     fix = "check that the file exists and is readable on every host that runs tasks"
 
 
 class InputDamagedError(BicycleError):
-    """A compressed file can not be decompressed."""
+    """A compressed file cannot be decompressed."""
 
     code = "BIC-1713"
     message = "input file {path!r} is damaged or cut behind decompressed byte {offset}: {reason}"
@@ -97,7 +105,7 @@ class NoParquetFileError(BicycleError):
     """A file is no Parquet file, or not a whole one."""
 
     code = "BIC-1715"
-    message = "input file {path!r} can not be read as Parquet: {reason}"
+    message = "input file {path!r} cannot be read as Parquet: {reason}"
     fix = "replace the file by a whole one (write it under a .tmp name and rename it when complete)"
 
 
@@ -110,10 +118,10 @@ class CsvHeaderError(BicycleError):
 
 
 class OutputUnwritableError(BicycleError):
-    """The output directory of a file sink can not be used."""
+    """The output directory of a file sink cannot be used."""
 
     code = "BIC-1720"
-    message = "vertex {vertex!r}: output {path!r} can not be written: {reason}; nothing was changed"
+    message = "vertex {vertex!r}: output {path!r} cannot be written: {reason}; nothing was changed"
     fix = "give a directory that may be created and written by this user"
 
 
@@ -174,10 +182,10 @@ class OutputHeldError(BicycleError):
 
 
 class PortUnavailableError(BicycleError):
-    """A socket connector can not listen on its address."""
+    """A socket connector cannot listen on its address."""
 
     code = "BIC-1730"
-    message = "vertex {vertex!r}: can not listen on {host}:{port}: {reason}"
+    message = "vertex {vertex!r}: cannot listen on {host}:{port}: {reason}"
     fix = "stop the program that uses port {port}, or choose another port (0 takes any free one)"
 
 

@@ -1,6 +1,6 @@
 """The generator source: seven words in a circle, one every ``rate_ms``, for demos and measurements.
 
-The offset is the sequence number. The time of the first word is in the memo, so that a restarted
+The offset is the sequence number. The time of the first word is in the state, so that a restarted
 job goes on in the same rhythm instead of starting a new one.
 """
 
@@ -11,18 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.options import option
-from bicycle_runtime.connectors.contract import (
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.contract import (
     Budget,
     ConnectorSpec,
     DriverServices,
     Guarantee,
     Lag,
+    Slice,
+    SnapshotsState,
     Source,
+    SourceBatch,
     SourceStatus,
     even_slices,
 )
-from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.operators.io import Slice, SourceBatch
 
 __all__ = ["WORDS", "GeneratorOptions", "GeneratorReader", "GeneratorSource"]
 
@@ -61,7 +63,7 @@ class GeneratorReader:
         """Nothing was opened."""
 
 
-class GeneratorSource(Source):
+class GeneratorSource(SnapshotsState, Source):
     """Emits ``WORDS`` in turn; bounded when ``count`` is set."""
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -75,13 +77,13 @@ class GeneratorSource(Source):
         self._available = 0
 
     def start(
-        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+        self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
         """Continue at the sealed number, in the rhythm of the first start."""
         self._clock = services.clock
         self._next = offsets.get(SHARD, 0)
         now_ms = self._clock.now_ms()
-        self._started_ms = int(memo.get("started_ms", now_ms))
+        self._started_ms = int(state.get("started_ms", now_ms))
         # The clock may have been set back meanwhile: what was given before was due by then.
         given_ms = (self._next - 1) * self._options.rate_ms
         self._elapsed_ms = max(now_ms - self._started_ms, given_ms)
@@ -113,7 +115,7 @@ class GeneratorSource(Source):
         """Move on."""
         self._next = ends.get(SHARD, self._next)
 
-    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+    def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
         """Return the time of the first word."""
         return {"started_ms": self._started_ms}
 

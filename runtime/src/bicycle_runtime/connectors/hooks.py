@@ -1,7 +1,7 @@
-"""The hooks by which an extension offers connectors: words to classes, named, not imported.
+"""The hooks by which an extension offers what the runtime lacks: words to classes, not imported.
 
-An extension is a module (entry-point group ``bicycle.extensions``) that implements one or both
-hooks::
+An extension is a module (entry-point group ``bicycle.extensions``) that implements some of the
+hooks, for connectors or for the runtime itself::
 
     @connector_hook
     def bicycle_sources() -> dict[str, str]:
@@ -12,12 +12,20 @@ from __future__ import annotations
 
 import pluggy
 
-__all__ = ["EXTENSION_ENTRY_POINT_GROUP", "HOOK_PROJECT", "ConnectorHooks", "connector_hook"]
+__all__ = [
+    "EXTENSION_ENTRY_POINT_GROUP",
+    "HOOK_PROJECT",
+    "ConnectorHooks",
+    "RuntimeHooks",
+    "connector_hook",
+    "runtime_hook",
+]
 
 HOOK_PROJECT = "bicycle"
 EXTENSION_ENTRY_POINT_GROUP = "bicycle.extensions"
 
 connector_hook = pluggy.HookimplMarker(HOOK_PROJECT)
+runtime_hook = pluggy.HookimplMarker(HOOK_PROJECT)
 _hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
 
 
@@ -32,4 +40,26 @@ class ConnectorHooks:
     @_hook_spec
     def bicycle_sinks(self) -> dict[str, str]:
         """Return connector word -> ``"module:Class"`` of a ``contract.Sink``."""
+        raise AssertionError("a hook specification is never called")
+
+
+class RuntimeHooks:
+    """What an extension may implement to become part of the runtime. Called as the others are."""
+
+    @_hook_spec
+    def bicycle_state_backends(self) -> dict[str, str]:
+        """Return state backend -> ``"module:factory"`` of a ``state.memory.space.StateSpace``.
+
+        The factory is called as ``factory(settings, job_url=…)``, on workers.
+        """
+        raise AssertionError("a hook specification is never called")
+
+    @_hook_spec
+    def bicycle_metric_reporters(self) -> dict[str, str]:
+        """Return name -> ``"module:Class"`` of a ``jobs.running.listeners.MetricReporter``."""
+        raise AssertionError("a hook specification is never called")
+
+    @_hook_spec
+    def bicycle_job_listeners(self) -> dict[str, str]:
+        """Return name -> ``"module:Class"`` of a ``jobs.running.listeners.JobListener``."""
         raise AssertionError("a hook specification is never called")

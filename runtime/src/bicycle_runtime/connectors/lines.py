@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.operators.tuple_records import TupleRecords
+from bicycle_runtime.operators.columnar.records import TupleRecords
 
 __all__ = ["UnencodableError", "json_lines", "text_lines"]
 
@@ -23,7 +23,7 @@ class UnencodableError(Exception):
 
     def __init__(self, format_name: str, value: object, reason: object) -> None:
         super().__init__(
-            f"a record of type {type(value).__qualname__} can not be written as {format_name}: "
+            f"a record of type {type(value).__qualname__} cannot be written as {format_name}: "
             f"{reason}; map it to a str, number, tuple, list, dict or dataclass before the sink"
         )
 

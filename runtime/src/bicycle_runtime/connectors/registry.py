@@ -1,6 +1,6 @@
-"""Which connectors exist: words to classes, gathered from extensions, imported only when used.
+"""What extensions offer: words to classes, gathered once, imported only when used.
 
-An extension that can not be loaded, or that claims a word twice, is a *refusal* in the list: it
+An extension that cannot be loaded, or that claims a word twice, is a *refusal* in the list: it
 never stops the others. Our own connectors come through the same hooks (``builtin``); a stranger can
 add words, not replace them.
 """
@@ -9,25 +9,30 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import pluggy
 
 from bicycle_runtime.connectors import builtin
-from bicycle_runtime.connectors.contract import ConnectorSpec, Sink, Source
-from bicycle_runtime.connectors.errors import UnknownConnectorError
+from bicycle_runtime.connectors.errors import UnknownConnectorError, UnknownStateBackendError
 from bicycle_runtime.connectors.hooks import (
     EXTENSION_ENTRY_POINT_GROUP,
     HOOK_PROJECT,
     ConnectorHooks,
+    RuntimeHooks,
 )
+from bicycle_runtime.contract import ConnectorSpec, Sink, Source
+from bicycle_runtime.state.settings import OWN_BACKENDS
 
 __all__ = [
     "ConnectorRegistry",
     "Extension",
+    "Offer",
+    "OfferKind",
     "Refusal",
     "create_sink",
     "create_source",
@@ -46,19 +51,34 @@ class Extension:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An extension, or one word of it, that can not be used, and why."""
+    """An extension, or one word of it, that cannot be used, and why."""
 
     extension: str
     reason: str
 
 
+OfferKind = Literal["state_backends", "metric_reporters", "job_listeners"]
+_KINDS: tuple[OfferKind, ...] = typing.get_args(OfferKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """A part of the runtime that an extension brings; ``place`` is ``"module:name"``."""
+
+    kind: OfferKind
+    word: str
+    place: str
+    extension: str
+
+
 class ConnectorRegistry:
-    """Known connector words with the place of their class.
+    """Known connector words with the place of their class, and what else extensions bring.
 
     Args:
         sources: Word -> ``"module:Class"``.
         sinks: Likewise.
         refusals: What could not be registered.
+        offers: Parts of the runtime.
     """
 
     def __init__(
@@ -66,7 +86,9 @@ class ConnectorRegistry:
         sources: Mapping[str, str],
         sinks: Mapping[str, str],
         refusals: tuple[Refusal, ...] = (),
+        offers: tuple[Offer, ...] = (),
     ) -> None:
+        self.offers = offers
         self.sources = dict(sources)
         self.sinks = dict(sinks)
         self.refusals = refusals
@@ -75,7 +97,7 @@ class ConnectorRegistry:
         """Import and return the class of a source.
 
         Raises:
-            UnknownConnectorError: the word is unknown, or its class can not be imported.
+            UnknownConnectorError: the word is unknown, or its class cannot be imported.
         """
         found: type[Source] = self._class("source", word, vertex_id)
         return found
@@ -93,6 +115,27 @@ class ConnectorRegistry:
         """Return the sink of a vertex, its options checked, nothing started."""
         return self.sink_class(spec.connector_type, spec.vertex_id)(spec)
 
+    def offers_of(self, kind: OfferKind) -> tuple[Offer, ...]:
+        """Return the parts of one kind, by extension."""
+        return tuple(offer for offer in self.offers if offer.kind == kind)
+
+    def state_backend(self, word: str) -> str:
+        """Return the place of the factory of a state backend that an extension brings.
+
+        Raises:
+            UnknownStateBackendError: no extension does.
+        """
+        places = {offer.word: offer.place for offer in self.offers_of("state_backends")}
+        if word not in places:
+            raise UnknownStateBackendError(
+                word=word,
+                known_text=", ".join((*OWN_BACKENDS, *sorted(places))),
+                refusal_text="".join(
+                    f"; refused: {r.extension}: {r.reason}" for r in self.refusals
+                ),
+            )
+        return places[word]
+
     def _class(self, direction: str, word: str, vertex_id: str) -> Any:
         table = self.sources if direction == "source" else self.sinks
         base = Source if direction == "source" else Sink
@@ -101,7 +144,7 @@ class ConnectorRegistry:
         try:
             found = _resolve(table[word])
         except Exception as error:
-            reason = f"{table[word]} can not be imported: {type(error).__name__}: {error}"
+            reason = f"{table[word]} cannot be imported: {type(error).__name__}: {error}"
             raise self._unknown(direction, word, vertex_id, reason=reason) from error
         if not (isinstance(found, type) and issubclass(found, base)):
             reason = f"{table[word]} is not a {base.__name__} class"
@@ -117,7 +160,7 @@ class ConnectorRegistry:
         refused = [f"{refusal.extension}: {refusal.reason}" for refusal in self.refusals]
         if reason is not None:
             refused = [reason, *refused]
-            hint = "mend or reinstall the extension that offers it"
+            hint = "repair or reinstall the extension that offers it"
         return UnknownConnectorError(
             vertex=vertex_id,
             direction=direction,
@@ -139,9 +182,10 @@ def load_registry(extensions: Iterable[Extension]) -> ConnectorRegistry:
     """
     sources, sinks = builtin.bicycle_sources(), builtin.bicycle_sinks()
     refusals: list[Refusal] = []
+    offers: list[Offer] = []
     for extension in sorted(extensions, key=lambda each: each.name):
         try:
-            offered = _ask(extension)
+            offered, parts = _ask(extension)
         except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything.
             reason = f"{type(error).__name__}: {error}"
             refusals.append(Refusal(extension=extension.name, reason=reason))
@@ -151,7 +195,18 @@ def load_registry(extensions: Iterable[Extension]) -> ConnectorRegistry:
                 if table.setdefault(word, target) != target:
                     reason = f"the word {word!r} belongs to {table[word]} already"
                     refusals.append(Refusal(extension=extension.name, reason=reason))
-    return ConnectorRegistry(sources, sinks, tuple(refusals))
+        for offer in parts:
+            if _is_taken(offer, offers):
+                reason = f"the word {offer.word!r} of {offer.kind} is taken already"
+                refusals.append(Refusal(extension=extension.name, reason=reason))
+            else:
+                offers.append(offer)
+    return ConnectorRegistry(sources, sinks, tuple(refusals), tuple(offers))
+
+
+def _is_taken(offer: Offer, others: Iterable[Offer]) -> bool:
+    is_own = offer.kind == "state_backends" and offer.word in OWN_BACKENDS
+    return is_own or any((offer.kind, offer.word) == (each.kind, each.word) for each in others)
 
 
 @cache
@@ -175,18 +230,28 @@ def create_sink(spec: ConnectorSpec) -> Sink:
     return default_registry().create_sink(spec)
 
 
-def _ask(extension: Extension) -> tuple[dict[str, str], dict[str, str]]:
+def _ask(extension: Extension) -> tuple[list[dict[str, str]], list[Offer]]:
     """Load one extension into a manager of its own, so that a bad hook harms nobody else."""
     manager = pluggy.PluginManager(HOOK_PROJECT)
     manager.add_hookspecs(ConnectorHooks)
+    manager.add_hookspecs(RuntimeHooks)
     manager.register(extension.load(), extension.name)
     manager.check_pending()
-    answers = (manager.hook.bicycle_sources(), manager.hook.bicycle_sinks())
-    words = tuple({k: v for answer in each for k, v in dict(answer).items()} for each in answers)
-    for word, target in [*words[0].items(), *words[1].items()]:
+    connectors = [_words(manager.hook.bicycle_sources()), _words(manager.hook.bicycle_sinks())]
+    offers = [
+        Offer(kind=kind, word=word, place=place, extension=extension.name)
+        for kind in _KINDS
+        for word, place in sorted(_words(getattr(manager.hook, f"bicycle_{kind}")()).items())
+    ]
+    return connectors, offers
+
+
+def _words(answers: Iterable[Mapping[Any, Any]]) -> dict[str, str]:
+    words = {word: target for answer in answers for word, target in dict(answer).items()}
+    for word, target in words.items():
         if not (isinstance(word, str) and isinstance(target, str) and target.count(":") == 1):
             raise TypeError(f"{word!r}: {target!r} is not a word and a 'module:Class'")
-    return words[0], words[1]
+    return words
 
 
 def _resolve(target: str) -> Any:

@@ -1,8 +1,12 @@
-"""A connector's options from its properties in the graph, with errors that name the vertex."""
+"""A connector's options from its properties in the graph, with errors that name the vertex.
+
+Beside properties the graph gives a connector payloads: here, the declared type of its records.
+"""
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from bicycle_runtime.base.errors import (
     ConfigError,
@@ -11,12 +15,37 @@ from bicycle_runtime.base.errors import (
     UnknownOptionError,
 )
 from bicycle_runtime.base.options import from_mapping
-from bicycle_runtime.connectors.contract import ConnectorSpec
-from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
+from bicycle_runtime.contract import ConnectorSpec
 
-__all__ = ["read_options"]
+__all__ = ["read_options", "require_decodable"]
 
 _T = TypeVar("_T")
+
+
+def require_decodable(
+    spec: ConnectorSpec, record_type: Any, new_decoder: Callable[[Any], object]
+) -> None:
+    """Refuse a type of records that cannot be decoded, before anything is read.
+
+    Args:
+        spec: The connector.
+        record_type: The type.
+        new_decoder: A decoder's class of msgspec.
+
+    Raises:
+        ConnectorPayloadError: there is no decoder for it.
+    """
+    try:
+        new_decoder(record_type)
+    except TypeError as error:
+        raise ConnectorPayloadError(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            role="output_type",
+            found=f"{record_type!r}, which cannot be decoded ({error})",
+            expected="a dataclass, TypedDict, NamedTuple, tuple, dict or list",
+        ) from error
 
 
 def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:

@@ -1,6 +1,6 @@
 """Staged output: how writers leave bytes below their prefix, and how a sink reads them back.
 
-A staged file has a byte count and a CRC-32 from the moment it is written; whoever reads it checks
+A staged file has a byte count and a CRC-32 from the moment it is written; its reader checks
 both. This module knows no format and publishes nothing.
 """
 
@@ -13,16 +13,13 @@ from typing import Any, BinaryIO
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.errors import StagedFileDamagedError
-from bicycle_runtime.operators.io import EventTimes, StagedFile, WriterTask
+from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
 
 __all__ = [
     "BLOCK_BYTES",
     "StagedWriter",
-    "in_subtask_order",
     "read_staged",
     "staged_blocks",
-    "staged_from_json",
-    "staged_to_json",
 ]
 
 BLOCK_BYTES = 1 << 20
@@ -36,7 +33,7 @@ class _AbortedError(Exception):
 class StagedWriter:
     """A ``PreparingWriter`` that stages one file of encoded records per subtask and epoch.
 
-    A record that can not be encoded is found before anything of its batch is written, so that the
+    A record that cannot be encoded is found before anything of its batch is written, so that the
     sink's ``on_error`` can settle it.
 
     Args:
@@ -68,7 +65,7 @@ class StagedWriter:
         return values
 
     def prepare_one(self, value: Any, time_ms: int | None) -> Any:
-        """Return a record that can be encoded; raise what says why it can not."""
+        """Return a record that can be encoded; raise what says why it cannot."""
         self._encode([value])
         return value
 
@@ -125,35 +122,6 @@ class StagedWriter:
     def details(self) -> Mapping[str, Any]:
         """Return what the driver half must know about this file beside its size; plain JSON."""
         return {}
-
-
-def staged_to_json(file: StagedFile) -> dict[str, Any]:
-    """Return how a sink's memo names a staged file; ``staged_from_json`` is the inverse."""
-    return {
-        "path": file.path,
-        "records": file.record_count,
-        "bytes": file.byte_count,
-        "crc32": file.crc32,
-        "subtask": file.subtask,
-        "details": dict(file.details),
-    }
-
-
-def staged_from_json(data: Mapping[str, Any]) -> StagedFile:
-    """Return the staged file that a memo names."""
-    return StagedFile(
-        path=data["path"],
-        record_count=data["records"],
-        byte_count=data["bytes"],
-        crc32=data["crc32"],
-        subtask=data["subtask"],
-        details=data["details"],
-    )
-
-
-def in_subtask_order(staged: Sequence[StagedFile]) -> list[StagedFile]:
-    """Return the files in an order that does not depend on which task ended first."""
-    return sorted(staged, key=lambda file: (file.subtask, file.path))
 
 
 def staged_blocks(storage: Storage, file: StagedFile) -> Iterator[bytes]:

@@ -14,7 +14,7 @@ from typing import Any, overload
 
 import msgspec
 
-from bicycle_runtime.operators.io import BadRecord, SourceBatch
+from bicycle_runtime.contract import BadRecord, SourceBatch
 
 __all__ = ["LineBlock", "LineOffsets", "decode_lines_apart", "line_count", "text_decoder"]
 

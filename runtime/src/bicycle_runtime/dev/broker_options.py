@@ -1,7 +1,7 @@
 """What a broker of this room can be told, and the files that tell it to Kafka.
 
 One node is broker and controller (KRaft), on the loopback only. The settings that differ from
-Kafka's own are those without which one node can not hold its internal topics, and those that make a
+Kafka's own are those without which one node cannot hold its internal topics, and those that make a
 small broker quick. This module writes no file.
 """
 
@@ -65,7 +65,7 @@ class BrokerSecurity:
         keystore: The key of the listener.
         users: User name to password. The first one is the broker's own. All may do everything,
             unless the broker's settings (``extra``) name an authorizer. Users are made with the
-            data; they can not be added later. The passwords are for tests: the process list shows
+            data; they cannot be added later. The passwords are for tests: the process list shows
             them while data is prepared.
     """
 

@@ -33,7 +33,7 @@ _KILL_PASSES_MAX = 20
 
 
 class ClusterProcesses:
-    """The processes of the cluster of one folder, whoever started them."""
+    """The processes of the cluster of one folder, no matter who started them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -96,7 +96,7 @@ class ClusterProcesses:
                 wait_for_end(pid, 0, timeout_s=KILL_TIMEOUT_S)
 
     def reap(self) -> None:
-        """Take the exit codes of children that ended, whoever ended them."""
+        """Take the exit codes of children that ended, no matter who ended them."""
         self._children = [child for child in self._children if child.poll() is None]
 
     def wait(self) -> None:

@@ -1,4 +1,4 @@
-"""Errors of the room for development: a broker or a cluster of this machine that can not be had."""
+"""Errors of the room for development: a broker or a cluster of this machine that cannot be had."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class JarChecksumError(BicycleError):
 
 
 class PortTakenError(BicycleError):
-    """Another program listens on the port that the broker shall have."""
+    """Another program listens on the port that the broker is to have."""
 
     code = "BIC-2204"
     message = "port {port} of {host} is taken by another program; no broker was started"
@@ -136,7 +136,7 @@ class ClusterConflictError(BicycleError):
 
 
 class ClusterHostError(BicycleError):
-    """An address can not be a worker host."""
+    """An address cannot be a worker host."""
 
     code = "BIC-2223"
     message = "{host} is no host for a worker: {reason}"

@@ -54,7 +54,7 @@ def fetchers() -> list[tuple[str, Callable[[Sequence[Jar], Path], None]]]:
     """Return the ways that this machine has, best first, by name.
 
     Each is called with the jars and a folder, puts the jars there, and raises a FetchFailure when
-    it can not.
+    it cannot.
     """
     found: list[tuple[str, Callable[[Sequence[Jar], Path], None]]] = []
     maven, ivy = shutil.which("mvn"), _ivy_jar()

@@ -4,6 +4,11 @@ What is known about a broker stands in its folder, so any process can find, stop
 ``broker.json`` names process and port, ``data/`` holds topics and metadata, ``broker.log`` is what
 Kafka logs, ``broker.out`` what Java prints. A broker outlives the process that started it, until it
 is stopped. It listens on the loopback only, and is no model for one in production.
+
+A broker is asked by one ApiVersions request by hand, then for the list of brokers by the client.
+ApiVersions is what every client asks first, before it logs in, so it needs no credentials. The
+answer comes a little before the broker counts itself among those that can hold topics: therefore
+the second question.
 """
 
 from __future__ import annotations
@@ -12,8 +17,11 @@ import json
 import os
 import random
 import signal
+import socket
+import ssl
+import struct
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -37,16 +45,80 @@ from bicycle_runtime.dev.errors import (
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.kafka_jars import kafka_jars
 from bicycle_runtime.dev.ports import choose_port, is_free
-from bicycle_runtime.dev.probing import answers_api_versions, serves_metadata
 from bicycle_runtime.dev.tails import indented, last_lines
 from bicycle_runtime.dev.waiting import locked, wait_until
 
-__all__ = ["BrokerOptions", "BrokerRecord", "BrokerSecurity", "KafkaBroker"]
+__all__ = [
+    "BrokerOptions",
+    "BrokerRecord",
+    "BrokerSecurity",
+    "KafkaBroker",
+    "answers_api_versions",
+    "serves_metadata",
+]
+
+_API_VERSIONS, _VERSION, _CORRELATION, _NO_NAME = 18, 0, 20_261, -1
+_REQUEST = struct.pack(">hhih", _API_VERSIONS, _VERSION, _CORRELATION, _NO_NAME)
+_ANSWER_BYTES_MAX = 1 << 20
 
 _CLUSTER_ID = "Bicycle-dev-cluster-AA"  # Any will do, as long as the data keeps it.
 _FORMAT_TIMEOUT_S = 120
 _KILL_TIMEOUT_S = 30
 _ASKED_TO_END = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})
+
+
+def answers_api_versions(
+    host: str, port: int, *, ca_path: Path | None = None, timeout_s: float = 2.0
+) -> bool:
+    """Tell whether a Kafka broker answers there.
+
+    Args:
+        host: Where.
+        port: Where.
+        ca_path: The certificate to trust, for a listener with TLS.
+        timeout_s: For each step of the exchange.
+    """
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s) as plain:
+            if ca_path is None:
+                return _asks(plain)
+            context = ssl.create_default_context(cafile=str(ca_path))
+            with context.wrap_socket(plain, server_hostname=host) as secured:
+                return _asks(secured)
+    except OSError:
+        return False
+
+
+def _asks(connection: socket.socket) -> bool:
+    connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
+    (size,) = struct.unpack(">i", _read(connection, 4))
+    if not 6 <= size <= _ANSWER_BYTES_MAX:
+        return False
+    correlation, error = struct.unpack_from(">ih", _read(connection, size))
+    return bool(correlation == _CORRELATION and error == 0)
+
+
+def _read(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionError("the other end closed the connection")
+        data += piece
+    return data
+
+
+def serves_metadata(settings: Mapping[str, str], *, timeout_s: float) -> bool:
+    """Tell whether the cluster has a broker that is ready for topics."""
+    # Slow to import, and not needed to find out that nothing answers.
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    client = AdminClient({**settings, "log_level": 0})
+    try:
+        return bool(client.list_topics(timeout=timeout_s).brokers)
+    except KafkaException:
+        return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +138,7 @@ class BrokerRecord:
 
 
 class KafkaBroker:
-    """The broker of one folder, whoever started it.
+    """The broker of one folder, no matter who started it.
 
     Args:
         options: Folder, port, memory and more.
@@ -375,7 +447,7 @@ class KafkaBroker:
             raise self._start_error(f"it runs, but gave no answer within {timeout_s:g} s")
 
     def _reap(self) -> None:
-        """Take the exit code of a child that ended, whoever ended it."""
+        """Take the exit code of a child that ended, no matter who ended it."""
         if self._process is not None:
             self._process.poll()
 

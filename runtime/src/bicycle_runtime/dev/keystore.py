@@ -1,7 +1,7 @@
 """The key of a TLS listener for development: made by Java's keytool, trusted through a PEM file.
 
 The certificate signs itself and names this machine's loopback only. It is for brokers of tests and
-of developers; a broker that others reach gets a certificate from whoever issues them there.
+of developers; a broker that others reach gets a certificate from its own issuer.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import Protocol
 
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.operators.tasks.task import EpochOrder
 
 __all__ = ["BootedExecutor", "DeferredExecutor"]
 

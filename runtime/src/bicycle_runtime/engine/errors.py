@@ -13,6 +13,7 @@ __all__ = [
     "KeyGroupConflictError",
     "MasterUnreachableError",
     "NoExecutorError",
+    "PartitionConflictError",
     "ReplayGraphError",
     "ReplayInputGoneError",
     "RescaleFailedError",
@@ -21,6 +22,7 @@ __all__ = [
     "SparkStartKilledError",
     "WidthOperatorUnknownError",
     "WidthRefusedError",
+    "WorkerEndedError",
 ]
 
 
@@ -32,6 +34,24 @@ class EpochFailedError(BicycleError):
     fix = (
         "look at the log of the workers; earlier epochs are intact, and the job is started again "
         "by itself as its restart strategy says. Once that is used up, the same command goes on"
+    )
+
+
+class WorkerEndedError(EpochFailedError):
+    """A Python worker was killed, crashed or was ended by what it ran, and so were those after it.
+
+    ``operator``, ``source``, ``shard``, ``offset`` and ``end_offset`` tell what it was at.
+    """
+
+    code = "BIC-1808"
+    message = (
+        "a Python worker ended with {how} in epoch {epoch} of job {job!r}, in operator {told}, "
+        "subtask {subtask}\n"
+        "  on the records from {position}"
+    )
+    fix = (
+        "{hint}. Earlier epochs are intact, and the job is started again by itself as its restart "
+        "strategy says; once that is used up, the same command goes on"
     )
 
 
@@ -49,7 +69,7 @@ class SparkStartKilledError(SparkStartError):
     code = "BIC-1807"
     message = "Spark did not start (master {master}): {reason}"
     fix = (
-        "look whether something kills Java: with signal 9 it is often a lack of memory; a job is "
+        "look whether something kills Java: SIGKILL is often a lack of memory; a job is "
         "started again by itself as its restart strategy says"
     )
 
@@ -100,10 +120,11 @@ class SparkLostError(BicycleError):
     """The Java process of Spark is gone."""
 
     code = "BIC-1803"
-    message = "the Java process of Spark ended during epoch {epoch} of job {job!r}"
+    message = "the Java process of Spark ended with {how} during epoch {epoch} of job {job!r}"
     fix = (
-        "nothing while the job is started again by itself, as its restart strategy says. Once that "
-        "is used up, the same command goes on from the last sealed epoch"
+        "nothing while the job is started again by itself, as its restart strategy says; SIGKILL "
+        "is often a lack of memory (`dmesg`; --conf spark.driver.memory). Once the strategy is "
+        "used up, the same command goes on from the last sealed epoch"
     )
 
 
@@ -141,11 +162,22 @@ class KeyGroupConflictError(BicycleError):
     )
 
 
+class PartitionConflictError(BicycleError):
+    """A ``partition_custom`` has no one number of subtasks to choose from."""
+
+    code = "BIC-1809"
+    message = "the function of partition_custom {operator!r} ({made}) cannot choose: {problem}"
+    fix = (
+        "give all operators right behind the call the same parallelism, or call partition_custom "
+        "for each of them; in a loop, call it on what iterate() returns"
+    )
+
+
 class ReplayInputGoneError(BicycleError):
-    """The input of an epoch is kept nowhere any more, so the epoch can not be run again."""
+    """The input of an epoch is kept nowhere any more, so the epoch cannot be run again."""
 
     code = "BIC-1870"
-    message = "source {source!r} can not be read again from {start} to {end} of {shard!r}: {reason}"
+    message = "source {source!r} cannot be read again from {start} to {end} of {shard!r}: {reason}"
     fix = (
         "replay a newer epoch; a socket source keeps what the last epochs read "
         "(journal_epochs_min), a topic what its retention leaves"
@@ -169,16 +201,16 @@ class WidthOperatorUnknownError(BicycleError):
 
 
 class WidthRefusedError(BicycleError):
-    """An operator can not have the parallelism that is asked for."""
+    """An operator cannot have the parallelism that is asked for."""
 
     code = "BIC-1841"
     message = (
-        "operator {operator!r} of job {job!r} can not have parallelism {found}, but 1 to {limit}; "
+        "operator {operator!r} of job {job!r} cannot have parallelism {found}, but 1 to {limit}; "
         "it goes on with {now}"
     )
     fix = (
         "ask for less; the limit is the operator's max_parallelism, which is fixed with its state, "
-        "or 1 of a source that can not be divided"
+        "or 1 of a source that cannot be divided"
     )
 
 
@@ -186,5 +218,5 @@ class RescaleFailedError(BicycleError):
     """The first epoch at another parallelism failed; the job has gone back to the one before."""
 
     code = "BIC-1842"
-    message = "job {job!r} can not be rescaled and goes on as before: {reason}"
+    message = "job {job!r} cannot be rescaled and goes on as before: {reason}"
     fix = "{hint}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.operators.tasks.task import EpochOrder
 
 __all__ = ["Executor", "KeptExecutor"]
 

@@ -11,9 +11,9 @@ import tempfile
 from collections.abc import Callable
 
 from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program
-from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report
-from bicycle_runtime.operators.tasks.task import EpochOrder, reports_in
+from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report, reports_in
 from bicycle_runtime.operators.tasks.worker import Worker
 
 __all__ = ["LocalExecutor"]
@@ -27,7 +27,7 @@ class LocalExecutor:
     """
 
     def __init__(self, adapt: Callable[[Program], None] | None = None) -> None:
-        self._adapt = adapt
+        self.adapt = adapt
         self._image: JobImage | None = None
         self._worker: Worker | None = None
         self._folder: str | None = None
@@ -36,7 +36,7 @@ class LocalExecutor:
         if self._worker is not None:
             self._worker.close()
         self._image = image.with_state_folder(self._state_folder)
-        self._worker = Worker(self._image, adapt=self._adapt)
+        self._worker = Worker(self._image, adapt=self.adapt)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         assert self._image is not None

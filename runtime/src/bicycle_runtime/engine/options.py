@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bicycle_runtime.base.options import check, option
-from bicycle_runtime.state.settings import BackendName, StateSettings
+from bicycle_runtime.connectors.registry import default_registry
+from bicycle_runtime.state.settings import OWN_BACKENDS, StateSettings
 
 __all__ = ["EngineOptions"]
 
@@ -67,10 +68,10 @@ class EngineOptions:
         "named in a warning.",
     )
 
-    state_backend: BackendName = option(
+    state_backend: str = option(
         "memory",
         doc="memory holds all state in the workers; rocksdb holds the hot part of it and keeps the "
-        "rest on local disks, so that state may be larger than memory.",
+        "rest on local disks, so that state may be larger than memory. Extensions bring others.",
     )
     state_dir: str | None = option(
         None,
@@ -109,6 +110,7 @@ class EngineOptions:
         """What workers need to know of the backend."""
         return StateSettings(
             backend=self.state_backend,
+            factory=self._state_factory(),
             folder=self.state_dir,
             cache_entries=self.state_cache_entries,
             block_cache_bytes=self.state_block_cache_bytes,
@@ -123,3 +125,14 @@ class EngineOptions:
 
     def __post_init__(self) -> None:
         check(self)
+        self._state_factory()
+
+    def _state_factory(self) -> str | None:
+        """Return where the factory of a state backend is that an extension brings.
+
+        Raises:
+            UnknownStateBackendError: no extension does.
+        """
+        if self.state_backend in OWN_BACKENDS:
+            return None
+        return default_registry().state_backend(self.state_backend)

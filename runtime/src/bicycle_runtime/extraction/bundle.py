@@ -69,7 +69,9 @@ class JobBundle:
             graph = JobGraph.from_json(fields.graph).with_places(fields.places)
             kept = {name: value for name, value in asdict(fields).items() if name != "places"}
             bundle = cls(**{**kept, "graph": graph})
-        except (msgspec.MsgspecError, GraphFormatError) as error:
+        except GraphFormatError as error:
+            raise BundleFormatError(detail=error.summary) from error
+        except msgspec.MsgspecError as error:
             raise BundleFormatError(detail=str(error)) from error
         found = bundle_digest(bundle.graph, bundle.payloads)
         if found != bundle.digest:

@@ -3,11 +3,11 @@
 Run as ``python -m bicycle_runtime.extraction.child RESULT_FD DUMP_FD WORK_DIR`` with the request as
 JSON on standard input. Everything is imported before user code runs, and nothing here relies on
 what that code may change (``sys.stdout``, ``sys.path``, the working directory, standard input). It
-writes one frame and leaves by ``os._exit``, so that threads and exit handlers of user code can not
+writes one frame and leaves by ``os._exit``, so that threads and exit handlers of user code cannot
 keep it. What happens with the plugin stands in ``loading``; here is only the process around it.
 
 DUMP_FD takes the phase the work is in and, after a native crash or a SIGUSR1 from the parent, the
-calls of the main thread: what is known of a process that can not answer any more.
+calls of the main thread: what is known of a process that cannot answer any more.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Why can this object not travel? Walks from a function to the one thing in it that refuses.
 
-The walk goes down into whatever part can not be pickled alone (captured variables, globals,
+The walk goes down into whatever part cannot be pickled alone (captured variables, globals,
 defaults, attributes, items) until no part of the part refuses: that one is the culprit. It runs
 only after pickling has failed, so it may be slow.
 """
@@ -24,7 +24,7 @@ _ITEM_COUNT_MAX = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Culprit:
-    """What can not travel.
+    """What cannot travel.
 
     ``name`` is how the code reaches it (``"lock"``, ``"client.session"``), ``held`` says in what
     way the function has it, ``location`` is the ``file:line`` of the function or class that holds
@@ -52,15 +52,15 @@ def find_culprit(name: str, value: Any, *, refusal: Callable[[Any], str | None])
 
     Args:
         name: What the whole is called, used when the whole is to blame.
-        value: An object that can not be pickled.
-        refusal: Tries to pickle one object; returns why it can not be, or None when it can.
+        value: An object that cannot be pickled.
+        refusal: Tries to pickle one object; returns why it cannot be, or None when it can.
     """
     culprit = Culprit(
         name=name,
         held="the object itself",
         type_name=_type_name(value),
         location=_location(value),
-        reason=refusal(value) or "it can not be pickled",
+        reason=refusal(value) or "it cannot be pickled",
     )
     path = ""
     for _ in range(_DEPTH_MAX):

@@ -2,7 +2,7 @@
 
 Nothing of a plugin is imported, so a broken one costs nothing here: it is listed like any other,
 and ``check`` says what is wrong with it. What is refused already here (one name twice, an entry
-point that can not be read) is listed too, with its reason. This module does not cache: an upgrade
+point that cannot be read) is listed too, with its reason. This module does not cache: an upgrade
 is seen at the next call.
 """
 
@@ -57,7 +57,7 @@ class PluginRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An installed plugin that can not be used; ``sources`` are the distributions that bring it."""
+    """An installed plugin that cannot be used; ``sources`` are the distributions that bring it."""
 
     name: str
     reason: str
@@ -66,7 +66,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """All installed plugins, sorted by name: those that can be tried, and those that can not."""
+    """All installed plugins, sorted by name: those that can be tried, and those that cannot."""
 
     found: tuple[PluginRef, ...]
     refused: tuple[Refusal, ...]
@@ -137,7 +137,7 @@ def _candidates(path: list[str]) -> Iterator[PluginRef | Refusal]:
 
 
 def _entry_lines(dist: Any) -> list[str]:
-    """Return the lines of our group; none for a distribution whose files can not be read."""
+    """Return the lines of our group; none for a distribution whose files cannot be read."""
     try:
         text = dist.read_text("entry_points.txt") or ""
     except (OSError, UnicodeDecodeError):
@@ -157,7 +157,7 @@ def _entry_lines(dist: Any) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Source:
-    """A distribution that brings plugins. ``problem`` is why its metadata can not be used."""
+    """A distribution that brings plugins. ``problem`` is why its metadata cannot be used."""
 
     name: str
     version: str
@@ -173,7 +173,7 @@ class _Source:
             name, version = metadata["Name"], metadata["Version"]
             specifier = sdk_specifier(metadata.get_all("Requires-Dist") or [])
         except Exception as error:  # noqa: BLE001 - Metadata is foreign data; discovery never stops for it.
-            problem = f"its metadata can not be read ({type(error).__name__}: {error})"
+            problem = f"its metadata cannot be read ({type(error).__name__}: {error})"
             return cls(name="?", version="?", location=location, problem=problem)
         if not name or not version:
             problem = "its metadata has no name or no version"

@@ -53,11 +53,11 @@ class PluginNotFoundError(BicycleError):
 
 
 class PluginRefusedError(BicycleError):
-    """The name is installed but can not be used; ``sources`` lists the distributions."""
+    """The name is installed but cannot be used; ``sources`` lists the distributions."""
 
     code = "BIC-1602"
-    message = "plugin {name!r} can not be used: {reason}"
-    fix = "mend or uninstall {source_text}"
+    message = "plugin {name!r} cannot be used: {reason}"
+    fix = "correct or uninstall {source_text}"
 
 
 class ChildStartError(ExtractionError):
@@ -76,7 +76,7 @@ class PluginRaisedError(ExtractionError):
         "{location}: {exception_type}: {exception_message}; "
         "raised {phase} plugin {plugin!r} of {dist}"
     )
-    fix = "mend the line above; nothing was started"
+    fix = "correct the line above; nothing was started"
 
 
 class PluginExitedError(ExtractionError):
@@ -149,7 +149,7 @@ class EntryPointError(ExtractionError):
 
     code = "BIC-1611"
     message = "entry point {target!r} of plugin {plugin!r} of {dist} leads nowhere: {reason}"
-    fix = 'mend [project.entry-points."bicycle.plugins"] and install the distribution again'
+    fix = 'correct [project.entry-points."bicycle.plugins"] and install the distribution again'
 
 
 class PluginNotMarkedError(ExtractionError):
@@ -157,7 +157,7 @@ class PluginNotMarkedError(ExtractionError):
 
     code = "BIC-1612"
     message = "{location}: {target!r} of {dist} is a {found} without the mark of a plugin"
-    fix = "put @bicycle_plugin(name={plugin!r}, version=…) on it, or mend the entry point"
+    fix = "put @bicycle_plugin(name={plugin!r}, version=…) on it, or correct the entry point"
 
 
 class MissingDependencyError(ExtractionError):
@@ -192,7 +192,7 @@ class NoGraphError(ExtractionError):
 
 
 class NotShippableError(ExtractionError):
-    """A function holds something that can not travel to workers.
+    """A function holds something that cannot travel to workers.
 
     ``name`` is what is held, as written in the code; ``vertex`` and ``role`` say whose function it
     is.
@@ -200,7 +200,7 @@ class NotShippableError(ExtractionError):
 
     code = "BIC-1616"
     message = (
-        "{location}: {role} of operator {vertex!r} can not be sent to workers: it holds {name!r} "
+        "{location}: {role} of operator {vertex!r} cannot be sent to workers: it holds {name!r} "
         "({held}): {reason}"
     )
     fix = "create it in open() of a function class, or inside the function, instead of capturing it"
@@ -223,10 +223,10 @@ class EnvironmentMissingError(BicycleError):
 
 
 class EnvironmentFilesError(BicycleError):
-    """What belongs to a distribution can not be told, so it can not be sent to workers."""
+    """What belongs to a distribution cannot be told, so it cannot be sent to workers."""
 
     code = "BIC-1641"
-    message = "the files of {library} can not be sent to workers: its record names none"
+    message = "the files of {library} cannot be sent to workers: its record names none"
     fix = "install it from a wheel: `pip install --force-reinstall --no-deps` of it"
 
 
@@ -235,17 +235,17 @@ class EnvironmentConflictError(BicycleError):
 
     code = "BIC-1642"
     message = (
-        "plugin {plugin!r} can not run with this runtime: {asker} requires {requirement}, "
+        "plugin {plugin!r} cannot run with this runtime: {asker} requires {requirement}, "
         "there is {library} {found}"
     )
     fix = "use a release of the plugin, or of the runtime, for which both agree on {library}"
 
 
 class EnvironmentFolderError(BicycleError):
-    """The folder of a host for the environments of plugins can not be used."""
+    """The folder of a host for the environments of plugins cannot be used."""
 
     code = "BIC-1643"
-    message = "{folder} can not take the environments of plugins: {reason}"
+    message = "{folder} cannot take the environments of plugins: {reason}"
     fix = "remove it, or set TMPDIR for the workers to a folder that is theirs alone"
 
 

@@ -7,13 +7,13 @@ again, the payloads stay bytes. This module starts nothing but the child.
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.processes import signal_name
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import (
@@ -61,7 +61,7 @@ def extract(
         ExtractionError: one of its subclasses says how the plugin or its process failed.
         ParameterError: a parameter is unknown, missing or ill-typed.
         GraphError: the graph breaks a rule.
-        PluginDefinitionError: the marked object can not be built.
+        PluginDefinitionError: the marked object cannot be built.
 
     Source: ADR-0008 (plugins in a child process).
     """
@@ -91,8 +91,8 @@ def check_plugin(ref: PluginRef, limits: ExtractionLimits | None = None) -> list
         Its parameters: ``name``, ``expected``, ``required``, ``default`` (as text) and ``doc``.
 
     Raises:
-        ExtractionError: it can not be loaded; a subclass says why.
-        PluginDefinitionError: what is marked can not be a plugin.
+        ExtractionError: it cannot be loaded; a subclass says why.
+        PluginDefinitionError: what is marked cannot be a plugin.
     """
     header, _ = _Run.of(ref, limits).ask({"is_check": True})
     return list(header.get("parameters", []))
@@ -128,7 +128,7 @@ class _Run:
         return header, blobs
 
     def graph(self, header: dict[str, Any]) -> JobGraph:
-        """Return the graph, read and checked anew: a child may run another version of the SDK."""
+        """Return the graph, read and checked again: a child may run another version of the SDK."""
         graph = JobGraph.from_json(header["graph"]).with_places(header.get("places", {}))
         graph.validate()
         return graph
@@ -185,7 +185,7 @@ class _Run:
             return PluginTimeoutError(**places, limit_ms=self.limits.wall_time_ms)
         code = outcome.exit_code or 0
         if code < 0:
-            return PluginKilledError(**places, signal_name=_signal_name(-code))
+            return PluginKilledError(**places, signal_name=signal_name(-code) or f"signal {-code}")
         if not outcome.result.has_greeted:
             detail = outcome.stderr_tail[-1] if outcome.stderr_tail else f"exit code {code}"
             return self._not_started(facts, detail)
@@ -209,10 +209,3 @@ class _Run:
             "traceback": place_lines(places),
             "phase": phases[-1] if phases else "while starting",
         }
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -23,7 +23,7 @@ class ImportSearch:
         self._answers: dict[str, str | None] = {}
 
     def problem(self, module_name: str) -> str | None:
-        """Return why a worker can not import the module, or None when it can."""
+        """Return why a worker cannot import the module, or None when it can."""
         top = module_name.partition(".")[0]
         if top not in self._answers:
             self._answers[top] = self._judge(top)

@@ -321,4 +321,4 @@ def _text(error: BaseException) -> str:
     try:
         return str(error)[:_TEXT_LENGTH_MAX]
     except Exception:  # noqa: BLE001 - User code may write a __str__ that raises.
-        return "(its text can not be read)"
+        return "(its text cannot be read)"

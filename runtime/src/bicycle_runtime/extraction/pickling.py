@@ -77,7 +77,7 @@ class PayloadWriter:
         """Return the bytes of all payloads by id, in the order of the ids.
 
         Raises:
-            Exception: whatever pickling raises for an object that can not travel; ``culprits``
+            Exception: whatever pickling raises for an object that cannot travel; ``culprits``
                 tells why.
         """
         written = {name: self.write(payloads[name]) for name in sorted(payloads)}

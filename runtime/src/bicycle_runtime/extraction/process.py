@@ -68,7 +68,7 @@ def run_child(
         clock: Measures the wall time.
 
     Raises:
-        OSError: the interpreter can not be started.
+        OSError: the interpreter cannot be started.
     """
     with contextlib.ExitStack() as cleanup:
         channels = cleanup.enter_context(_Channels.opened(limits))

@@ -12,10 +12,13 @@ import ast
 import hashlib
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import ScriptError
-from bicycle_runtime.extraction.packing import PackedEnvironment, write_archive
+
+if TYPE_CHECKING:
+    from bicycle_runtime.extraction.discovery import PluginRef
+    from bicycle_runtime.extraction.packing import PackedEnvironment
 
 __all__ = ["is_script", "pack_script", "script_name"]
 
@@ -53,6 +56,10 @@ def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnviron
     Raises:
         ScriptError: there is no such file, or it is not clear which function is the job.
     """
+    # Slow to import; that a text names a file is asked without packing one.
+    from bicycle_runtime.extraction.discovery import PluginRef
+    from bicycle_runtime.extraction.packing import PackedEnvironment, write_archive
+
     match = _SCRIPT.fullmatch(text)
     assert match is not None
     path = Path(match["path"]).expanduser().absolute()

@@ -37,7 +37,7 @@ def enter_environment(archive: Path, digest: str) -> Path:
         The folder it is in.
 
     Raises:
-        EnvironmentFolderError: the cache is not to be trusted or can not be written.
+        EnvironmentFolderError: the cache is not to be trusted or cannot be written.
     """
     folder = unpacked(archive, digest)
     if str(folder) not in sys.path:
@@ -49,7 +49,7 @@ def unpacked(archive: Path, digest: str) -> Path:
     """Return the folder with the content of an archive; this process holds it until it ends.
 
     Raises:
-        EnvironmentFolderError: the cache is not to be trusted or can not be written.
+        EnvironmentFolderError: the cache is not to be trusted or cannot be written.
     """
     cache = cache_folder()
     folder = cache / digest

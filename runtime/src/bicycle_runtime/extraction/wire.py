@@ -65,7 +65,7 @@ def _cut(body: bytes, start: int, sizes: Iterable[int]) -> Iterable[bytes]:
 
 
 class FrameReader:
-    """Takes the pipe's bytes as they come and says when the frame is whole, or can not become so.
+    """Takes the pipe's bytes as they come and says when the frame is whole, or cannot become so.
 
     Args:
         size_max: Largest body accepted, in bytes.
@@ -81,7 +81,7 @@ class FrameReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether more bytes can not change the outcome."""
+        """Whether more bytes cannot change the outcome."""
         return any(end is not None for end in (self.body, self.problem, self.oversize))
 
     def feed(self, chunk: bytes) -> None:

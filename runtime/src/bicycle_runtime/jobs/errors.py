@@ -106,7 +106,7 @@ class StopTimeoutError(BicycleError):
 
 
 class JavaTooOldError(BicycleError):
-    """The Java that was found can not run Spark."""
+    """The Java that was found cannot run Spark."""
 
     code = "BIC-1908"
     message = "Java {found} ({path}) is too old for Spark; {expected} or newer is needed"
@@ -127,23 +127,23 @@ class InspectionError(BicycleError):
     """The process that looks at a plugin's functions gave no answer."""
 
     code = "BIC-1910"
-    message = "the functions of plugin {plugin!r} can not be inspected: {detail}"
+    message = "the functions of plugin {plugin!r} cannot be inspected: {detail}"
     fix = "run `bicycle plugins check {plugin}`; the functions must be loadable in a new process"
 
 
 class ScaffoldError(BicycleError):
-    """A plugin project can not be made under this name or at this place."""
+    """A plugin project cannot be made under this name or at this place."""
 
     code = "BIC-1911"
-    message = "can not make a plugin project {name!r}: {problem}"
+    message = "cannot make a plugin project {name!r}: {problem}"
     fix = "{hint}"
 
 
 class HomeError(BicycleError):
-    """The home directory can not be used."""
+    """The home directory cannot be used."""
 
     code = "BIC-1912"
-    message = "the home {path} can not be used: {reason}"
+    message = "the home {path} cannot be used: {reason}"
     fix = "set BICYCLE_HOME to a directory that this user may write"
 
 
@@ -156,7 +156,7 @@ class DriverEndedError(BicycleError):
 
 
 class StatusFormatError(BicycleError):
-    """The status file of a job can not be read."""
+    """The status file of a job cannot be read."""
 
     code = "BIC-1915"
     message = "status file {path!r} is not readable: {reason}"
@@ -189,7 +189,7 @@ class JobNotRunningError(BicycleError):
     """A job is asked for something that only a running job can do."""
 
     code = "BIC-1934"
-    message = "job {job!r} can not be asked for a {kind}: it is {state}"
+    message = "job {job!r} cannot be asked for a {kind}: it is {state}"
     fix = "start the job, or name one that `bicycle list` shows as RUNNING"
 
 
@@ -205,7 +205,7 @@ class RequestUnknownError(BicycleError):
     """A job does not know what it is asked for; its runtime is older than the command's."""
 
     code = "BIC-1936"
-    message = "the job can not do what it is asked for: {kind}; it can do: {known_text}"
+    message = "the job cannot do what it is asked for: {kind}; it can do: {known_text}"
     fix = "stop the job and start it again with the runtime that this command belongs to"
 
 
@@ -248,10 +248,10 @@ class OperatorUnknownError(BicycleError):
 
 
 class ExportRefusedError(BicycleError):
-    """State can not be written to the file that is named."""
+    """State cannot be written to the file that is named."""
 
     code = "BIC-1931"
-    message = "state can not be exported to {path!r}: {problem}"
+    message = "state cannot be exported to {path!r}: {problem}"
     fix = "{hint}"
 
 
@@ -259,7 +259,7 @@ class StateLoadingError(BicycleError):
     """The process that loads values with the plugin's classes gave no answer."""
 
     code = "BIC-1933"
-    message = "values can not be loaded with the classes of plugin {plugin!r}: {detail}"
+    message = "values cannot be loaded with the classes of plugin {plugin!r}: {detail}"
     fix = "leave --plugin out; values of its classes are then shown by their type"
 
 
@@ -269,7 +269,7 @@ class DriverDiedError(BicycleError):
     code = "BIC-1973"
     message = "the driver of job {job!r} (process {pid}) died with {how}, after epoch {epoch}"
     fix = (
-        "look at the end of `bicycle logs {job}`; signal 9 is often a lack of memory. A supervisor "
+        "look at the end of `bicycle logs {job}`; SIGKILL is often a lack of memory. A supervisor "
         "starts it again as its restart strategy says; once that is used up, submit it again: it "
         "goes on after its last sealed epoch"
     )
@@ -287,10 +287,10 @@ class StalledError(BicycleError):
 
 
 class EpochNotReplayableError(BicycleError):
-    """An epoch can not be run again: it is gone, or nobody noted how it was run."""
+    """An epoch cannot be run again: it is gone, or nobody noted how it was run."""
 
     code = "BIC-1970"
-    message = "epoch {epoch} can not be replayed: {problem}; epochs to choose from: {known_text}"
+    message = "epoch {epoch} cannot be replayed: {problem}; epochs to choose from: {known_text}"
     fix = "name one of them with --epoch; --retained-epochs of a run keeps more"
 
 
@@ -327,6 +327,14 @@ class OriginRunningError(BicycleError):
     code = "BIC-1940"
     message = "{url} is the checkpoint directory of a job that runs, as process {pid} on {host}"
     fix = "stop it first, or begin with a savepoint of it (`bicycle savepoint create`)"
+
+
+class ExtensionHookError(BicycleError):
+    """A listener or a reporter of an extension raised; the job is not affected."""
+
+    code = "BIC-1942"
+    message = "extension {extension!r}: {part!r} of its {kind} failed: {reason}; the job goes on"
+    fix = "repair or remove the extension; the same failure is told once in a row"
 
 
 class SavepointFailedError(BicycleError):

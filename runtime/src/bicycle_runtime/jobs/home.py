@@ -27,7 +27,9 @@ from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus, read_status
 
-__all__ = ["Home", "JobFolder", "JobPlace", "checkpoint_of", "place_job"]
+__all__ = ["SAVEPOINTS_FOLDER", "Home", "JobFolder", "JobPlace", "checkpoint_of", "place_job"]
+
+SAVEPOINTS_FOLDER = "savepoints"  # In the checkpoint directory of a job.
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
@@ -61,7 +63,7 @@ class JobFolder:
 
     @property
     def lock_path(self) -> Path:
-        """Held by whoever writes the status."""
+        """Held while the status is written."""
         return self.path / "lock"
 
     def status(self) -> JobStatus | None:
@@ -71,7 +73,7 @@ class JobFolder:
     def write_request(self, request: JobRequest) -> None:
         """Keep what was asked for, as one step: a driver that is started again reads it.
 
-        Paths of ours in it are kept absolute, as whoever reads it may be in another directory.
+        Paths of ours in it are kept absolute, as its reader may be in another directory.
         """
         own_folder(self.path)
         given = request.options
@@ -111,7 +113,7 @@ class Home:
         """Make the directory.
 
         Raises:
-            HomeError: it can not be made.
+            HomeError: it cannot be made.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -178,7 +180,7 @@ def place_job(options: JobOptions, home: Home, *, clock: Clock, source: random.R
     again; without one every run is a new job.
 
     Raises:
-        OptionError: the name can not be a folder.
+        OptionError: the name cannot be a folder.
     """
     checkpoint_dir = options.checkpoint_dir or str(home.checkpoints_dir)
     name, plugin = options.name, script_name(options.plugin)
@@ -209,7 +211,7 @@ def checkpoint_of(checkpoint_dir: str, job: str, *, patience_s: float = 30.0) ->
         patience_s: How long a call to a storage behind a URL is tried again.
 
     Raises:
-        OptionError: the name can not be a folder.
+        OptionError: the name cannot be a folder.
     """
     if not _NAME.fullmatch(job):
         expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"

@@ -20,7 +20,7 @@ class FileLock:
     """Held from entering to leaving; the file holds the process id of the last holder.
 
     Entering raises a JobRunningError while somebody else holds it, and a StorageError where the
-    file can not be made.
+    file cannot be made.
 
     Args:
         path: The lock file; it and its folder are made when missing, and never removed.

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from bicycle_runtime.base.options import check, describe, from_mapping, option
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.scripts import is_script
-from bicycle_sdk.graph import JobGraph
+
+if TYPE_CHECKING:
+    from bicycle_sdk.graph import JobGraph
 
 __all__ = ["LEASE_BEAT_MS_MAX", "PROMPT", "PROMPTED", "JobOptions", "JobRequest"]
 

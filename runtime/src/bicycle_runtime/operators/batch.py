@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, repeat
 from typing import Any, Protocol
 
-from bicycle_runtime.operators.io import Headers, Raw
+from bicycle_runtime.contract import Headers, Raw
 
 __all__ = [
     "Batch",

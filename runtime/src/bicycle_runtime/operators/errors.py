@@ -30,7 +30,7 @@ class FunctionFailedError(BicycleError):
         "{user_traceback}"
     )
     fix = (
-        "mend the function, or choose on_error(skip() | dead_letter() | retry(...)) for the "
+        "correct the function, or choose on_error(skip() | dead_letter() | retry(...)) for the "
         "operator; nothing of this epoch was published"
     )
 
@@ -44,7 +44,7 @@ class FunctionHookError(BicycleError):
         "{exception_message}\n{user_traceback}"
     )
     fix = (
-        "install the plugin's wheel and its dependencies where the workers run, and mend the "
+        "install the plugin's wheel and its dependencies where the workers run, and correct the "
         "hook; nothing of this epoch was published"
     )
 
@@ -59,18 +59,18 @@ class ErrorRateError(BicycleError):
         "last error: {last_error}"
     )
     fix = (
-        "mend the function or the input, or raise max_error_rate; nothing of this epoch was "
+        "correct the function or the input, or raise max_error_rate; nothing of this epoch was "
         "published"
     )
 
 
 class SourceDecodeError(BicycleError):
-    """Input that the source can not decode."""
+    """Input that the source cannot decode."""
 
     code = "BIC-1404"
-    message = "source {operator!r} can not decode the record at {position}: {reason}"
+    message = "source {operator!r} cannot decode the record at {position}: {reason}"
     fix = (
-        "mend the input, or choose on_error(skip() | dead_letter()) for the source; nothing "
+        "correct the input, or choose on_error(skip() | dead_letter()) for the source; nothing "
         "of this epoch was published"
     )
 

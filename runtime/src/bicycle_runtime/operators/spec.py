@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Literal
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.io import SourceReader, WriterFactory
+from bicycle_runtime.contract import SourceReader, WriterFactory
 from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.values.forms import OperatorForms
@@ -74,7 +74,8 @@ class WatermarkSpec:
 class OperatorSpec:
     """One operator of a chain; ``key_selector`` is the payload id of what it is keyed by.
 
-    ``input_selectors`` are those of an operator with several inputs, by ordinal.
+    ``input_selectors`` are those of an operator with several inputs, by ordinal. ``group_count`` is
+    the number of key groups; of a partitioner of the job, the number of subtasks behind it.
 
     ``watermarks`` is set for generators of watermarks that somebody below needs; ``generators`` are
     the uids of those whose watermarks reach its input, and ``lag_ms`` how far its own stays behind

@@ -132,7 +132,7 @@ class RecordCodec:
         """Return the name of the codec that fits these values, and their bytes.
 
         Raises:
-            RecordEncodingError: a value can not even be pickled.
+            RecordEncodingError: a value cannot even be pickled.
         """
         data = self.encode_typed(values)
         if data is not None:

@@ -17,7 +17,7 @@ class KeyEncodingError(BicycleError):
     """A key has a type that has no stable encoding."""
 
     code = "BIC-1201"
-    message = "a key of type {type_name} can not be encoded: {reason}"
+    message = "a key of type {type_name} cannot be encoded: {reason}"
     fix = (
         "let the key selector return str, int, bytes, bool, float, None, an Enum, a date, a "
         "UUID, a frozen dataclass or a tuple of these"
@@ -25,10 +25,10 @@ class KeyEncodingError(BicycleError):
 
 
 class RecordEncodingError(BicycleError):
-    """A record can not be turned into bytes."""
+    """A record cannot be turned into bytes."""
 
     code = "BIC-1202"
-    message = "a record of type {type_name} from {sender} can not be sent on: {reason}"
+    message = "a record of type {type_name} from {sender} cannot be sent on: {reason}"
     fix = "emit plain data, or what pickle can write; the declared type of records is {declared}"
 
 

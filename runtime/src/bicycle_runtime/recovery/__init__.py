@@ -2,7 +2,7 @@
 
 The names below are for programs that keep checkpoints of their own streams, without a job: the
 binary state that manifests are made of, stores for it, and a manager that saves it every so many
-events. ``docs/checkpoint-format.md`` describes the bytes.
+events. ``docs/reference/checkpoint-format.md`` describes the bytes.
 """
 
 from __future__ import annotations

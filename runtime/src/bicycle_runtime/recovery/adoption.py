@@ -67,7 +67,7 @@ def find_origin(storage: Storage) -> Origin:
 
     Raises:
         CheckpointMissingError: no epoch that is published lies there.
-        BicycleError: it is a savepoint that can not be used, see ``read_savepoint``.
+        BicycleError: it is a savepoint that cannot be used, see ``read_savepoint``.
     """
     try:
         epoch = read_savepoint(storage).epoch

@@ -120,8 +120,8 @@ class CheckpointManager:
         self._store.save(
             CheckpointState(
                 CheckpointId(stream_id, sequence, created_at_ms=created_at_ms),
-                operator_states=captured.operator_states,
-                source_offsets=captured.source_offsets,
+                operator_states=dict(captured.operator_states),
+                source_offsets=dict(captured.source_offsets),
                 watermark_ns=watermark_ns,
                 event_count=sequence,
                 metadata=captured.metadata,

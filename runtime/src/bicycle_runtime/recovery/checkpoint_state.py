@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.recovery.fields import (
@@ -56,6 +56,9 @@ class CheckpointId:
 class CheckpointState:
     """One checkpoint of one stream; it copies the mappings that it is made of.
 
+    Operator states and source offsets can be set one by one; a store keeps the checkpoint as it was
+    when it was saved, whatever is set later.
+
     ``watermark_ns``, ``event_count`` and offsets are unsigned 64-bit numbers. ``metadata`` is for
     people and tools; the layout of ``serialize`` has no place for it.
 
@@ -65,8 +68,8 @@ class CheckpointState:
 
     id: CheckpointId
     _: KW_ONLY
-    operator_states: Mapping[str, bytes] = field(default_factory=dict)
-    source_offsets: Mapping[str, int] = field(default_factory=dict)
+    operator_states: dict[str, bytes] = field(default_factory=dict)
+    source_offsets: dict[str, int] = field(default_factory=dict)
     watermark_ns: int = 0
     event_count: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)
@@ -79,13 +82,25 @@ class CheckpointState:
         for offset in self.source_offsets.values():
             bounded(offset, U64_MAX, field="offset of a source")
 
-    def with_operator_state(self, name: str, state: bytes) -> CheckpointState:
-        """Return a copy with the state of one operator set anew."""
-        return replace(self, operator_states={**self.operator_states, name: state})
+    def set_operator_state(self, name: str, state: bytes) -> None:
+        """Set the state of one operator; it takes the place of the one before.
 
-    def with_source_offset(self, name: str, offset: int) -> CheckpointState:
-        """Return a copy with the offset of one source set anew."""
-        return replace(self, source_offsets={**self.source_offsets, name: offset})
+        Example:
+            >>> state = CheckpointState(CheckpointId("orders", 1))
+            >>> state.set_operator_state("op", b"1")
+            >>> state.set_operator_state("op", b"2")
+            >>> state.operator_states
+            {'op': b'2'}
+        """
+        self.operator_states[name] = state
+
+    def set_source_offset(self, name: str, offset: int) -> None:
+        """Set the offset of one source; it takes the place of the one before.
+
+        Raises:
+            CheckpointValueError: the offset is out of bounds.
+        """
+        self.source_offsets[name] = bounded(offset, U64_MAX, field="offset of a source")
 
     def serialize(self) -> bytes:
         """Return the bytes of the layout above; an empty state has 32.

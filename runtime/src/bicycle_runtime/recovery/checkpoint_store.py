@@ -8,7 +8,7 @@ its process is in ``durable_store``; which events make a checkpoint is for ``che
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from bicycle_runtime.base.errors import OptionError
@@ -28,7 +28,11 @@ class StoredCheckpoint:
 
 
 class CheckpointStore(Protocol):
-    """Checkpoints of streams; any thread may call, and ``save`` is one step for all readers."""
+    """Checkpoints of streams; any thread may call, and ``save`` is one step for all readers.
+
+    What is saved and what is returned are copies: a state that is changed later changes nothing
+    here.
+    """
 
     def save(self, state: CheckpointState) -> None:
         """Keep a checkpoint in place of one with its stream and sequence.
@@ -70,14 +74,14 @@ class InMemoryCheckpointStore:
     def save(self, state: CheckpointState) -> None:
         with self._lock:
             kept = self._streams.setdefault(state.id.stream_id, {})
-            kept[state.id.sequence] = state
+            kept[state.id.sequence] = replace(state)
             if len(kept) > self._max_per_stream:
                 del kept[min(kept)]
 
     def latest(self, stream_id: str) -> CheckpointState | None:
         with self._lock:
             kept = self._streams.get(stream_id)
-            return kept[max(kept)] if kept else None
+            return replace(kept[max(kept)]) if kept else None
 
     def delete_before(self, stream_id: str, sequence: int) -> int:
         with self._lock:
@@ -94,7 +98,9 @@ class InMemoryCheckpointStore:
     def list(self, stream_id: str) -> list[StoredCheckpoint]:
         with self._lock:
             kept = sorted(self._streams.get(stream_id, {}).items())
-        return [StoredCheckpoint(sequence=sequence, state=state) for sequence, state in kept]
+        return [
+            StoredCheckpoint(sequence=sequence, state=replace(state)) for sequence, state in kept
+        ]
 
 
 def positive(value: int, *, name: str, group: str) -> int:

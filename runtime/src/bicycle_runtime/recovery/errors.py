@@ -55,8 +55,13 @@ class EpochTakenError(BicycleError):
     """Another driver sealed the epoch first."""
 
     code = "BIC-1503"
-    message = "epoch {epoch} of job {job!r} was sealed by another driver; this driver stops"
-    fix = "run only one driver on this checkpoint directory"
+    message = (
+        "epoch {epoch} of job {job!r} was sealed by another driver; what this one did is dropped"
+    )
+    fix = (
+        "run only one driver on this checkpoint directory; this one goes on behind that epoch, as "
+        "the job's restart strategy says, unless the other one still holds the job"
+    )
 
 
 class NoEpochReadableError(BicycleError):
@@ -87,8 +92,8 @@ class CheckpointValueError(BicycleError):
     """A value does not fit into a checkpoint."""
 
     code = "BIC-1510"
-    message = "a checkpoint can not hold the {field} {found}; expected {expected}"
-    fix = "mend the value; nothing was saved"
+    message = "a checkpoint cannot hold the {field} {found}; expected {expected}"
+    fix = "correct the value; nothing was saved"
 
 
 class CheckpointDamagedError(BicycleError):
@@ -149,15 +154,15 @@ class CopyRefusedError(BicycleError):
     """A file that a copy needs is missing or damaged; the copy was given up."""
 
     code = "BIC-1524"
-    message = "file {path!r} in {url} can not be used: {problem}"
+    message = "file {path!r} in {url} cannot be used: {problem}"
     fix = "use another savepoint or epoch, or put the file back as it was"
 
 
 class SavepointFormatError(BicycleError):
-    """A savepoint's own description can not be read."""
+    """A savepoint's own description cannot be read."""
 
     code = "BIC-1525"
-    message = "the savepoint in {url} can not be read: {problem}"
+    message = "the savepoint in {url} cannot be read: {problem}"
     fix = "use the version of bicycle-runtime that wrote it, or another savepoint"
 
 
@@ -173,7 +178,7 @@ class SavepointSignatureError(BicycleError):
 
 
 class SavepointUnfinishedError(BicycleError):
-    """Whoever made a savepoint was interrupted."""
+    """The making of a savepoint was interrupted."""
 
     code = "BIC-1526"
     message = "the savepoint in {url} was never finished"

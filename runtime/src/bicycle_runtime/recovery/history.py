@@ -1,4 +1,4 @@
-"""The epochs that a checkpoint directory retains, for whoever only looks.
+"""The epochs that a checkpoint directory retains, for readers that only look.
 
 The ledger is the driver's: it repairs, collects and seals. This reads beside it, takes no lock and
 writes nothing. A job that runs may collect an epoch while it is read; such an epoch is *gone*,
@@ -34,7 +34,7 @@ _FOUND_BROKEN = "a restart found a state file of it missing or damaged"
 class RetainedEpoch:
     """One epoch as it lies there.
 
-    ``manifest`` is None when it can not be read. ``damage`` says what is wrong, None for nothing;
+    ``manifest`` is None when it cannot be read. ``damage`` says what is wrong, None for nothing;
     ``is_put_aside`` tells that a restart found the damage and went on from the epoch before.
     """
 

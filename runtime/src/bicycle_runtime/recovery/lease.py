@@ -1,7 +1,7 @@
 """The lease of a job: of several drivers on one checkpoint directory, the one that may advance it.
 
 The idea a reader needs: leases have numbers, and ``lease/<number>`` can be created only once. The
-highest number is the one that counts; whoever holds a lower one is *fenced* for good, even if it
+highest number is the one that counts; a driver with a lower one is *fenced* for good, even if it
 slept for a year. So before each step that lasts, a driver looks whether the next number exists.
 
 A driver takes over only from one that ended, that is surely gone, or whose heartbeat stands still
@@ -186,7 +186,7 @@ class Lease:
             )
             try:
                 self._storage.create(_path(mine.number), mine.to_bytes())
-            except ObjectExistsError:  # Whoever was faster has just shown that it lives.
+            except ObjectExistsError:  # A faster driver has just shown that it lives.
                 raise self._held(mine.number, self._holder(mine.number)) from None
             self._number, self.is_contested = mine.number, mine.is_contested
             self._write_beat()
@@ -223,11 +223,11 @@ class Lease:
             self.is_contested = False
 
     def beat(self) -> bool:
-        """Show that we live; False when somebody has taken over, which can not be undone."""
+        """Show that we live; False when somebody has taken over, which cannot be undone."""
         self._is_lost = (
             self._is_lost
             or self._storage.exists(_path(self._number + 1))
-            # Only leases far behind are removed, so whoever misses its own is far behind.
+            # Only leases far behind are removed, so a driver that misses its own is far behind.
             or not self._storage.exists(_path(self._number))
         )
         if not self._is_lost:

@@ -55,7 +55,7 @@ class EpochLedger:
         retained_count: How many manifests are kept, 2 or more, so that a damaged one has a
             predecessor.
         retained_age_ms: Manifests younger than this are kept too, up to 1 000 in all.
-        sink_paths: Returns the staged files that a manifest's sink memos still need.
+        sink_paths: Returns the staged files that a manifest's sink states still need.
         fence: Tells when another driver has taken over.
     """
 
@@ -77,7 +77,7 @@ class EpochLedger:
         self._fence = fence or Unfenced()
         self._retained: list[Manifest] = []
         self._held: Counter[int] = Counter()
-        self._lock = threading.Lock()  # Collection runs beside whoever holds an epoch.
+        self._lock = threading.Lock()  # Collection runs beside what holds an epoch.
 
     def require_lease(self) -> None:
         """Raise LeaseLostError when another driver has taken over."""

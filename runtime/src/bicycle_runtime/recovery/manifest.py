@@ -1,7 +1,7 @@
 r"""What an epoch was: the one object whose creation makes it final, with all that a restart needs.
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
-references (state files, staged files, memos of connectors, the plan) are operator-state entries,
+references (state files, staged files, states of connectors, the plan) are operator-state entries,
 told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``pins``, ``sink:<uid>``,
 ``source:<uid>``, ``feedback:<edge>``, ``plan``, ``time``, ``turns``, ``replay``. Offsets of a shard
 are source entries ``<uid>\x1f<shard>``.
@@ -17,8 +17,8 @@ import msgspec
 
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.object_paths import require_below
-from bicycle_runtime.operators.functions.watermarks import ShardTimes, lagging
-from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.contract import StagedFile
+from bicycle_runtime.operators.shard_times import ShardTimes, lagging
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.recovery.fields import FieldReader
@@ -163,8 +163,8 @@ def encode_manifest(manifest: Manifest) -> bytes:
         entries["pins"] = _ENCODE(manifest.pins)
     entries |= {f"state:{uid}": _ENCODE(state) for uid, state in manifest.states.items()}
     entries |= {f"forms:{uid}": _ENCODE(forms) for uid, forms in manifest.forms.items()}
-    entries |= {f"sink:{uid}": _ENCODE(memo) for uid, memo in manifest.sinks.items()}
-    entries |= {f"source:{uid}": _ENCODE(memo) for uid, memo in manifest.sources.items()}
+    entries |= {f"sink:{uid}": _ENCODE(state) for uid, state in manifest.sinks.items()}
+    entries |= {f"source:{uid}": _ENCODE(state) for uid, state in manifest.sources.items()}
     entries |= {
         f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()
     }

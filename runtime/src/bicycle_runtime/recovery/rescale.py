@@ -4,7 +4,8 @@
 or copied: a new subtask lists the files of all old subtasks whose key groups it overlaps and reads
 its own groups from them. Parts of one file that meet again are one entry again, so that lists stay
 short however often the parallelism changes. States without keys are handed over whole, old subtask
-i to new subtask ``i * new // old``.
+i to new subtask ``i * new // old``; workers divide the lists of such subtasks, and are told the
+files of all for that.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def restore_ranges(
     group_count: int,
     parallelism: int,
     place: tuple[str, str],
+    divides_lists: bool = False,
 ) -> tuple[RangeState, ...]:
     """Return the state that each of ``parallelism`` subtasks starts from.
 
@@ -38,6 +40,7 @@ def restore_ranges(
         group_count: Its key groups in this run.
         parallelism: Its subtasks in this run.
         place: Job and operator, for errors.
+        divides_lists: Whether the lists of its subtasks are divided.
 
     Raises:
         StateLostError: scope or number of key groups differ from what was sealed.
@@ -51,11 +54,13 @@ def restore_ranges(
             f"this run has {scope.value}, {group_count} groups)"
         )
         raise StateLostError(job=job, lost=lost, instead="")
+    lists = tuple(ref for old in state.ranges for ref in old.files) if divides_lists else ()
     if len(state.ranges) == parallelism:
         # What was being made is given up: who made it may be gone, and its files are swept.
-        return tuple(old.with_mark(None) for old in state.ranges)
+        return tuple(old.with_mark(None).with_lists(lists) for old in state.ranges)
     if scope is StateScope.SUBTASK:
-        return _handed_over(state.ranges, parallelism)
+        found = _handed_over(state.ranges, parallelism)
+        return tuple(new.with_lists(lists) for new in found)
     return tuple(
         _overlapping(
             state.ranges, range_of(subtask, group_count=group_count, parallelism=parallelism)

@@ -3,11 +3,11 @@
 A savepoint has the layout of a job's checkpoint directory with that one epoch, and
 ``savepoint.json``, which names every file with size and checksum and is written last: without it
 there is no savepoint. ``savepoint.unfinished`` is there from the first file to the last, so that
-two can not be made in one place and what a crash leaves is known for what it is.
+two cannot be made in one place and what a crash leaves is known for what it is.
 
 Files of state never change, so they are linked where that is possible and may be copied while the
 job runs on. What connectors keep (journals, open parts) does change: it is copied at once. Nothing
-here knows a connector: all that lies in their folders goes along, and what their memos name.
+here knows a connector: all that lies in their folders goes along, and what their states name.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Content:
 class SavepointWriter:
     """Makes one savepoint. ``begin`` wants the job to stand still, ``finish`` does not.
 
-    Between the two nobody may remove the files of the epoch. Whoever gives up calls ``abandon``.
+    Between the two nobody may remove the files of the epoch. Giving up is ``abandon``.
 
     Args:
         source: Checkpoint storage of the job.
@@ -250,8 +250,8 @@ def read_savepoint(storage: Storage) -> Savepoint:
 
     Raises:
         SavepointMissingError: there is none.
-        SavepointUnfinishedError: whoever made it was interrupted.
-        SavepointFormatError: it can not be read.
+        SavepointUnfinishedError: its making was interrupted.
+        SavepointFormatError: it cannot be read.
     """
     try:
         data = storage.read(_FILE)
@@ -337,21 +337,21 @@ def _recorded(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
             yield file.path, _wanted(file.path, file.byte_count, file.crc32)
 
 
-def _named(memo: Any) -> Iterator[tuple[str, Wanted]]:
-    """Yield the staged files that memos name, wherever in them; with what stands beside the name.
+def _named(state: Any) -> Iterator[tuple[str, Wanted]]:
+    """Yield the staged files that states name, wherever in them; with what stands beside the name.
 
     What an epoch has published is not there any more, and is not needed: the rest waits for a part.
     """
-    if isinstance(memo, dict) and str(memo.get("path", "")).startswith(_STAGED):
-        yield memo["path"], _wanted(memo["path"], memo.get("bytes"), memo.get("crc32"))
-    elif isinstance(memo, dict):
-        for value in memo.values():
+    if isinstance(state, dict) and str(state.get("path", "")).startswith(_STAGED):
+        yield state["path"], _wanted(state["path"], state.get("bytes"), state.get("crc32"))
+    elif isinstance(state, dict):
+        for value in state.values():
             yield from _named(value)
-    elif isinstance(memo, list | tuple):
-        for value in memo:
+    elif isinstance(state, list | tuple):
+        for value in state:
             yield from _named(value)
-    elif isinstance(memo, str) and memo.startswith(_STAGED):
-        yield memo, Wanted(path=memo)
+    elif isinstance(state, str) and state.startswith(_STAGED):
+        yield state, Wanted(path=state)
 
 
 def _wanted(path: str, byte_count: int | None, checksum: int | None) -> Wanted:

@@ -4,7 +4,7 @@ What is damaged is best found before anything is built on it. A disk does not pr
 so all bytes of a directory are read and compared with their checksums, several files at a time:
 reading is waiting, and threads are enough. A server of S3 proves its bytes itself, and all of them
 would come here by one process before the workers ask for them again; so there it is only asked what
-it has. Whoever loads a file compares its checksum in either case (``EpochLedger.doubt``).
+it has. The code that loads a file compares its checksum in either case (``EpochLedger.doubt``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def first_unfit(
         progress: Told after each block that was read; not where sizes are enough.
 
     Raises:
-        StorageError: the storage can not be read.
+        StorageError: the storage cannot be read.
     """
     if not isinstance(storage, S3Storage):
         return first_damaged(storage, files, progress=progress)
@@ -65,7 +65,7 @@ def first_damaged(
         progress: Told after each block that was read.
 
     Raises:
-        StorageError: the storage can not be read.
+        StorageError: the storage cannot be read.
     """
     tally = _Tally(sum(file.byte_count for file in files.values()), progress)
 

@@ -1,4 +1,4 @@
-"""Errors of state: types that do not fit, damaged files, states that can not be merged."""
+"""Errors of state: types that do not fit, damaged files, states that cannot be merged."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ class StateFileError(BicycleError):
 
     code = "BIC-1302"
     message = "state file {path!r} of operator {operator!r} is damaged: {reason}"
-    fix = "restart: the job falls back to the newest epoch whose files are whole"
+    fix = (
+        "restore the file from a copy, or leave it: the job falls back to the newest epoch whose "
+        "files are whole when it is started again, by itself as its restart strategy says"
+    )
 
 
 class NamedMergeError(BicycleError):
@@ -47,7 +50,7 @@ class NamedMergeError(BicycleError):
 
 
 class StateMergeError(BicycleError):
-    """A function without keys has state and can not merge it when its parallelism changes."""
+    """A function without keys has state and cannot merge it when its parallelism changes."""
 
     code = "BIC-1303"
     message = (
@@ -62,11 +65,19 @@ class StateMergeError(BicycleError):
 
 
 class LocalStateError(BicycleError):
-    """A worker can not keep state on its local disk."""
+    """A worker cannot keep state on its local disk."""
 
     code = "BIC-1305"
-    message = "local folder {folder!r} can not hold state: {reason}; what is sealed is unchanged"
+    message = "local folder {folder!r} cannot hold state: {reason}; what is sealed is unchanged"
     fix = "give state_dir a folder that the workers can write, with space; or state_backend=memory"
+
+
+class StateBackendError(BicycleError):
+    """The state backend of an extension cannot be made on a worker."""
+
+    code = "BIC-1306"
+    message = "state backend {backend!r} ({place}) cannot be used: {reason}"
+    fix = "install or repair the extension on every host, or choose another state_backend"
 
 
 class StateKindError(BicycleError):
@@ -85,7 +96,7 @@ class SchemaRefusedError(BicycleError):
 
     code = "BIC-1340"
     message = (
-        "sealed state can not be read as it is declared now:\n{table}\nno epoch was run, and the "
+        "sealed state cannot be read as it is declared now:\n{table}\nno epoch was run, and the "
         "checkpoint is unchanged"
     )
     fix = (
@@ -106,7 +117,7 @@ class MigrationError(BicycleError):
         "{declared_version} failed for {key}{location}: {exception}: {exception_message}; what is "
         "sealed is unchanged"
     )
-    fix = "mend the hook and start again: values are migrated when they are read, none is lost"
+    fix = "correct the hook and start again: values are migrated when they are read, none is lost"
 
 
 class StoredValueError(BicycleError):

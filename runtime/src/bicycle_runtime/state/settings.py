@@ -6,11 +6,10 @@ The engine's options say it; ``rocksdb`` carries it out. Nothing here opens a fo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-__all__ = ["BackendName", "StateSettings"]
+__all__ = ["OWN_BACKENDS", "StateSettings"]
 
-BackendName = Literal["memory", "rocksdb"]
+OWN_BACKENDS = ("memory", "rocksdb")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +17,9 @@ class StateSettings:
     """The backend, and the bounds of what it keeps in memory.
 
     Args:
-        backend: ``memory`` holds all state in the worker, ``rocksdb`` the hot part of it.
+        backend: ``memory`` holds all state in the worker, ``rocksdb`` the hot part of it; others
+            come from extensions.
+        factory: Where the factory of another backend is, ``"module:name"``.
         folder: Local folder for caches on disk; None takes one that ends with the executor.
         cache_entries: How many entries that nobody changed one operator holds ready in a subtask.
         block_cache_bytes: Blocks of files that a worker process holds, for all its operators.
@@ -26,7 +27,8 @@ class StateSettings:
         no_pickle: Neither load state from pickles nor store any.
     """
 
-    backend: BackendName = "memory"
+    backend: str = "memory"
+    factory: str | None = None
     folder: str | None = None
     cache_entries: int = 200_000
     block_cache_bytes: int = 64 << 20

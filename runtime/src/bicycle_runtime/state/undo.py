@@ -20,7 +20,7 @@ __all__ = ["ATOMIC", "ATTEMPT", "Attempts", "UndoLog", "begin_attempt", "copied"
 # Steps back: what is called, and with what.
 UndoLog = list[tuple[Any, ...]]
 
-# Types whose values can not be changed in place.
+# Types whose values cannot be changed in place.
 ATOMIC = frozenset({str, int, float, bool, bytes, complex, type(None)})
 
 

@@ -39,7 +39,7 @@ def bundle_of(env: GraphDraft, *, name: str = "test") -> JobBundle:
 
     Raises:
         GraphError: two vertices have one uid, or types do not fit.
-        NotShippableError: a function holds something that can not travel to workers.
+        NotShippableError: a function holds something that cannot travel to workers.
     """
     graph = env.build_graph(name)
     return bundle_of_graph(graph, env.payloads)

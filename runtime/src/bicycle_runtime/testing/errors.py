@@ -8,7 +8,7 @@ __all__ = ["HarnessError", "RuleChangedError"]
 
 
 class HarnessError(BicycleError):
-    """A test asks for something that the job does not have, or that can not be done now."""
+    """A test asks for something that the job does not have, or that cannot be done now."""
 
     code = "BIC-2101"
     message = "harness of job {job!r}: {problem}"

@@ -13,8 +13,8 @@ import cloudpickle
 
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.calling.user_functions import resolve
+from bicycle_runtime.operators.functions.declarations import reduced_type
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.functions.reduce import reduced_type
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
@@ -23,14 +23,14 @@ from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.tables import FunctionTable, GroupState
 from bicycle_runtime.state.memory.timers import TimerTable
-from bicycle_runtime.state.stores.backends import MemoryTables
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.backends import Tables
+from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.values.reading import StateBook
 from bicycle_runtime.testing.keyed_inspection import keyed_states_of
 from bicycle_runtime.testing.window_inspection import windows_of
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import RichAsyncFunction
-from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.graph import StateShape
 
 __all__ = ["MISSING", "entries_of", "named_of", "value_of"]
 
@@ -57,7 +57,7 @@ def named_of(
 
     Of a window these are the states of its function that all windows of the key share.
     """
-    if spec.vertex.kind is OperatorKind.WINDOW:
+    if spec.vertex.descriptor.state is StateShape.WINDOWS:
         return keyed_states_of(setup, manifest, spec, now_ms).get(key, {}).get(name)
     found = value_of(setup, manifest, spec, key, now_ms=now_ms)
     return None if found is MISSING else found.get(name)
@@ -67,9 +67,9 @@ def entries_of(
     setup: JobSetup, manifest: Manifest, spec: OperatorSpec, *, now_ms: int = 0
 ) -> dict[Any, Any]:
     """Return the state of all keys; of all subtasks, by index, where there are no keys."""
-    if spec.vertex.kind is OperatorKind.REDUCE:
+    if spec.vertex.descriptor.state is StateShape.ACCUMULATOR:
         return _accumulators(setup, manifest, spec)
-    if spec.vertex.kind is OperatorKind.WINDOW:
+    if spec.vertex.descriptor.state is StateShape.WINDOWS:
         return windows_of(setup, manifest, spec)
     states = _function_states(setup, manifest, spec)
     if spec.scope is StateScope.SUBTASK:
@@ -113,7 +113,7 @@ def _accumulators(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> di
     entries: dict[Any, Any] = {}
     payloads = setup.bundle.payloads
     value_type = reduced_type(spec, lambda name: cloudpickle.loads(payloads[name]))
-    tables = MemoryTables(StateBook(spec.uid, manifest.forms.get(spec.uid)))
+    tables = Tables(StateBook(spec.uid, manifest.forms.get(spec.uid)))
     for table in _tables(setup, manifest, spec, lambda: tables.accumulators(value_type)):
         for group in table.groups.values():
             entries |= group
@@ -151,7 +151,7 @@ def _tables(
     if sealed is None:
         return []
     return [
-        # Whoever looks makes no base.
+        # Looking makes no base.
         StateStore(spec.uid, setup.storage, new_table).at(part.with_mark(None))
         for part in sealed.ranges
     ]

@@ -22,7 +22,7 @@ from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.timers import TimerTable
 from bicycle_runtime.state.sealed.changes import Section
 from bicycle_runtime.state.sealed.refs import RangeState
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.values.forms import OperatorForms
 from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.contexts import WATERMARK_MIN

@@ -1,12 +1,13 @@
 """The job of a harness: planned, started, crashed and started again, all in this process.
 
-A start makes connectors, executor and epoch loop anew, as a driver does. What belongs to the
+A start makes connectors, executor and epoch loop again, as a driver does. What belongs to the
 outside world stays: storage, clock, scripts, and what was collected. What a test may ask of a job
 is the subject of ``harness``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.storage import LocalStorage, open_storage
-from bicycle_runtime.connectors.contract import ConnectorSpec
+from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.local import LocalExecutor
@@ -25,7 +26,9 @@ from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.resuming.pinning import last_pins, pinned
+from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
 from bicycle_runtime.operators.spec import DEAD_LETTERS
+from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.errors import HarnessError
@@ -90,6 +93,8 @@ class LocalJob:
         for _ in range(_RESTARTS_MAX):
             self.setup = self._prepare()
             self.executor = self._options.new_executor()
+            if isinstance(self.executor, LocalExecutor):
+                self.executor.adapt = self._follow_clock
             self.loop = EpochLoop(
                 self.setup,
                 self.executor,
@@ -97,7 +102,7 @@ class LocalJob:
                 run_id=attempt_id(source=system_random()),
                 services=LoopServices(
                     clock=self.clock,
-                    console=self.console.append,
+                    console=lambda text: self.console.extend(text.split("\n")),
                     on_epoch=self.epochs.append,
                     collected=self.collected,
                 ),
@@ -113,6 +118,15 @@ class LocalJob:
                 self._close_lost()
                 raise
         raise self.error("it dies at every start", "disarm the fault")
+
+    def _follow_clock(self, program: Program) -> None:
+        """Let what waits for a while move the clock on in place of waiting."""
+        for operator in program.operators():
+            if isinstance(operator, RateLimitOperator):
+                operator.bucket.follow(self.clock.monotonic, self._wait)
+
+    def _wait(self, duration_s: float) -> None:
+        self.clock.advance(math.ceil(duration_s * 1_000))
 
     def stop(self) -> None:
         """End cleanly."""

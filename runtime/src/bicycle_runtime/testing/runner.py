@@ -29,7 +29,7 @@ __all__ = ["Finished", "Runner", "play"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a run left behind: records by sink name, dead letters, how often it started anew."""
+    """What a run left behind: records by sink name, dead letters, how often it started again."""
 
     results: Mapping[str, list[Any]]
     published: list[Any] = field(default_factory=list)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import groupby
@@ -18,19 +18,20 @@ from typing import Any, TypeVar
 import cloudpickle
 
 from bicycle_runtime.base.options import option
-from bicycle_runtime.connectors.contract import (
+from bicycle_runtime.connectors.hooks import connector_hook
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.contract import (
     Budget,
     ConnectorSpec,
     DriverServices,
     Guarantee,
     Lag,
+    Slice,
     Source,
+    SourceBatch,
     SourceStatus,
     even_slices,
 )
-from bicycle_runtime.connectors.hooks import connector_hook
-from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.operators.io import Slice, SourceBatch
 from bicycle_sdk.connectors import SourceDescriptor
 
 __all__ = ["CRASH", "END", "EPOCH", "Mark", "Script", "ScriptSource", "script_source"]
@@ -137,7 +138,7 @@ class ScriptSource(Source):
         self._script = script
 
     def start(
-        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+        self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
         """Continue at the sealed index."""
         self._next = offsets.get(SHARD, 0)
@@ -165,10 +166,6 @@ class ScriptSource(Source):
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on."""
         self._next = ends.get(SHARD, self._next)
-
-    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
-        """The offset says it all."""
-        return {}
 
     def reader(self) -> ScriptReader:
         """Return a reader; the records come with the slices."""

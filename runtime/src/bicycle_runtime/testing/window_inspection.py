@@ -17,7 +17,7 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.windows import WindowTable
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.contexts import WATERMARK_MIN
 

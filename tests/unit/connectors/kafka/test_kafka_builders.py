@@ -6,13 +6,14 @@ from typing import Annotated, NewType
 import pytest
 
 from bicycle_runtime.base.options import describe
-from bicycle_runtime.connectors.contract import ConnectorSpec, Guarantee
-from bicycle_runtime.connectors.kafka.options import KafkaSourceOptions
 from bicycle_runtime.connectors.kafka.sink import KafkaSink
-from bicycle_runtime.connectors.kafka.sink_options import KafkaSinkOptions
 from bicycle_runtime.connectors.kafka.source import KafkaSource
+from bicycle_runtime.contract import ConnectorSpec, Guarantee
 from bicycle_sdk import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder, Secret
 from bicycle_sdk.connectors import SourceDescriptor
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.kafka.options import KafkaSinkOptions, KafkaSourceOptions
+from bicycle_sdk.options import declared_options
 
 UserId = NewType("UserId", str)
 MINUTE = timedelta(minutes=1)
@@ -135,3 +136,31 @@ def test_a_job_can_set_every_option_that_it_should_decide(builder, options, unto
     known = {info.name for info in describe(options)}
 
     assert set(builder.build_connector().properties) == known - untold
+
+
+@pytest.mark.parametrize("builder", [full_source(), full_sink()])
+def test_every_call_that_an_option_names_is_there_and_sets_it(builder):
+    declared = declared_options(builder._options)
+    calls = {option.call: name for name, option in declared.items() if option.call}
+    unset = {"brokers", "topic", "topics", "topic_pattern", "publish_threads_max"}
+
+    assert set(calls.values()) == set(declared) - unset
+    assert [call for call in calls if not callable(getattr(builder, call, None))] == []
+
+
+@pytest.mark.parametrize(
+    ("builder", "call"),
+    [
+        (KafkaSourceBuilder[str]("b:1", "t"), "discovery_interval"),
+        (KafkaSourceBuilder[str]("b:1", "t"), "connect_timeout"),
+        (KafkaSinkBuilder[str]("b:1", "t"), "transaction_timeout"),
+    ],
+)
+def test_a_duration_out_of_the_declared_bounds_is_refused_where_it_is_set(builder, call):
+    option = next(o for o in declared_options(builder._options).values() if o.call == call)
+    for duration_ms in (option.low, option.high):
+        getattr(builder, call)(timedelta(milliseconds=duration_ms))
+    for duration_ms in (option.low - 1, option.high + 1):
+        with pytest.raises(StreamDefinitionError) as caught:
+            getattr(builder, call)(timedelta(milliseconds=duration_ms))
+        assert f"{option.low:,} to {option.high:,} ms" in caught.value.facts["hint"]

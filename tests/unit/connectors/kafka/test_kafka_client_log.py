@@ -6,12 +6,11 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.connectors.kafka.client_log import ClientLog
-from bicycle_runtime.connectors.kafka.settings import checked_properties, open_client
+from bicycle_runtime.connectors.kafka.settings import ClientLog, checked_properties, open_client
 from tests.waiting import until
 
 NOBODY = "127.0.0.1:1"
-LOGGER = "bicycle_runtime.connectors.kafka.client_log"
+LOGGER = "bicycle_runtime.connectors.kafka.settings"
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, str]:

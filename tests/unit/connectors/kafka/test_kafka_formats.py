@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from confluent_kafka import Message
 
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
-from bicycle_runtime.operators.fields import FieldRecords
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.operators.columnar.records import FieldRecords
 
 
 @dataclass
@@ -181,14 +181,14 @@ def test_a_format_that_contradicts_the_type_is_refused(record_type, name):
 
 
 @pytest.mark.parametrize("payloads", [{}, {"value_schema": "no decode here"}])
-def test_a_schema_that_is_missing_or_can_not_decode_is_refused(payloads):
+def test_a_schema_that_is_missing_or_cannot_decode_is_refused(payloads):
     with pytest.raises(ConnectorPayloadError) as caught:
         value_format(spec(None, **payloads), "schema")
 
     assert caught.value.facts["role"] == "value_schema"
 
 
-def test_a_type_that_can_not_be_decoded_is_refused():
+def test_a_type_that_cannot_be_decoded_is_refused():
     with pytest.raises(ConnectorPayloadError) as caught:
         value_format(spec(set[int] | list[int]), None)
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.contract import Budget
 from bicycle_runtime.connectors.kafka.planning import Backlog, fair_shares, plan_slices
+from bicycle_runtime.contract import Budget
 
 COUNTS = st.lists(st.integers(0, 1_000), min_size=1, max_size=20)
 

@@ -53,7 +53,7 @@ def test_a_message_without_key_value_or_partition_may_stand_beside_one_that_has_
     assert second.partition() is None
 
 
-def test_whoever_waits_may_give_up(producer):
+def test_the_one_who_waits_may_give_up(producer):
     def give_up():
         raise TimeoutError
 

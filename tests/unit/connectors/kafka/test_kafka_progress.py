@@ -1,20 +1,20 @@
-"""What the memo keeps until a partition is read, and options of the source that are refused."""
+"""What the state keeps until a partition is read, and options of the source that are refused."""
 
 import json
 
 import pytest
 
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError
 from bicycle_runtime.connectors.kafka.errors import KafkaPropertyError
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.registry import create_sink, create_source
+from bicycle_runtime.contract import ConnectorSpec
 
 
 def restarted(progress, offsets, ends):
     """Seal an epoch that read up to ``ends``, and start again from what is sealed."""
-    memo = json.loads(json.dumps(progress.memo(ends)))
-    return Progress({**offsets, **ends}, memo)
+    state = json.loads(json.dumps(progress.snapshot(ends)))
+    return Progress({**offsets, **ends}, state)
 
 
 def test_where_reading_begins_is_kept_until_something_is_read():
@@ -25,7 +25,7 @@ def test_where_reading_begins_is_kept_until_something_is_read():
     again = restarted(progress, {}, {"t/0": 150})
 
     assert again.known() == {"t/0": 150, "t/1": 200}
-    assert restarted(again, {"t/0": 150}, {"t/1": 201}).memo({}) == {"topics": {}}
+    assert restarted(again, {"t/0": 150}, {"t/1": 201}).snapshot({}) == {"topics": {}}
 
 
 def test_a_jump_backwards_outlasts_the_sealed_offset():

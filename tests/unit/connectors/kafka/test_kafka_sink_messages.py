@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.contract import ConnectorSpec, Guarantee
 from bicycle_runtime.connectors.errors import (
     ConnectorOptionError,
     ConnectorPayloadError,
@@ -27,7 +26,7 @@ from bicycle_runtime.connectors.kafka.sink_errors import StagedMessagesFormatErr
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages, staged_messages
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.connectors.staging import StagedWriter
-from bicycle_runtime.operators.io import WriterTask
+from bicycle_runtime.contract import ConnectorSpec, Guarantee, WriterTask
 from bicycle_sdk.kafka import KafkaSinkBuilder
 
 NOW_MS = 1_700_000_000_000

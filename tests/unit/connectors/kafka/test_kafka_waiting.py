@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.connectors.contract import Lag, total_lag
-from bicycle_runtime.connectors.kafka.waiting import WaitingTimes
+from bicycle_runtime.connectors.kafka.source import WaitingTimes
+from bicycle_runtime.contract import Lag, total_lag
 
 
 def test_the_age_is_that_of_the_first_unread_message():

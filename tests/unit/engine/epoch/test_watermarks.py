@@ -5,17 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.connectors.contract import SourceStatus
+from bicycle_runtime.contract import Slice, SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.engine.planning.stages import plan_stages
-from bicycle_runtime.operators.functions.watermarks import (
+from bicycle_runtime.operators.shard_times import (
     ShardTime,
     joined_times,
     source_shard,
     subtask_shard,
     watermark_of,
 )
-from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.spec import WatermarkSpec
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import (
@@ -212,7 +211,7 @@ def test_a_shard_that_is_read_to_its_end_counts_no_more():
     assert driver.marks == [500, 900]
 
 
-def test_while_a_source_can_not_be_reached_its_silence_is_not_idleness():
+def test_while_a_source_cannot_be_reached_its_silence_is_not_idleness():
     driver = Driver(plan_of(one_source))
     driver.epoch({"1": 500})
     driver.clock.advance(60_000)

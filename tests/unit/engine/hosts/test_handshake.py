@@ -61,7 +61,7 @@ def test_another_platform_matters_only_to_machine_code():
     assert refused(None, foreign, compares_platform=True)["differing"] == ["platform"]
 
 
-def test_a_plugin_that_can_not_be_imported_on_a_host_is_told_with_the_host():
+def test_a_plugin_that_cannot_be_imported_on_a_host_is_told_with_the_host():
     facts = refused(PLUGIN, host("a"), host("b", problem="ModuleNotFoundError: colors"))
 
     assert facts["differing"] == []

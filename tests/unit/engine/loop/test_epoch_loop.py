@@ -10,6 +10,7 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.collect import CollectSink
 from bicycle_runtime.connectors.collection import CollectionSource
 from bicycle_runtime.connectors.errors import OutputUnwritableError
+from bicycle_runtime.contract import ChecksBeforeStart, MakesTargets, StartsBeforeSinks
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -100,7 +101,7 @@ def test_a_stopped_job_continues_where_it_was(tmp_path):
     assert sum(stats.record_count for stats in driver.stats) == len(WORDS)
 
 
-def test_two_drivers_can_not_both_advance_a_job(tmp_path):
+def test_two_drivers_cannot_both_advance_a_job(tmp_path):
     driver, rival = Driver(tmp_path), Driver(tmp_path)
     with driver.loop(counting(WORDS), max_records_per_epoch=2) as first:
         with rival.loop(counting(WORDS), max_records_per_epoch=2) as second:
@@ -182,7 +183,7 @@ def test_a_long_interval_is_waited_for_in_short_pieces_that_keep_workers(tmp_pat
 
 def test_a_publication_that_fails_is_told_while_the_next_epoch_waits(tmp_path):
     class Failing(CollectSink):
-        def publish(self, epoch, memo):
+        def publish(self, epoch, state):
             raise OutputUnwritableError(vertex="out", path="x", reason="gone")
 
     def failing(setup):
@@ -213,36 +214,36 @@ def test_intervals_do_not_follow_a_wall_clock_that_is_set(tmp_path, jump_ms):
 # --- the order in which connectors start ---------------------------------------------------------
 
 
-class ToldSource(CollectionSource):
+class ToldSource(StartsBeforeSinks, CollectionSource):
     """Tells of its start on the console; reads what sinks make when it is named so."""
 
-    def start(self, services, offsets, memo):
+    def start(self, services, offsets, state):
         services.console("source starts")
-        super().start(services, offsets, memo)
+        super().start(services, offsets, state)
 
     def is_fed_by(self, made):
         return self.spec.vertex_id in made
 
 
-class ToldSink(CollectSink):
+class ToldSink(ChecksBeforeStart, MakesTargets, CollectSink):
     def makes(self):
         return ["made"]
 
-    def check(self, services, memo):
+    def check(self, services, state):
         services.console("sink is checked")
 
-    def start(self, services, memo):
+    def start(self, services, state):
         services.console("sink starts")
         self.console = services.console
-        super().start(services, memo)
+        super().start(services, state)
 
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         self.console("sink publishes")
-        super().publish(epoch, memo)
+        super().publish(epoch, state)
 
 
 class BrokenSink(ToldSink):
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         raise ConnectionError
 
 

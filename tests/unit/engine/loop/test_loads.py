@@ -1,4 +1,4 @@
-"""Loading state: signs of life while it takes long, and which ranges were loaded anew, where."""
+"""Loading state: signs of life while it takes long, and which ranges were loaded again, where."""
 
 import logging
 import threading

@@ -28,6 +28,15 @@ def test_in_batch_mode_an_epoch_takes_all_that_the_limits_allow():
     assert (pacer.record_count, pacer.byte_count) == (700, 9)
 
 
+@pytest.mark.parametrize(("mode", "first"), [("streaming", 10), ("batch", 300)])
+def test_the_first_epoch_takes_what_a_limited_rate_lets_through(mode, first):
+    options = EngineOptions(mode=mode, epoch_target_ms=2_000)
+
+    assert Pacer(options, per_second=5).record_count == first
+    assert Pacer(options, per_second=0.001).record_count == 1
+    assert Pacer(options, per_second=1e9).record_count == Pacer(options).record_count
+
+
 @pytest.mark.parametrize("call_ms", [0.001, 1, 100, 5_000])
 def test_epochs_come_to_take_the_time_they_should_however_slow_functions_are(call_ms):
     options = EngineOptions()

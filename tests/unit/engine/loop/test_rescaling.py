@@ -42,7 +42,7 @@ def socket_job(env):
     lines.key_by(str).uid("keys").count().uid("count").set_max_parallelism(16).collect("o").uid("o")
 
 
-def test_a_wish_for_all_keeps_sources_that_can_not_be_divided(tmp_path):
+def test_a_wish_for_all_keeps_sources_that_cannot_be_divided(tmp_path):
     changed = division(tmp_path, socket_job).with_wish(WidthWish(parallelism=8))
 
     assert changed.widths == {"lines": 1, "keys": 8, "count": 8, "o": 8}
@@ -96,7 +96,7 @@ def test_a_width_beyond_the_limit_of_an_operator_is_refused(tmp_path, wish, oper
 
 
 class Refusing:
-    def publish(self, epoch, memo):
+    def publish(self, epoch, state):
         raise OSError("full")
 
 
@@ -313,7 +313,7 @@ def test_what_would_lose_state_is_refused_and_changes_nothing():
 
 
 class Narrow(RichAsyncFunction[int, int]):
-    """A function that can not be opened in a third subtask."""
+    """A function that cannot be opened in a third subtask."""
 
     async def open(self, ctx):
         if ctx.task_info.subtask_index > 1:

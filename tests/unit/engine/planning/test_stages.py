@@ -2,7 +2,7 @@
 
 import pytest
 
-from bicycle_runtime.engine.errors import KeyGroupConflictError
+from bicycle_runtime.engine.errors import KeyGroupConflictError, PartitionConflictError
 from bicycle_runtime.engine.planning.stages import plan_stages, with_parallelism
 from bicycle_runtime.operators.spec import Link, StateScope
 from bicycle_sdk import StreamEnvironment
@@ -143,6 +143,39 @@ def test_consumers_of_one_key_must_agree_on_key_groups():
     with pytest.raises(KeyGroupConflictError) as caught:
         plan(job)
     assert caught.value.facts == {"vertex": "key", "counts": [16, 32]}
+
+
+def spread(env):
+    return numbers(env).partition_custom(lambda key, n: key % n, abs).uid("spread")
+
+
+def test_a_partitioner_chooses_from_the_subtasks_behind_it():
+    found = plan(lambda env: spread(env).map(abs).set_parallelism(5).collect("a"))
+
+    assert {spec.uid: spec.group_count for spec in found.operators()}["spread"] == 5
+
+
+def test_operators_behind_one_partitioner_must_have_the_same_parallelism():
+    def job(env):
+        chosen = spread(env)
+        chosen.map(abs).set_parallelism(2).collect("a")
+        chosen.map(abs).set_parallelism(3).collect("b")
+
+    with pytest.raises(PartitionConflictError) as caught:
+        plan(job)
+    assert caught.value.facts["operator"] == "spread"
+    assert "test_stages.py:" in caught.value.facts["made"]
+    assert "[2, 3]" in caught.value.facts["problem"]
+
+
+def test_a_partitioner_does_not_choose_for_the_next_epoch():
+    def job(env):
+        head = numbers(env).iterate()
+        head.feedback(head.partition_custom(lambda key, n: 0, abs))
+        head.collect("out")
+
+    with pytest.raises(PartitionConflictError):
+        plan(job)
 
 
 def graph_of(build):

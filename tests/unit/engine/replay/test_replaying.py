@@ -22,7 +22,7 @@ from bicycle_runtime.engine.replay.replaying import ReplaySettings, replay_epoch
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
 from bicycle_runtime.operators.errors import FunctionFailedError
-from bicycle_runtime.operators.tasks.task import TimeOrder
+from bicycle_runtime.operators.tasks.orders import TimeOrder
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest, encode_manifest
 from bicycle_runtime.state.settings import StateSettings
@@ -30,6 +30,7 @@ from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import (
     KeyedCoProcessFunction,
     KeyedProcessFunction,
+    ProcessFunction,
     RichAsyncFunction,
     StreamEnvironment,
     ValueStateDescriptor,
@@ -60,13 +61,15 @@ class Job:
         bundle = replace(bundle, graph=with_widths(bundle.graph, self.widths))
         return prepare_job(bundle, job_id="job", storage=self.storage)
 
-    def run(self, **options):
+    def loop(self, **options):
         services = LoopServices(clock=self.clock, console=print, on_epoch=lambda _: None)
         engine = EngineOptions(retained_epochs=100, **options)
-        setup = self.setup()
-        with EpochLoop(
-            setup, LocalExecutor(), options=engine, run_id="run", services=services
-        ) as loop:
+        return EpochLoop(
+            self.setup(), LocalExecutor(), options=engine, run_id="run", services=services
+        )
+
+    def run(self, **options):
+        with self.loop(**options) as loop:
             while not loop.step().is_finished:
                 self.clock.advance(700)
             loop.finish(is_finished=True)
@@ -164,6 +167,40 @@ def test_every_epoch_comes_out_as_it_was_sealed_and_nothing_is_touched(tmp_path,
         counts = {uid: (c.records_in, c.records_out) for uid, c in done.counts.items()}
         assert counts == decode_record(sealed.replay).counts
     assert job.files() == before
+
+
+class Listed(ProcessFunction):
+    """Lists of a subtask, which a start divides."""
+
+    def open(self, ctx):
+        self.own = ctx.get_operator_list_state("own", str)
+        self.all = ctx.get_union_list_state("all", str)
+
+    def process_element(self, value, ctx):
+        self.own.add(value)
+        self.all.update([*sorted(set(self.all.get())), value])
+        return [len(self.all.get())]
+
+
+def test_an_epoch_behind_a_start_divides_lists_again_and_others_do_not(tmp_path):
+    def build(env):
+        words = env.from_collection(WORDS).uid("words").rebalance()
+        words.process_fn(Listed()).set_parallelism(2).uid("listed").collect("out")
+
+    job = Job(tmp_path, build)
+    with job.loop(max_records_per_epoch=5) as loop:
+        assert [loop.step().has_run for _ in range(2)] == [True, True]
+    job.run(max_records_per_epoch=5)
+
+    epochs = job.sealed_epochs()
+    assert len(epochs) >= 5
+    starts = []
+    for epoch in epochs:
+        done, sealed = job.replay(epoch)
+        assert done.error is None
+        assert job.state_changes(done, sealed) == {}
+        starts += [epoch] if decode_record(sealed.replay).is_start else []
+    assert starts == [3]
 
 
 class Forgetful(KeyedProcessFunction):
@@ -290,12 +327,12 @@ def test_an_epoch_that_failed_fails_again_with_the_same_record_until_the_plugin_
     epoch = EpochHistory(job.storage).epochs()[-1] + 1
 
     again, _ = job.replay(epoch)
-    mended, _ = job.replay(epoch, build=partial(poisoned, True))
+    corrected, _ = job.replay(epoch, build=partial(poisoned, True))
 
     assert isinstance(again.error, FunctionFailedError)
     assert again.error.facts["position"] == caught.value.facts["position"]
-    assert mended.error is None
-    assert mended.sinks[next(iter(mended.sinks))].record_count == 4
+    assert corrected.error is None
+    assert corrected.sinks[next(iter(corrected.sinks))].record_count == 4
     record = BegunEpoch(job.storage, job="job").read(epoch)
     assert record.error["facts"]["offset"] == caught.value.facts["offset"]
 
@@ -338,7 +375,7 @@ def test_behind_a_url_an_epoch_is_noted_while_it_runs():
     assert begun.read(7).error["facts"]["missing"] == "a"
 
 
-def test_an_epoch_runs_though_nobody_can_note_that_it_was_begun(tmp_path, caplog):
+def test_an_epoch_runs_though_nobody_cannote_that_it_was_begun(tmp_path, caplog):
     (tmp_path / "epochs").write_text("a file where a folder should be")
     begun = BegunEpoch(LocalStorage(str(tmp_path)), job="job")
 
@@ -368,7 +405,7 @@ def test_input_that_is_gone_is_told_with_its_place(tmp_path, monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr(source, "rereader", lambda _: Gone())
+    monkeypatch.setattr(source, "reader", Gone)
     sealed = EpochHistory(job.storage).manifest(1)
     done = replay_epoch(
         setup,

@@ -184,7 +184,7 @@ class KeepingText(Folding):
         return TextReading("", number)
 
 
-def test_a_change_that_can_not_be_read_is_refused_before_anything_is_written():
+def test_a_change_that_cannot_be_read_is_refused_before_anything_is_written():
     sealed = sealed_by(keyed_job(Keeping()), [("a", 1)])
 
     with pytest.raises(SchemaRefusedError) as refused:

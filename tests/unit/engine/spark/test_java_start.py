@@ -1,12 +1,17 @@
 """How the end of Java on its way up is told: killed, or not able to start."""
 
+import logging
+import socket
 import subprocess
 import sys
+import threading
 
 import pytest
+from py4j import protocol
+from py4j.java_gateway import GatewayClient, GatewayParameters
 
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
-from bicycle_runtime.engine.spark.java import StartingJava
+from bicycle_runtime.engine.spark.java import StartingJava, hush_py4j
 
 
 @pytest.mark.parametrize(
@@ -16,7 +21,7 @@ from bicycle_runtime.engine.spark.java import StartingJava
         ("raise SystemExit(1)", "BIC-1802", "exit code 1"),
     ],
 )
-def test_java_that_was_killed_is_told_from_java_that_can_not_start(tmp_path, code, kind, how):
+def test_java_that_was_killed_is_told_from_java_that_cannot_start(tmp_path, code, kind, how):
     process = subprocess.Popen([sys.executable, "-c", code])
     starting = StartingJava(process, tmp_path / "info", tmp_path / "log", "local[*]")
     with pytest.raises(SparkStartError) as caught:
@@ -26,3 +31,38 @@ def test_java_that_was_killed_is_told_from_java_that_can_not_start(tmp_path, cod
         kind, kind == "BIC-1807",
     )  # fmt: skip
     assert how in caught.value.facts["reason"]
+
+
+def lost_command():
+    """Send a command to a Java that ends before it answers; return the answer."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        client = GatewayClient(gateway_parameters=GatewayParameters(port=server.getsockname()[1]))
+
+        def end() -> None:
+            server.accept()[0].close()
+
+        ended = threading.Thread(target=end)
+        ended.start()
+        answer = client.send_command("x\n", retry=False)
+        ended.join()
+        return answer
+
+
+def test_the_end_of_java_leaves_no_traceback_of_py4j_in_the_log(caplog):
+    root = logging.getLogger()
+    py4j = logging.getLogger("py4j")
+    filters, level = root.filters, py4j.level
+    root.filters = []  # An earlier test may have started a Spark.
+    py4j.setLevel(logging.NOTSET)
+    try:
+        assert lost_command() == protocol.ERROR
+        loud = len(caplog.records)
+        hush_py4j()
+        assert lost_command() == protocol.ERROR
+        logging.getLogger("py4j.clientserver").error("as a child of its logger")
+    finally:
+        root.filters = filters
+        py4j.setLevel(level)
+
+    assert loud >= 1
+    assert len(caplog.records) == loud

@@ -89,7 +89,7 @@ def test_a_function_that_fails_to_close_is_told_and_the_worker_ends():
 
 
 @pytest.mark.parametrize("moment", ["reading", "between"])
-def test_a_worker_that_can_not_close_ends_all_the_same(moment):
+def test_a_worker_that_cannot_close_ends_all_the_same(moment):
     assert end_of(moment, "stuck").returncode == -signal.SIGALRM
 
 

@@ -163,7 +163,7 @@ def test_an_export_of_an_epoch_that_goes_leaves_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_can_not_be_written_is_told(tmp_path):
+def test_a_file_that_cannot_be_written_is_told(tmp_path):
     target = tmp_path / "state.jsonl"
     target.mkdir()
     with Harness(counting) as harness:
@@ -184,7 +184,7 @@ class Leaving:
 
 
 class Failing:
-    """Can not be loaded."""
+    """Cannot be loaded."""
 
     def __reduce__(self):
         return int, ("no number",)
@@ -225,7 +225,7 @@ def test_a_value_that_ends_the_process_that_loads_it_ends_no_command():
     assert row["value"]["$opaque"].endswith("._exit")
 
 
-def test_a_value_that_can_not_be_loaded_says_why_in_its_place():
+def test_a_value_that_cannot_be_loaded_says_why_in_its_place():
     [row] = rows_of_kept(Failing, "shop")
 
     assert row["value"]["$opaque"] == "builtins.int"

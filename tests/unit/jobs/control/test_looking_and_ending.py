@@ -42,7 +42,7 @@ def test_jobs_are_listed_with_the_newest_first(home):
     assert [status.id for status in list_jobs(home)] == ["new", "old"]
 
 
-def test_a_status_that_can_not_be_read_is_told_and_hides_no_other_job(home):
+def test_a_status_that_cannot_be_read_is_told_and_hides_no_other_job(home):
     put_job(home, "good", started_ms=1, state=JobState.FINISHED)
     put_job(home, "odd").status_path.write_text('{"id": 7}')
 

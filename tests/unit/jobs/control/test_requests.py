@@ -82,7 +82,7 @@ def test_an_error_of_the_job_is_raised_where_it_was_asked(home, inbox):
     assert caught.value.facts == {"problem": "no", "hint": "ask for less"}
 
 
-def test_what_the_job_can_not_do_is_told_with_what_it_can(home, inbox):
+def test_what_the_job_cannot_do_is_told_with_what_it_can(home, inbox):
     with Driver(inbox, halve=dict), pytest.raises(RequestUnknownError) as caught:
         ask(home)
     assert caught.value.facts == {"kind": "double", "known_text": "halve"}
@@ -115,7 +115,7 @@ def test_a_request_that_is_not_met_in_time_is_withdrawn(home, inbox):
     assert files(home) == []
 
 
-def test_a_job_that_has_ended_can_not_be_asked(home):
+def test_a_job_that_has_ended_cannot_be_asked(home):
     put_job(home, state=JobState.STOPPED)
     with pytest.raises(JobNotRunningError) as caught:
         ask(home)
@@ -128,7 +128,7 @@ def test_a_job_that_ends_before_it_answers_is_an_error(home, inbox):
         ask(home)
 
 
-def test_an_unknown_job_can_not_be_asked(home):
+def test_an_unknown_job_cannot_be_asked(home):
     with pytest.raises(JobNotFoundError):
         ask(home)
 

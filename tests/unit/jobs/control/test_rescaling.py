@@ -52,7 +52,7 @@ def ask(home, handler, **operators):
         thread.join()
 
 
-def test_the_wish_reaches_the_job_and_its_answer_whoever_asked(home):
+def test_the_wish_reaches_the_job_and_its_answer_no_matter_who_asked(home):
     wishes = []
 
     def meet(facts):
@@ -101,7 +101,7 @@ def test_the_same_request_started_again_has_the_widths_of_the_rescale(home):
     assert request.options.parallelism == 2
 
 
-def test_a_home_that_can_not_be_written_does_not_end_the_job(home, tmp_path):
+def test_a_home_that_cannot_be_written_does_not_end_the_job(home, tmp_path):
     folder = home.folder("job")
     folder.request_path.unlink()
     folder.request_path.mkdir()

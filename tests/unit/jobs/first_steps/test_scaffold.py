@@ -64,7 +64,7 @@ def test_the_project_keeps_to_the_linter(tmp_path):
 @pytest.mark.parametrize(
     "name", ["", "Clicks", "1st", "a--b", "a-", "a b", "../x", "class", "json", "bicycle", "a" * 41]
 )
-def test_a_name_that_can_not_be_a_module_is_refused(name, tmp_path):
+def test_a_name_that_cannot_be_a_module_is_refused(name, tmp_path):
     with pytest.raises(ScaffoldError):
         write_project(name, tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -189,6 +189,17 @@ def test_late_records_that_nobody_reads_are_warned_of(is_read):
     assert (("unread-late", "counts") in kinds(report(build))) is not is_read
 
 
+@pytest.mark.parametrize("limit", [1_000, None])
+def test_a_join_that_evicts_rows_says_so(limit):
+    def build(env):
+        left, right = (
+            env.from_collection(["a"]).assign_timestamps(len).key_by(str) for _ in range(2)
+        )
+        left.interval_join(right, 0, 1, max, max_buffered=limit).uid("join").print()
+
+    assert (("evicting-join", "join") in kinds(report(build))) is (limit is not None)
+
+
 class Ticking(KeyedProcessFunction[str, str, str]):
     def process_element(self, value, ctx):
         return [value]

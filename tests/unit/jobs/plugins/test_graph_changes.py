@@ -18,7 +18,8 @@ from bicycle_runtime.jobs.plugins.graph_changes import (
     with_follow,
 )
 from bicycle_runtime.jobs.plugins.graph_view import graph_view
-from bicycle_sdk import KafkaSourceBuilder
+from bicycle_sdk import CoMapFunction, KafkaSourceBuilder
+from bicycle_sdk.chaining import optimize
 from tests.unit.jobs.job_samples import bundle_of
 
 
@@ -50,7 +51,7 @@ def test_following_changes_file_sources_and_the_digest_only():
     assert changed == ["lines"]
 
 
-def test_a_job_without_files_can_not_be_followed():
+def test_a_job_without_files_cannot_be_followed():
     with pytest.raises(NothingToFollowError) as caught:
         with_follow(bundle_of(collected))
     assert caught.value.facts["sources"] == "collection"
@@ -115,6 +116,57 @@ def test_every_chain_and_exchange_is_drawn():
         assert f"--> [{exchange.target_chain}]" in text
         assert f"| c{exchange.target_chain}" in drawing
     assert drawing.startswith("flowchart LR\n")
+
+
+class Both(CoMapFunction[str, int, str]):
+    def map1(self, value):
+        return value
+
+    def map2(self, value):
+        return str(value)
+
+
+def connected(env):
+    words = env.from_collection(["a", "b"]).uid("words")
+    words.connect(env.from_collection([1])).map(Both()).uid("both").print()
+    words.key_by(str).count().uid("by-word").set_max_parallelism(64).print()
+    words.count().uid("all").print()
+
+
+def test_counts_and_connected_streams_have_the_words_of_the_shared_graph_language():
+    view = graph_view(bundle_of(connected).graph)
+    words = {op.uid: op.words for chain in view.chains for op in chain.operators if op.uid}
+
+    assert words["both"] == ("Connect", "CoProcess")
+    assert words["by-word"] == words["all"] == ("Count",)
+    assert words["words"] == ("Source",)
+    told = view.to_json()["chains"]
+    assert ["Connect", "CoProcess"] in [list(op["words"]) for c in told for op in c["operators"]]
+    assert ": Connect, CoProcess" in view.to_text()
+    assert ": Count" in view.to_text()
+
+
+def test_the_view_has_every_figure_of_the_optimizer():
+    graph = bundle_of(connected).graph
+    optimized, told = optimize(graph), graph_view(graph).to_json()
+
+    stats = optimized.stats
+    assert told["chaining"] == {
+        "operators_before": len(graph.vertices), "chains_after": len(optimized.chains),
+        "tasks_before": stats.tasks_before, "tasks_after": stats.tasks_after,
+        "slot_sharing_groups": 1, "min_slots_needed": 1,
+        "min_slots_without_sharing": stats.tasks_after,
+        "task_reduction_percent": round(100 - 100 * stats.tasks_after / stats.tasks_before, 1),
+    }  # fmt: skip
+    fields = ("id", "max_parallelism", "is_source", "is_sink", "task_count", "slot_sharing_group")
+    assert sorted(tuple(chain[name] for name in fields) for chain in told["chains"]) == sorted(
+        tuple(getattr(chain, name) for name in fields) for chain in optimized.chains
+    )
+    ids = {chain["index"]: chain["id"] for chain in told["chains"]}
+    assert sorted(
+        (ids[e["source_chain"]], ids[e["target_chain"]], e["edge_count"])
+        for e in told["chain_edges"]
+    ) == sorted((e.source_chain_id, e.target_chain_id, len(e.edges)) for e in optimized.edges)
 
 
 @pytest.fixture

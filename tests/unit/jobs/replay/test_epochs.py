@@ -147,12 +147,12 @@ def test_what_is_not_deterministic_is_found_and_named(scales):
 def test_a_poisoned_epoch_is_replayed_and_passes_with_other_parameters(scales):
     error = scales.run(words="ada bob cid poison dan")
     failed = scales.replay(NEXT)
-    mended = scales.replay(NEXT, params={"words": "ada bob cid bread dan"})
+    corrected = scales.replay(NEXT, params={"words": "ada bob cid bread dan"})
 
     assert failed["former_error"]["code"] == failed["error"]["code"] == error.code
     assert failed["epoch"] == 2
     assert not failed["was_sealed"]
-    assert (mended["error"], mended["is_same_plugin"]) == (None, False)
+    assert (corrected["error"], corrected["is_same_plugin"]) == (None, False)
 
 
 def test_one_key_shows_only_the_state_of_that_key(scales):

@@ -1,11 +1,14 @@
 """The driver of a job: how it waits, what it starts again, and what ends it."""
 
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.remote_storage import file_system
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
@@ -377,3 +380,17 @@ def test_no_backlog_waits_for_the_latency_target(light, tmp_path):
     running = job.start()
     job.wait_until(lambda status: status.record_count == 100, "the backlog")
     assert job.end(running).epoch_count >= 20
+
+
+def test_a_driver_that_has_nothing_to_run_loads_no_operators():
+    program = (
+        "import sys, bicycle_runtime.jobs.running.driver\n"
+        "heavy = ('.tasks.program', '.spark.worker')\n"
+        "print([name for name in sys.modules if name.endswith(heavy)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True,
+        env=environment_for_python(),
+    )  # fmt: skip
+
+    assert done.stdout == "[]\n"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.connectors.contract import Lag, total_lag
+from bicycle_runtime.contract import Lag, total_lag
 from bicycle_runtime.engine.epoch.stats import Unread
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import JobFolder
@@ -189,7 +189,7 @@ def test_a_stop_request_does_not_bring_an_ended_job_back(progress):
     assert progress.status.state is JobState.FINISHED
 
 
-def test_a_status_that_can_not_be_written_is_told_and_does_not_end_the_job(clock, tmp_path, caplog):
+def test_a_status_that_cannot_be_written_is_told_and_does_not_end_the_job(clock, tmp_path, caplog):
     folder = JobFolder(tmp_path / "gone")
     progress = Progress(status_of(), folder=folder, clock=clock, listener=lambda status: None)
     progress.enter(JobState.RUNNING)

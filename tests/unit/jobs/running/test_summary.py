@@ -18,12 +18,12 @@ def build(env):
     halves.map(str).uid("texts").sink_to(KafkaSinkBuilder("127.0.0.1:1", "halves")).uid("topic")
 
 
-def summary_of(tmp_path, *, request=None, **fields):
+def summary_of(tmp_path, *, job=build, request=None, **fields):
     storage = LocalStorage(str(tmp_path / "cp/job"))
     place = JobPlace(
         job="job", checkpoint_dir=str(tmp_path / "cp"), storage=storage, folder=JobFolder(tmp_path)
     )
-    setup = prepare_job(bundle_of(build), job_id="job", storage=storage)
+    setup = prepare_job(bundle_of(job), job_id="job", storage=storage)
     status = status_of("job", **fields)
     return summarize(status, setup, place=place, request=request or request_of(), was_aborted=False)
 
@@ -75,6 +75,20 @@ def test_late_records_that_nobody_takes_are_a_warning(tmp_path):
     assert summary.late_count == 3
     assert ["halve" in warning for warning in summary.warnings] == [True]
     assert summary_of(tmp_path).warnings == ()
+
+
+def join_with_a_limit(env):
+    left, right = (env.from_collection(["a"]).assign_timestamps(len).key_by(str) for _ in range(2))
+    left.interval_join(right, 0, 1, max, max_buffered=5).uid("join").print()
+
+
+def test_rows_that_a_join_evicted_are_a_warning(tmp_path):
+    counted = {"counters": {"evicted_rows": 7}}
+    for found, expected in ((counted, 1), ({}, 0)):
+        operators = {"join": OperatorStatus(records_in=9, metrics=found)}
+        warnings = summary_of(tmp_path, job=join_with_a_limit, operators=operators).warnings
+        assert len(warnings) == expected
+        assert all("'join' evicted 7 rows" in warning for warning in warnings)
 
 
 def test_records_for_a_side_output_that_nobody_reads_are_a_warning(tmp_path):

@@ -101,7 +101,7 @@ def test_a_name_that_nobody_chose_tells_time_and_epoch(ended):
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "..", "-x", "x" * 64])
-def test_a_name_that_can_not_be_a_folder_is_refused(ended, harness, name):
+def test_a_name_that_cannot_be_a_folder_is_refused(ended, harness, name):
     before = harness.storage.list("savepoints")
     with pytest.raises(OptionError):
         create(ended, name=name)

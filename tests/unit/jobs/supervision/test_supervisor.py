@@ -119,7 +119,7 @@ def test_without_progress_the_attempts_are_used_up_and_the_history_tells(site):
     assert site.run() == 137
     status = site.status
     assert status.state is JobState.FAILED
-    assert status.error["facts"]["how"] == "signal 9"
+    assert status.error["facts"]["how"] == "signal 9 (SIGKILL)"
     assert [(note.attempt, note.delay_ms) for note in status.restarts] == [
         (1, 0),
         (2, 50),

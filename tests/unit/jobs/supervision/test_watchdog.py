@@ -78,7 +78,7 @@ def test_the_main_thread_is_called_back_from_a_pipe_that_nobody_writes_to(hanger
     assert caught.value.facts["target"] == str(pipe)
 
 
-def test_what_can_not_be_called_back_ends_the_process(hanger):
+def test_what_cannot_be_called_back_ends_the_process(hanger):
     ended = threading.Event()
 
     def end(error):

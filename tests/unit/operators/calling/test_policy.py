@@ -1,4 +1,4 @@
-"""What happens to input that can not be decoded, and whose frames a failure shows."""
+"""What happens to input that cannot be decoded, and whose frames a failure shows."""
 
 import base64
 import contextlib
@@ -38,7 +38,7 @@ def reading(rows, *policy, **settings):
     return job
 
 
-def test_input_that_can_not_be_decoded_fails_with_its_place(rows):
+def test_input_that_cannot_be_decoded_fails_with_its_place(rows):
     with Harness(reading(rows)) as harness, pytest.raises(SourceDecodeError) as caught:
         harness.run()
 
@@ -47,7 +47,7 @@ def test_input_that_can_not_be_decoded_fails_with_its_place(rows):
     assert "rows.jsonl" in facts["position"]
 
 
-def test_input_that_can_not_be_decoded_can_be_skipped(rows):
+def test_input_that_cannot_be_decoded_can_be_skipped(rows):
     with Harness(reading(rows, "skip")) as harness:
         harness.run()
         assert harness.published == [1, 3]

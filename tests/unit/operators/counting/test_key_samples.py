@@ -30,7 +30,7 @@ def test_small_batches_are_looked_at_as_one_stream():
     assert sampler.take().keys == {"'ada'": 10}
 
 
-def test_a_key_that_can_not_be_told_is_left_to_its_operator():
+def test_a_key_that_cannot_be_told_is_left_to_its_operator():
     sampler = KeySampler(lambda value: value.key)
     sampler.see([1, 2])
 

@@ -58,7 +58,7 @@ def test_rules_expire_in_all_subtasks_alike(time):
         ]  # fmt: skip
 
 
-def test_rules_can_not_live_on_by_being_read():
+def test_rules_cannot_live_on_by_being_read():
     with Harness(ruled(Rules(update="on_access"))) as harness:
         harness.push([("old", 0)], source="rules")
         with pytest.raises(StateDefinitionError) as caught:

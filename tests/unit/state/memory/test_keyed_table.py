@@ -128,7 +128,7 @@ def test_a_state_that_nobody_asks_for_is_carried_into_the_next_base(process):
     assert after.keyed.cells_of(COUNT).get("ada") == 5
 
 
-def test_a_sealed_state_can_not_be_asked_for_as_another_kind(process):
+def test_a_sealed_state_cannot_be_asked_for_as_another_kind(process):
     sealed = process().epoch(ALL, 1, put(COUNT, "ada", 5))
     after = process()
     after.store.at(sealed)
@@ -225,7 +225,7 @@ def test_the_times_of_entries_survive_a_restart(process, clock, update):
     ],
     ids=["get", "has", "scan"],
 )
-def test_whoever_looks_at_an_entry_of_a_map_renews_it_where_access_counts(process, clock, look):
+def test_the_one_who_looks_at_an_entry_of_a_map_renews_it_where_access_counts(process, clock, look):
     ttl = StateTtl(1_000, update="on_access")
     brief = MapStateDescriptor("stock", str, int, ttl=ttl)
     worker = process()

@@ -130,8 +130,8 @@ EPOCHS = st.lists(st.tuples(st.booleans(), st.lists(CALLS | REPLACED, max_size=6
 
 @given(EPOCHS)
 def test_the_sections_of_all_epochs_rebuild_the_dict(epochs):
-    state, model = DictState(attribute(), {}), {}
-    rebuilt = DictState(attribute(), {})
+    state, model = DictState(attribute(), TrackedDict()), {}
+    rebuilt = DictState(attribute(), TrackedDict())
     for compares, calls in epochs:
         current = state.begin(compares=compares)
         for how, *arguments in calls:
@@ -150,7 +150,7 @@ def test_the_sections_of_all_epochs_rebuild_the_dict(epochs):
 
 @given(st.dictionaries(KEYS, st.integers(), max_size=5), st.booleans())
 def test_an_epoch_that_changed_nothing_writes_nothing(entries, compares):
-    state = DictState(attribute(), {})
+    state = DictState(attribute(), TrackedDict())
     current = state.begin(compares=False)
     current.update(entries)
     state.section(0, current)
@@ -159,7 +159,7 @@ def test_an_epoch_that_changed_nothing_writes_nothing(entries, compares):
 
 
 def test_something_else_in_the_place_of_a_dict_is_refused():
-    state = DictState(attribute(), {})
+    state = DictState(attribute(), TrackedDict())
 
     with pytest.raises(StateTypeError):
         state.section(0, [1])

@@ -13,7 +13,7 @@ from bicycle_runtime.state.sealed.bases import BaseIndex, decode_index, encode_i
 from bicycle_runtime.state.sealed.refs import BaseMark
 from bicycle_runtime.state.stores import folding
 from bicycle_runtime.state.stores.entries import sealed_entries
-from tests.unit.state.paged_workers import BACKENDS, BLANK, Worker, counts_of, put
+from tests.unit.state.disk_workers import BACKENDS, BLANK, Worker, counts_of, put
 
 EXPECTED = {"ada": 4, "bob": 2, "eve": 3}
 
@@ -231,7 +231,7 @@ def test_what_a_function_emptied_stays_empty(start, tmp_path, writer, reader, is
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_whoever_looks_into_a_base_sees_its_entries(start, backend):
+def test_the_one_who_looks_into_a_base_sees_its_entries(start, backend):
     worker = start(backend)
     sealed = with_base(worker, three_epochs(worker), joe=5)
     found = sealed_entries(worker.storage, sealed, operator="op", is_window=False)

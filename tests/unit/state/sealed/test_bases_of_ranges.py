@@ -17,7 +17,7 @@ from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.state import StateTtl, ValueStateDescriptor
 from tests.examples import examples
-from tests.unit.state.paged_workers import BACKENDS, BLANK, GROUPS, Worker, counts_of
+from tests.unit.state.disk_workers import BACKENDS, BLANK, GROUPS, Worker, counts_of
 
 
 @pytest.fixture(autouse=True)

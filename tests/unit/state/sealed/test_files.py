@@ -27,7 +27,7 @@ from bicycle_runtime.state.sealed.refs import (
     fold_start,
     merge_start,
 )
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.store import StateStore
 
 CODEC = AnyCodec()
 KEYS = st.sampled_from(["a", "b", 1, True, 1.0, ("a", 1), frozenset("xy"), None])

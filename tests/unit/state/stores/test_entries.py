@@ -10,7 +10,7 @@ from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.stores.entries import infer_kind, sealed_entries
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.store import StateStore
 from bicycle_sdk.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from bicycle_sdk.state.handles import make_handle
 from tests.examples import examples

@@ -9,7 +9,7 @@ from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.errors import LocalStateError
 from bicycle_runtime.state.rocksdb.places import behind, index_place, indexed_time, key_bytes
 from bicycle_runtime.state.sealed import refs
-from tests.unit.state.paged_workers import BLANK, Worker, put
+from tests.unit.state.disk_workers import BLANK, Worker, put
 
 
 @pytest.fixture
@@ -55,13 +55,13 @@ def events(caplog):
 
 def reads_of(worker):
     """Return the paths of sealed files that a worker reads from now on."""
-    ahead, paths = worker.store._files._ahead, []
+    ahead, paths = worker.store.files._ahead, []
 
     def noted(objects):
         paths.extend(path for path, _ in objects)
         return ahead(objects)
 
-    worker.store._files._ahead = noted
+    worker.store.files._ahead = noted
     return paths
 
 
@@ -147,15 +147,15 @@ def test_a_folder_that_fails_in_the_middle_of_an_epoch_is_built_anew(start, seal
     table = worker.store.at(sealed)
     counts = table.group(0).instance.counts
     counts["new"] = 1
-    worker.store._space.close()
+    worker.tables.space.cache._space.close()
 
     with caplog.at_level(logging.WARNING):
         assert (counts["bob"], counts["new"]) == (2, 1)
     assert events(caplog) == ["state_folder_damaged"]
-    worker.store._space.close()
+    worker.tables.space.cache._space.close()
     assert sorted(counts) == ["ada", "bob", "new"]
     newer = worker.store.commit(sealed, epoch=4, attempt="a", is_interval_over=False)
-    worker.store._space.close()
+    worker.tables.space.cache._space.close()
     assert worker.read(newer)[0] == {**EXPECTED[0], "new": 1}
 
 
@@ -203,13 +203,13 @@ def test_a_folder_that_was_not_finished_is_not_taken_for_whole(start, sealed, tm
     worker = start()
     worker.store.at(sealed)
     with pytest.raises(ZeroDivisionError):
-        worker.store._space.apply((1 / 0 for _ in [1]), "label")
+        worker.tables.space.cache._space.apply((1 / 0 for _ in [1]), "label")
     worker.store.close()
 
     assert start().read(sealed) == EXPECTED
 
 
-def test_a_folder_that_can_not_be_made_is_an_error_that_names_it(start, tmp_path):
+def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(start, tmp_path):
     (tmp_path / "local").write_text("in the way")
 
     with pytest.raises(LocalStateError) as caught:

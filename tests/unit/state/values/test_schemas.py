@@ -377,7 +377,7 @@ def as_plain(value):
     )
 
 
-def test_one_value_that_the_type_can_not_hold_makes_no_pickles_of_the_others():
+def test_one_value_that_the_type_cannot_hold_makes_no_pickles_of_the_others():
     @dataclass
     class Special(Point):
         pass

@@ -25,7 +25,7 @@ from bicycle_runtime.connectors.files.decoding import (
 )
 from bicycle_runtime.connectors.files.opening import ByteCursor
 from bicycle_runtime.connectors.text import LineBlock
-from bicycle_runtime.operators.io import BadRecord, SourceBatch
+from bicycle_runtime.contract import BadRecord, SourceBatch
 
 __all__ = ["CsvRows"]
 

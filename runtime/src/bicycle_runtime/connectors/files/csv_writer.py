@@ -1,4 +1,9 @@
-"""Staging records as CSV: a header, then one row per record. Nested values are written as JSON."""
+"""Staging records as CSV: a header, then one row per record. Nested values are written as JSON.
+
+Records may be staged with their event times, as a field of JSON lines or a column of CSV. What is
+written so, a file source reads again with the same ``timestamp_field``. Only records with named
+fields can have one more.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,17 @@ import csv
 import dataclasses
 import io
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.connectors.lines import UnencodableError
 from bicycle_runtime.connectors.staging import StagedWriter
-from bicycle_runtime.operators.io import WriterTask
+from bicycle_runtime.contract import EventTimes, WriterTask
 
-__all__ = ["CsvWriter", "declared_names", "named_cells"]
+__all__ = ["CsvWriter", "TimedCsvWriter", "TimedJsonWriter", "declared_names", "named_cells"]
 
 
 class CsvWriter(StagedWriter):
@@ -51,7 +57,7 @@ class CsvWriter(StagedWriter):
             data = _csv([_row(value, names) for value in values])
         except UnicodeEncodeError as error:
             raise UnencodableError("CSV", values[0], error) from error
-        self._names = names  # Only now: a record that can not be written names no columns.
+        self._names = names  # Only now: a record that cannot be written names no columns.
         return data
 
 
@@ -120,3 +126,80 @@ def _text(cell: Any) -> Any:
         return msgspec.json.encode(cell).decode().strip('"')
     except (TypeError, ValueError, OverflowError) as error:
         raise UnencodableError("CSV", cell, error) from error
+
+
+class TimedJsonWriter(StagedWriter):
+    """Writes JSON objects with one field more.
+
+    Args:
+        task: Where to stage.
+        file_name: Name below the task's prefix.
+        time_field: Name of the field; one of that name that a record has is replaced.
+    """
+
+    def __init__(self, task: WriterTask, file_name: str, time_field: str) -> None:
+        super().__init__(task, file_name, b"".join)
+        self._field = time_field
+        self._to_json = msgspec.json.Encoder().encode
+
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> list[bytes]:
+        """Return one line per record."""
+        return list(map(self.prepare_one, values, times or repeat(None)))
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> bytes:
+        """Return the line of a record.
+
+        Raises:
+            ValueError: the record has no event time, or no fields.
+        """
+        record = msgspec.to_builtins(value, str_keys=True)
+        if not isinstance(record, dict):
+            raise ValueError(_no_fields(value, self._field))
+        return self._to_json({**record, self._field: _known(time_ms, self._field)}) + b"\n"
+
+
+class TimedCsvWriter(CsvWriter):
+    """Writes CSV rows with one column more.
+
+    Args:
+        task: Where to stage.
+        file_name: Name below the task's prefix.
+        record_type: Declared type of the records, or None.
+        time_field: Name of the column; one of that name that a record has is replaced.
+    """
+
+    def __init__(self, task: WriterTask, file_name: str, record_type: Any, time_field: str) -> None:
+        super().__init__(task, file_name, record_type)
+        self._field = time_field
+        if self._names and time_field not in self._names:
+            self._names = [*self._names, time_field]
+
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> Any:
+        """Return the cells of each record, by column."""
+        return super().prepare(list(map(self._timed, values, times or repeat(None))), times)
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
+        """Return the cells of a record, by column.
+
+        Raises:
+            ValueError: the record has no event time.
+            UnencodableError: it has no form in CSV.
+        """
+        return super().prepare_one(self._timed(value, time_ms), time_ms)
+
+    def _timed(self, value: Any, time_ms: int | None) -> dict[str, Any]:
+        return {**named_cells(value), self._field: _known(time_ms, self._field)}
+
+
+def _known(time_ms: int | None, field: str) -> int:
+    if time_ms is None:
+        raise ValueError(
+            f"the record has no event time for the field {field!r}; call assign_timestamps(…) on "
+            "the stream"
+        )
+    return time_ms
+
+
+def _no_fields(value: Any, field: str) -> str:
+    kind = type(value).__qualname__
+    return f"a record of type {kind} is no JSON object, and cannot have the field {field!r}"

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.connectors.text import LineBlock, LineOffsets, decode_lines_apart, line_count
-from bicycle_runtime.operators.fields import FieldRecords
-from bicycle_runtime.operators.io import BadRecord, SourceBatch
+from bicycle_runtime.contract import BadRecord, SourceBatch
+from bicycle_runtime.operators.columnar.records import FieldRecords
 from bicycle_runtime.records.rows import row_type_of
 
 __all__ = [

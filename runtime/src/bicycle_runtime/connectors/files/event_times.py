@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from bicycle_runtime.operators.io import BadRecord, SourceBatch
+from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_sdk.time import TIME_MS_MAX, as_ms
 
 __all__ = ["with_event_times"]

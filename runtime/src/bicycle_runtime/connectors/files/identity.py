@@ -41,7 +41,7 @@ class FileIdentity:
     tail_crc32: int = 0
 
     def to_json(self) -> list[int | None]:
-        """Return the form that memos and slices carry."""
+        """Return the form that states and slices carry."""
         return [
             self.inode, self.head_byte_count, self.head_crc32, self.birth_ns,
             self.tail_end, self.tail_byte_count, self.tail_crc32,

@@ -1,8 +1,8 @@
 """Whose the parts of a run are: a mark in the output directory while a job goes on with them.
 
 Parts carry the token of a run, and jobs that began with one savepoint share that token: two of them
-at once would take back each other's parts. So whoever starts leaves ``.owner-<run>`` in the output
-directory, looks at it before each publication, and removes it at the end.
+at once would take back each other's parts. So a run that starts leaves ``.owner-<run>`` in the
+output directory, looks at it before each publication, and removes it at the end.
 
 A mark that was left is no obstacle to the job that left it, wherever it starts again, nor to
 anybody once its process is known to be gone. The newest mark counts: whose is not there any more
@@ -22,8 +22,8 @@ from bicycle_runtime.base.identity import ProcessIdentity, is_surely_gone, this_
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, StorageError
-from bicycle_runtime.connectors.contract import DriverServices
 from bicycle_runtime.connectors.errors import OutputHeldError, OutputTakenOverError
+from bicycle_runtime.contract import DriverServices
 
 __all__ = ["OutputClaim", "OutputOwner"]
 
@@ -110,7 +110,7 @@ class OutputClaim:
 
         Raises:
             OutputHeldError: a job that may live goes on with the parts; nothing was changed.
-            StorageError: the mark can not be written.
+            StorageError: the mark cannot be written.
         """
         former = self.refuse_holder()
         if former is not None:

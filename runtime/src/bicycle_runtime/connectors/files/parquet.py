@@ -18,7 +18,7 @@ from bicycle_runtime.connectors.errors import NoParquetFileError
 from bicycle_runtime.connectors.files.decoding import in_field_order, is_named_tuple
 from bicycle_runtime.connectors.files.event_times import with_event_times
 from bicycle_runtime.connectors.files.reader import located
-from bicycle_runtime.operators.io import BadRecord, Slice, SourceBatch
+from bicycle_runtime.contract import BadRecord, Slice, SourceBatch
 
 __all__ = ["ParquetReader"]
 

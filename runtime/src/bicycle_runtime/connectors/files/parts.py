@@ -9,7 +9,7 @@ gives the same files:
 3. The staged files are appended, each checked against its checksum, and flushed to the disk.
 4. The part is renamed into place. A part of a single staged file is that file, renamed.
 
-Open parts lie in the checkpoint storage. Storage that is not a local directory can not append:
+Open parts lie in the checkpoint storage. Storage that is not a local directory cannot append:
 there, staged files wait until their part is complete and are joined then. A job that was moved from
 the one kind of storage to the other takes its open part along (``carried_over``).
 """
@@ -33,10 +33,8 @@ from bicycle_runtime.connectors.errors import OpenPartDamagedError
 from bicycle_runtime.connectors.staging import (
     BLOCK_BYTES,
     staged_blocks,
-    staged_from_json,
-    staged_to_json,
 )
-from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.contract import StagedFile
 
 __all__ = ["OpenPart", "PartPlan", "carried_over", "carry_out", "withdraw"]
 
@@ -48,7 +46,7 @@ class OpenPart:
     """A part under construction, as sealed: nothing behind ``byte_count`` counts.
 
     ``path`` is in the checkpoint storage; ``held`` are the staged files that make up the part where
-    storage can not append. ``header`` is the text that every file of the part begins with (CSV),
+    storage cannot append. ``header`` is the text that every file of the part begins with (CSV),
     written once. ``record_count`` is 0 where an older version sealed it.
     """
 
@@ -60,25 +58,25 @@ class OpenPart:
     record_count: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that the memo carries; ``from_json`` is the inverse."""
+        """Return the form that the state carries; ``from_json`` is the inverse."""
         return {
             "path": self.path,
             "bytes": self.byte_count,
             "records": self.record_count,
             "since_ms": self.since_ms,
             "header": self.header,
-            "held": [staged_to_json(file) for file in self.held],
+            "held": [file.to_json() for file in self.held],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> OpenPart:
-        """Return the open part of a memo."""
+        """Return the open part of a state."""
         return cls(
             path=data["path"],
             byte_count=data["bytes"],
             since_ms=data["since_ms"],
             header=data["header"],
-            held=tuple(staged_from_json(file) for file in data["held"]),
+            held=tuple(StagedFile.from_json(file) for file in data["held"]),
             record_count=data.get("records", 0),
         )
 
@@ -99,25 +97,25 @@ class PartPlan:
     name: str | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the form that the memo carries; ``from_json`` is the inverse."""
+        """Return the form that the state carries; ``from_json`` is the inverse."""
         return {
             "path": self.path,
             "start": self.start,
             "end": self.end,
             "header": self.header,
-            "files": [staged_to_json(file) for file in self.files],
+            "files": [file.to_json() for file in self.files],
             "name": self.name,
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PartPlan:
-        """Return the plan of a memo."""
+        """Return the plan of a state."""
         return cls(
             path=data["path"],
             start=data["start"],
             end=data["end"],
             header=data["header"],
-            files=tuple(staged_from_json(file) for file in data["files"]),
+            files=tuple(StagedFile.from_json(file) for file in data["files"]),
             name=data["name"],
         )
 
@@ -134,7 +132,7 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
         StagedFileDamagedError: a staged file is not what was sealed.
         OpenPartDamagedError: the open part lost sealed bytes.
         ObjectMissingError: a staged file that is still needed is gone.
-        StorageError: the output directory can not be written.
+        StorageError: the output directory cannot be written.
     """
     try:
         _carry_out(plan, storage, folder)
@@ -168,7 +166,7 @@ def carried_over(part: OpenPart, storage: Storage) -> OpenPart:
     """Return a sealed open part in the form that this storage can go on with; again is harmless.
 
     Only a job that was moved has it in the other form: files that wait where storage can append,
-    or one that was appended to where it can not.
+    or one that was appended to where it cannot.
 
     Raises:
         OpenPartDamagedError: it lost sealed bytes.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.contract import ConnectorSpec
 
 __all__ = ["MADE", "typed_path"]
 

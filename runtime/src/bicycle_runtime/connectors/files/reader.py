@@ -25,7 +25,7 @@ from bicycle_runtime.connectors.files.event_times import with_event_times
 from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
 from bicycle_runtime.connectors.text import text_decoder
-from bicycle_runtime.operators.io import Slice, SourceBatch
+from bicycle_runtime.contract import Slice, SourceBatch
 
 __all__ = ["FileFormat", "FileReader", "located"]
 
@@ -77,8 +77,8 @@ class FileReader:
 
         Raises:
             InputChangedError: the file is not the planned one any more.
-            InputUnreadableError: it can not be opened.
-            InputDamagedError: it can not be decompressed.
+            InputUnreadableError: it cannot be opened.
+            InputDamagedError: it cannot be decompressed.
         """
         details = part.details
         path = located(part)
@@ -102,11 +102,13 @@ class FileReader:
         finally:
             self._put_away(part.shard, cursor, is_kept=is_done and is_compressed(path))
 
-    def give_fields(self) -> None:
-        """Give JSON records as ``FieldRecords`` from now on, where their type allows it."""
+    def give_fields(self) -> bool:
+        """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""
         # Event times that the source itself takes from records are read out of these.
-        if self.file_format == "jsonl" and not self.timestamp_field:
-            self._decode = field_decoder(self.record_type)
+        if self.file_format != "jsonl" or self.timestamp_field:
+            return False
+        self._decode = field_decoder(self.record_type)
+        return self._decode is not None
 
     def close(self) -> None:
         """Close the files that are kept open."""

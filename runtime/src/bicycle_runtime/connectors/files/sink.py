@@ -7,6 +7,10 @@ crashes.
 
 Names are ``part-<epoch>-<n>-<run>.<format>``: in the order of publication, and with a token of the
 run, so that two jobs may share a directory and a new job never touches the files of an old one.
+
+``PartDraft`` says when parts begin and end: staged files in, part plans out; it touches no file.
+Records keep their order: a part is complete before a later one begins, so reading the parts by name
+gives every subtask's records in the order in which they were written.
 """
 
 from __future__ import annotations
@@ -14,22 +18,15 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.contract import (
-    ConnectorSpec,
-    DriverServices,
-    Guarantee,
-    Sink,
-    Waiting,
-)
 from bicycle_runtime.connectors.errors import ConnectorOptionError, OutputUnwritableError
-from bicycle_runtime.connectors.files.csv_writer import CsvWriter
+from bicycle_runtime.connectors.files.csv_writer import CsvWriter, TimedCsvWriter, TimedJsonWriter
 from bicycle_runtime.connectors.files.options import FileSinkOptions
 from bicycle_runtime.connectors.files.ownership import OutputClaim
 from bicycle_runtime.connectors.files.parts import (
@@ -40,14 +37,132 @@ from bicycle_runtime.connectors.files.parts import (
     withdraw,
 )
 from bicycle_runtime.connectors.files.places import MADE, typed_path
-from bicycle_runtime.connectors.files.rolling import PartDraft, SinkState
-from bicycle_runtime.connectors.files.timed_writers import TimedCsvWriter, TimedJsonWriter
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.staging import StagedWriter, in_subtask_order
-from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.connectors.staging import StagedWriter
+from bicycle_runtime.contract import (
+    ChecksBeforeStart,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    HoldsBackOutput,
+    MakesTargets,
+    Sink,
+    StagedFile,
+    StagedPublication,
+    Waiting,
+    WriterTask,
+    in_subtask_order,
+)
 
-__all__ = ["CsvFileSink", "FileSink", "FileWriterFactory", "JsonlFileSink", "TextFileSink"]
+__all__ = [
+    "CsvFileSink",
+    "FileSink",
+    "FileWriterFactory",
+    "JsonlFileSink",
+    "PartDraft",
+    "SinkState",
+    "TextFileSink",
+]
+
+HELD_FILE_COUNT_MAX = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkState:
+    """What one epoch leaves to the next."""
+
+    open: OpenPart | None = None
+    part_count: int = 0
+
+
+class PartDraft:
+    """Collects the part plans of one epoch.
+
+    Args:
+        name_form: Final names, with ``{number}``.
+        path_form: Storage paths of open parts, with ``{number}``.
+        is_appending: Whether storage can append; otherwise staged files are held until their part
+            is complete.
+        roll_bytes: A part of this size is complete.
+        state: What the epoch before left.
+    """
+
+    def __init__(
+        self,
+        *,
+        name_form: str,
+        path_form: str,
+        is_appending: bool,
+        roll_bytes: int,
+        state: SinkState,
+    ) -> None:
+        self._name_form = name_form
+        self._path_form = path_form
+        self._is_appending = is_appending
+        self._roll_bytes = roll_bytes
+        self._plans: list[PartPlan] = []
+        self._part_count = state.part_count
+        self._added: list[StagedFile] = []
+        self._start = 0 if state.open is None else state.open.byte_count
+        self.open = state.open
+
+    @property
+    def state(self) -> SinkState:
+        """What this epoch leaves to the next."""
+        return SinkState(open=self.open, part_count=self._part_count)
+
+    def add(self, file: StagedFile, now_ms: int) -> None:
+        """Give a staged file its place."""
+        header: str = file.details.get("header", "")
+        is_large = file.byte_count >= self._roll_bytes
+        if self.open is not None and (is_large or self.open.header != header):
+            self.close()
+        if self.open is None:
+            path = self._path_form.format(number=self._part_count)
+            self.open = OpenPart(path=path, byte_count=0, since_ms=now_ms, header=header)
+            self._part_count += 1
+            self._start = 0
+        self._extend(self.open, file)
+        is_full = self.open.byte_count >= self._roll_bytes
+        if is_full or len(self.open.held) >= HELD_FILE_COUNT_MAX:
+            self.close()
+
+    def close(self) -> None:
+        """Complete the open part."""
+        if self.open is None:
+            return
+        name = self._name_form.format(number=self._part_count - 1)
+        self._plans.append(self._plan(self.open, name))
+        self.open = None
+        self._added = []
+
+    def plans(self) -> list[PartPlan]:
+        """Return what the epoch does, in order; the open part last."""
+        if self.open is None or not (self._added and self._is_appending):
+            return self._plans
+        return [*self._plans, self._plan(self.open, None)]
+
+    def _extend(self, part: OpenPart, file: StagedFile) -> None:
+        header_size = len(part.header.encode()) if part.byte_count else 0
+        held = part.held if self._is_appending else (*part.held, file)
+        byte_count = part.byte_count + file.byte_count - header_size
+        record_count = part.record_count + file.record_count
+        self.open = replace(part, byte_count=byte_count, held=held, record_count=record_count)
+        self._added.append(file)
+
+    def _plan(self, part: OpenPart, name: str | None) -> PartPlan:
+        files = part.held or tuple(self._added)
+        is_whole = self._start == 0 and len(files) == 1 and name is not None
+        is_apart = is_whole or not self._is_appending
+        return PartPlan(
+            path=None if is_apart else part.path,
+            start=0 if is_apart else self._start,
+            end=part.byte_count,
+            header=part.header,
+            files=files,
+            name=name,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +187,7 @@ class FileWriterFactory:
         return StagedWriter(task, name, text_lines)
 
 
-class FileSink(Sink):
+class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTargets, Sink):
     """What JSON lines, text and CSV sinks share."""
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -84,6 +199,7 @@ class FileSink(Sink):
         self._options = read_options(FileSinkOptions, spec)
         self._folder = Path(typed_path(spec, self._options.path)).absolute()
         self.takes_times = bool(self._options.timestamp_field)
+        self.takes_rows = self.file_suffix == "jsonl" and not self.takes_times
         if self.takes_times and self.file_suffix == "txt":
             raise ConnectorOptionError(
                 vertex=spec.vertex_id,
@@ -96,20 +212,20 @@ class FileSink(Sink):
         self._due_at = ("", 0.0)  # path of the open part, and when it becomes too old
         self._claim: OutputClaim | None = None
 
-    def check(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Refuse parts that another job goes on with.
 
         Raises:
             OutputHeldError: there is one that may live.
         """
-        if "run" in memo and self._folder.is_dir():  # What else it is, ``start`` says.
-            self._claim_of(_run_of(memo), services).refuse_holder()
+        if "run" in state and self._folder.is_dir():  # What else it is, ``start`` says.
+            self._claim_of(_run_of(state), services).refuse_holder()
 
     def makes(self) -> list[str]:
         """Return the output directory."""
         return [f"{MADE}{self._folder}"]
 
-    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Make the output directory, prove that it can be written, and take it over.
 
         Raises:
@@ -117,10 +233,10 @@ class FileSink(Sink):
             OutputHeldError: another job goes on with the same parts.
         """
         self._services = services
-        part = _open_part(memo)
+        part = _open_part(state)
         self._before = self._after = SinkState(
             open=None if part is None else carried_over(part, services.storage),
-            part_count=int(memo.get("part_count", 0)),
+            part_count=int(state.get("part_count", 0)),
         )
         self._prepared_epoch = -1
         if (part := self._after.open) is not None:
@@ -136,11 +252,11 @@ class FileSink(Sink):
                 path=str(self._folder),
                 reason=error.strerror or str(error),
             ) from error
-        self._run = _run_of(memo) or self._new_run()
+        self._run = _run_of(state) or self._new_run()
         claim = self._claim_of(self._run, services)
         claim.take()
         self._claim = claim
-        self._withdraw_unsealed(memo)
+        self._withdraw_unsealed(state)
 
     def writer(self) -> FileWriterFactory:
         """Return the factory of writers of this format."""
@@ -172,7 +288,7 @@ class FileSink(Sink):
             "plans": [plan.to_json() for plan in draft.plans()],
         }
 
-    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
         """Carry out the epoch's part plans, in order.
 
         Raises:
@@ -180,7 +296,7 @@ class FileSink(Sink):
         """
         assert self._claim is not None
         self._claim.require(epoch)
-        for plan in memo.get("plans", []):
+        for plan in state.get("plans", []):
             carry_out(PartPlan.from_json(plan), self._services.storage, self._folder)
 
     def stop(self) -> None:
@@ -205,10 +321,10 @@ class FileSink(Sink):
             visible_ms=self._services.clock.now_ms() + self._left_ms(part),
         )
 
-    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
+    def referenced_paths(self, state: Mapping[str, Any]) -> set[str]:
         """Return the epoch's staged files, and those that wait for their part."""
-        plans = [PartPlan.from_json(plan) for plan in memo.get("plans", [])]
-        held = part.held if (part := _open_part(memo)) is not None else ()
+        plans = [PartPlan.from_json(plan) for plan in state.get("plans", [])]
+        held = part.held if (part := _open_part(state)) is not None else ()
         return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}
 
     def _watch_age(self, part: OpenPart, *, age_ms: int) -> None:
@@ -225,9 +341,9 @@ class FileSink(Sink):
     def _claim_of(self, run: str, services: DriverServices) -> OutputClaim:
         return OutputClaim(self._folder, run=run, vertex=self.spec.vertex_id, services=services)
 
-    def _withdraw_unsealed(self, memo: Mapping[str, Any]) -> None:
+    def _withdraw_unsealed(self, state: Mapping[str, Any]) -> None:
         """Take back parts of epochs that are not sealed (any more); see ``withdraw``."""
-        sealed, part = int(memo.get("epoch", -1)), _open_part(memo)
+        sealed, part = int(state.get("epoch", -1)), _open_part(state)
         for path in sorted(self._folder.glob(f"part-*-{self._run}.{self.file_suffix}")):
             _, epoch, number, _ = path.stem.split("-")
             if int(epoch) > sealed:
@@ -266,14 +382,14 @@ class CsvFileSink(FileSink):
     file_suffix = "csv"
 
 
-def _run_of(memo: Mapping[str, Any]) -> str:
+def _run_of(state: Mapping[str, Any]) -> str:
     """Return the token that stands in names of files; empty before the first start."""
-    run = str(memo.get("run", ""))
+    run = str(state.get("run", ""))
     if run and not run.isalnum():
         raise UnsafePathError(path=run, problem="it is no token of a run of a file sink")
     return run
 
 
-def _open_part(memo: Mapping[str, Any]) -> OpenPart | None:
-    data = memo.get("open")
+def _open_part(state: Mapping[str, Any]) -> OpenPart | None:
+    data = state.get("open")
     return None if data is None else OpenPart.from_json(data)

@@ -3,12 +3,14 @@
 Offsets are bytes of decompressed content (rows of Parquet), counted per file. A large plain file is
 split among the subtasks; any other file is one slice per epoch. Files are local to the driver and
 to every host that runs tasks (a shared file system, when there are several).
+
+Which bytes of which files one epoch reads is a pure function of the table and the budget.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
@@ -16,15 +18,6 @@ from typing import Any, ClassVar
 import msgspec
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import (
-    Budget,
-    ConnectorSpec,
-    DriverServices,
-    Guarantee,
-    Lag,
-    Source,
-    SourceStatus,
-)
 from bicycle_runtime.connectors.errors import (
     ConnectorOptionError,
     InputMissingError,
@@ -35,12 +28,23 @@ from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ByteCursor, op
 from bicycle_runtime.connectors.files.options import FileSourceOptions
 from bicycle_runtime.connectors.files.parquet import ParquetReader
 from bicycle_runtime.connectors.files.places import MADE, typed_path
-from bicycle_runtime.connectors.files.planning import plan_slices
 from bicycle_runtime.connectors.files.reader import FileFormat, FileReader
 from bicycle_runtime.connectors.files.tracking import FileTable, TrackedFile
-from bicycle_runtime.connectors.payloads import require_decodable
-from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.operators.io import Slice, SourceReader
+from bicycle_runtime.connectors.settings import read_options, require_decodable
+from bicycle_runtime.contract import (
+    Budget,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    Lag,
+    Slice,
+    SnapshotsState,
+    Source,
+    SourceReader,
+    SourceStatus,
+    StartsBeforeSinks,
+)
+from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
@@ -49,14 +53,180 @@ __all__ = [
     "JsonlFileSource",
     "ParquetFileSource",
     "TextFileSource",
+    "plan_slices",
 ]
+
+SLICE_BYTES_MIN = 256 << 10
+_COMPRESSION_RATIO_GUESS = 8
+_COMPRESSED_BYTES_MIN = 64 << 10
+_SCAN_BYTES = 1 << 20
+_SAMPLE_BYTES = 64 << 10
+_LOOSE_FACTOR = 8
+_SHARE_RECORDS_MIN = 1_000
 
 _logger = logging.getLogger(__name__)
 LISTING_INTERVAL_MS = 200
 LISTING_PAUSE_FACTOR = 20  # Listing a huge directory takes at most a twentieth of a core.
 
 
-class FileSource(Source):
+def plan_slices(
+    files: Iterable[TrackedFile],
+    budget: Budget,
+    *,
+    is_splittable: bool,
+    is_followed: bool,
+    file_count_max: int,
+) -> list[Slice]:
+    """Return slices within the budget, at most ``file_count_max`` files.
+
+    Files are read side by side: event time can move on only when none of them is far behind, and
+    what waits for it is state. A file that has less than its share leaves the rest to the others.
+
+    1. Compressed files that were begun come first, so that few are open; then the file that waited
+       longest. As many are read as get a share that is worth opening them.
+    2. A plain file is taken up to its share of the bytes and cut where that of the records ends.
+    3. A compressed file gets an equal share of the records that are left, which its reader
+       observes.
+    """
+    ordered = sorted(files, key=_order)[: min(file_count_max, _file_count(budget))]
+    slices: list[Slice] = []
+    bytes_left, records_left = budget.byte_count, budget.record_count
+    for index, file in enumerate(sorted(ordered, key=_size_left)):
+        if bytes_left <= 0 or records_left <= 0:
+            break
+        sharer_count = len(ordered) - index
+        records = max(records_left // min(sharer_count, max(records_left, 1)), 1)
+        if file.is_compressed:
+            part = _compressed_slice(file, bytes_left, records)
+            records_left -= records
+            bytes_left -= part.end - part.start
+            slices.append(part)
+            continue
+        start = file.offset
+        share = max(bytes_left // sharer_count, 1)
+        end, record_count = _fitting(file, min(file.readable_end, start + share), records)
+        count = _slice_count(end - start, budget.parallelism) if is_splittable else 1
+        slices += _plain_slices(file, start, end, count, is_complete=not is_followed)
+        bytes_left -= end - start
+        records_left -= record_count
+    return slices
+
+
+def _file_count(budget: Budget) -> int:
+    """Return among how many files it is worth dividing a budget."""
+    by_bytes = budget.byte_count // SLICE_BYTES_MIN
+    by_records = budget.record_count // _SHARE_RECORDS_MIN
+    return max(1, min(by_bytes, by_records))
+
+
+def _size_left(file: TrackedFile) -> tuple[bool, int]:
+    """Sorts files so that those with less than their share come before those that get the rest."""
+    return file.is_compressed, file.readable_end - file.offset
+
+
+def _order(file: TrackedFile) -> tuple[bool, int, str]:
+    is_begun = file.is_compressed and file.offset > 0
+    return not is_begun, file.turn, file.path
+
+
+def _slice_count(byte_count: int, parallelism: int) -> int:
+    return max(1, min(parallelism, byte_count // SLICE_BYTES_MIN))
+
+
+def _plain_slices(
+    file: TrackedFile, start: int, end: int, count: int, *, is_complete: bool
+) -> list[Slice]:
+    bounds = [start + (end - start) * i // count for i in range(count + 1)]
+    return [
+        Slice(
+            shard=file.shard,
+            start=bounds[i],
+            end=bounds[i + 1],
+            details=_details(
+                file,
+                is_aligned=i == 0,
+                limit=file.readable_end,
+                records=None,
+                is_complete=is_complete,
+            ),
+        )
+        for i in range(count)
+    ]
+
+
+def _compressed_slice(file: TrackedFile, bytes_left: int, records: int) -> Slice:
+    guess = max(file.size * _COMPRESSION_RATIO_GUESS, _COMPRESSED_BYTES_MIN)
+    end = file.offset + min(guess, bytes_left)
+    details = _details(file, is_aligned=True, limit=None, records=records, is_complete=True)
+    return Slice(shard=file.shard, start=file.offset, end=end, details=details)
+
+
+def _details(
+    file: TrackedFile,
+    *,
+    is_aligned: bool,
+    limit: int | None,
+    records: int | None,
+    is_complete: bool,
+) -> dict[str, Any]:
+    return {
+        "path": file.path,
+        "identity": file.identity.to_json(),
+        "aligned": is_aligned,
+        "limit": limit,
+        "records": records,
+        "complete": is_complete,
+    }
+
+
+def _fitting(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
+    """Return what ``_cut`` does, and all bytes of a file that is not at its place any more.
+
+    Its reader finds it under another name, or says that it is gone.
+    """
+    try:
+        return _cut(file, end, records_left)
+    except OSError:
+        return end, records_left
+
+
+def _cut(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
+    """Return an end with at most ``records_left`` lines before it, and a bound of their count.
+
+    The lines are counted (at memory speed) unless a sample says that the bytes are the tighter
+    bound by far.
+    """
+    if end - file.offset <= records_left:
+        return end, end - file.offset
+    with Path(file.path).open("rb") as stream:
+        stream.seek(file.offset)
+        sample = stream.read(min(_SAMPLE_BYTES, end - file.offset))
+        lines_per_byte = max(sample.count(b"\n"), 1) / len(sample) if sample else 0.0
+        expected = int((end - file.offset) * lines_per_byte) + 1
+        if expected * _LOOSE_FACTOR < records_left:
+            return end, expected
+        stream.seek(file.offset)
+        position, count = file.offset, 0
+        while position < end:
+            data = stream.read(min(_SCAN_BYTES, end - position))
+            if not data:
+                break
+            found = data.count(b"\n")
+            if count + found >= records_left:
+                return position + _nth_newline_end(data, records_left - count), records_left
+            count += found
+            position += len(data)
+    return end, count + 1
+
+
+def _nth_newline_end(data: bytes, number: int) -> int:
+    position = 0
+    for _ in range(number):
+        position = data.index(b"\n", position) + 1
+    return position
+
+
+class FileSource(SnapshotsState, StartsBeforeSinks, Source):
     """What text, JSON lines, CSV and Parquet sources share."""
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -82,6 +252,8 @@ class FileSource(Source):
             is_followed=self._options.follow, is_packed=self.file_format == "parquet"
         )
         self._record_type = _record_type(self.file_format, spec)
+        reader = self.reader()
+        self.gives_fields = isinstance(reader, FieldReader) and reader.give_fields()
         self._planned: dict[str, Slice] = {}
         self._refreshed_at = 0.0
         self._listing_ms = 0.0
@@ -92,7 +264,7 @@ class FileSource(Source):
         return any(name.startswith(MADE) for name in made)
 
     def start(
-        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+        self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
         """Find the files of the last epoch again, and list what there is.
 
@@ -101,7 +273,7 @@ class FileSource(Source):
             InputChangedError: bounded input was changed between two runs.
         """
         self._clock = services.clock
-        self._table.restore(memo.get("files", {}))
+        self._table.restore(state.get("files", {}))
         listing = self._input.files()
         if not listing and not self._table.files:
             self._refuse_missing()
@@ -153,7 +325,7 @@ class FileSource(Source):
             file.move_to(end)
             file.turn = self._turn
 
-    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+    def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
         """Return identity and progress of every file that was begun."""
         done = {
             shard: self._is_done(self._table.files[shard], end)
@@ -245,7 +417,7 @@ class ParquetFileSource(FileSource):
     """Reads rows of Parquet files, as the declared record type (default dict)."""
 
     file_format = "parquet"
-    hidden_prefixes = (".", "_")  # Whoever writes such folders leaves `_SUCCESS` and the like.
+    hidden_prefixes = (".", "_")  # What writes such folders leaves `_SUCCESS` and the like.
 
     def reader(self) -> SourceReader:
         """Return the reader of this format."""

@@ -2,8 +2,8 @@
 
 A *shard* is one file's life: it keeps its name (the path at which the file was first seen) when the
 file is renamed, and a new file under its old path is another shard (``path#2``). The table changes
-nothing on disk and is rebuilt from the memo after a restart: the memo's offsets count, since a path
-may have been given to another file.
+nothing on disk and is rebuilt from the connector state after a restart: the offsets there count,
+since a path may have been given to another file.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TrackedFile:
         return self.readable_end > self.offset and self.readable_end != self.stalled_end
 
     def to_json(self, offset: int, *, is_done: bool) -> list[Any]:
-        """Return the memo of this file, read up to ``offset``; ``move_to`` takes what it found out.
+        """Return what is kept of this file, read up to ``offset``; ``move_to`` takes what it found.
 
         What earlier versions did not have stands at the end.
         """
@@ -99,7 +99,7 @@ class FileTable:
         self.files: dict[str, TrackedFile] = {}
 
     def to_json(self, ends: Mapping[str, int], done: Mapping[str, bool]) -> dict[str, Any]:
-        """Return the memo: every file that was begun, as of an epoch that ends at ``ends``."""
+        """Return the state: every file that was begun, as of an epoch that ends at ``ends``."""
         return {
             shard: file.to_json(ends.get(shard, file.offset), is_done=done.get(shard, file.is_done))
             for shard, file in self.files.items()
@@ -107,7 +107,7 @@ class FileTable:
         }
 
     def restore(self, files: Mapping[str, Any]) -> None:
-        """Take over a sealed epoch's memo; ``refresh`` then finds out what became of the files."""
+        """Take over a sealed epoch's state; ``refresh`` then finds out what became of the files."""
         for shard, (
             path,
             inode,
@@ -137,7 +137,7 @@ class FileTable:
 
         Raises:
             InputChangedError: bounded input was changed between two runs.
-            InputUnreadableError: a file can not be opened.
+            InputUnreadableError: a file cannot be opened.
         """
         try:
             for file in list(self.files.values()):

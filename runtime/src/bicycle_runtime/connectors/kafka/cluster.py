@@ -191,7 +191,7 @@ class Cluster:
         return counts
 
     def identities(self, names: Sequence[str], timeout_s: float) -> dict[str, str]:
-        """Return what tells a topic from one made anew under its name, as far as it is known.
+        """Return what tells a topic from one made again under its name, as far as it is known.
 
         Called right after the brokers answered something else, and once in a run only: see above.
         """
@@ -226,7 +226,7 @@ class Cluster:
         """Report offsets to the consumer group. Does not wait: ``serve`` tells how it ended.
 
         Raises:
-            KafkaException: the client can not even try.
+            KafkaException: the client cannot even try.
         """
         places = [TopicPartition(*place_of(shard), offset) for shard, offset in offsets.items()]
         self._client.commit(offsets=places, asynchronous=True)
@@ -289,7 +289,7 @@ class Cluster:
     def _look_for_leaders(self, places: Iterable[TopicPartition]) -> None:
         """Let the client ask who leads. That nobody does it would believe for minutes.
 
-        An answer that comes later counts, too; a longer wait would hold up whoever is served.
+        An answer that comes later counts, too; a longer wait would hold up the caller.
         """
         for name in {place.topic for place in places}:
             with contextlib.suppress(KafkaException):

@@ -2,7 +2,7 @@
 
 The consumer delivers the messages of all its partitions in one queue. Each partition has a *lane*:
 what was taken from the queue and not asked for yet. A range that begins where the lane stands, or a
-little later, costs no round trip; any other range assigns the partition anew. Offsets have holes
+little later, costs no round trip; any other range assigns the partition again. Offsets have holes
 (compaction, transactions), so a range ends with a message, or with the end of the partition, at or
 behind its end. Nothing is remembered beyond what the broker can send again.
 
@@ -59,7 +59,7 @@ _WAIT_S = 0.1  # The longest time in which no signal is seen.
 _SILENCE_S, _SILENCE_S_MAX = 10.0, 300.0
 _CLOSE_S = 2.0
 _QUERY_S = 1.0
-_SKIP_MAX = 20_000  # Messages that are rather taken and dropped than fetched anew.
+_SKIP_MAX = 20_000  # Messages that are rather taken and dropped than fetched again.
 _ALONE_MIN = 20_000  # A longer range has the consumer to itself.
 _HELD_COUNT_MAX = 20_000
 _HELD_BYTES_MAX = 16 << 20
@@ -296,7 +296,7 @@ class RangeConsumer:
         elif is_outage(error) or is_of_group(error):
             self._note(error)
         elif lane is not None and not is_wanted:
-            self.forget(*place)  # Whoever wants it next sees the error.
+            self.forget(*place)  # The next caller sees the error.
         elif error.code() in _GONE:
             self.forget(*place)
             raise PartitionGoneError(error.str())

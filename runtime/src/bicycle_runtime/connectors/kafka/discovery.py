@@ -4,9 +4,9 @@ Policy for where a partition begins: a job that never ran, and a topic that a la
 job adds by name, begin at ``starting_offsets``; whatever appears by itself later (partitions,
 topics of the pattern) begins at its earliest offset, so that nothing of it is left out.
 
-What retention removed is certain at once, and so is a topic made anew (it has another id). An end
-before our position, or a partition that nobody knows, may be a broker that just starts: only after
-a while it is taken for a loss.
+What retention removed is certain at once, and so is a topic that was deleted and made again (with
+another id). An end before our position, or a partition that nobody knows, may be a broker that just
+starts: only after a while it is taken for a loss.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from bicycle_runtime.connectors.kafka.errors import (
     KafkaUnreachableError,
 )
 from bicycle_runtime.connectors.kafka.options import (
-    KafkaSourceOptions,
     StartingOffsets,
     is_read,
     unknown_start,
 )
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.kafka.reader import place_of
+from bicycle_sdk.kafka.options import KafkaSourceOptions
 
 __all__ = ["Discovery"]
 
@@ -182,7 +182,7 @@ class Discovery:
             if low is None or end is None:
                 continue
             if place_of(shard)[0] in renewed:
-                self._lose(shard, low, end, "the topic was deleted and made anew")
+                self._lose(shard, low, end, "the topic was deleted and made again")
             elif position < low:
                 self._lose(shard, low, end, "retention removed it")
             elif self._is_certain(shard, is_doubtful=position > end):

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar
 import msgspec
 
 from bicycle_runtime.base.clock import Clock, SystemClock
-from bicycle_runtime.operators.io import EventTimes
+from bicycle_runtime.contract import EventTimes
 
 __all__ = [
     "EncodingSchema",
@@ -45,7 +45,7 @@ _TIME_MS_MIN = 1  # The client takes 0 for none, and writes the time of writing.
 
 
 class UnencodableError(Exception):
-    """A record can not become a message; the text says why. Settled by ``on_error``."""
+    """A record cannot become a message; the text says why. Settled by ``on_error``."""
 
 
 class EncodingSchema(Protocol):
@@ -125,7 +125,7 @@ class MessageEncoder:
             times: Their event times.
 
         Raises:
-            Exception: a record can not be encoded, or user code raised; which one it was is found
+            Exception: a record cannot be encoded, or user code raised; which one it was is found
                 by calling ``encode_one``.
         """
         # hot path: whole columns at C speed: 360 ns for a keyed JSON object, 1,900 one by one.
@@ -162,7 +162,7 @@ class MessageEncoder:
             time_ms: Its event time.
 
         Raises:
-            UnencodableError: it can not be written, and why.
+            UnencodableError: it cannot be written, and why.
             Exception: what user code raised.
         """
         given = record if self._value is None else self._value(record)
@@ -317,7 +317,7 @@ def _one(
         if name == "schema":
             raise
         raise UnencodableError(
-            f"{role}_format {name!r} can not write a {role} of type "
+            f"{role}_format {name!r} cannot write a {role} of type "
             f"{type(value).__qualname__}: {error}"
         ) from None
 

@@ -76,13 +76,13 @@ class KafkaTopicMissingError(BicycleError):
     code = "BIC-1754"
     message = "vertex {vertex!r}: Kafka topic {topic!r} does not exist{suggestion}"
     fix = (
-        "create the topic, or mend its name; nothing was read or written, and what was sealed "
+        "create the topic, or correct its name; nothing was read or written, and what was sealed "
         "before is kept"
     )
 
 
 class KafkaOffsetsLostError(BicycleError):
-    """What was to be read next is not in the topic any more (retention, or a topic made anew)."""
+    """What was to be read next is not in the topic any more (retention, or a topic made again)."""
 
     code = "BIC-1755"
     message = (
@@ -107,7 +107,7 @@ class KafkaOffsetsLostError(BicycleError):
 
 
 class KafkaClientError(BicycleError):
-    """Something else that the Kafka client can not mend by itself."""
+    """Something else that the Kafka client cannot repair by itself."""
 
     code = "BIC-1756"
     message = "vertex {vertex!r}: {action} failed: {reason}"

@@ -16,13 +16,12 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 from confluent_kafka import Message
 
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
-from bicycle_runtime.connectors.kafka.options import FormatName
-from bicycle_runtime.connectors.payloads import require_decodable
-from bicycle_runtime.operators.fields import FieldRecords
-from bicycle_runtime.operators.io import BadRecord, Headers, Raw, SourceBatch
+from bicycle_runtime.connectors.settings import require_decodable
+from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
+from bicycle_runtime.operators.columnar.records import FieldRecords
 from bicycle_runtime.records.rows import row_type_of
+from bicycle_sdk.kafka.options import FormatName
 from bicycle_sdk.record_types import clash, type_name
 
 __all__ = ["Format", "MessageDecoder", "Schema", "key_format", "value_format"]
@@ -126,11 +125,12 @@ class MessageDecoder:
         self.keys = keys
         self._rows: Format | None = None
 
-    def give_fields(self) -> None:
-        """Give JSON records as ``FieldRecords`` from now on, where their type allows it."""
+    def give_fields(self) -> bool:
+        """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""
         row_type = row_type_of(self.values.record_type) if self.values.name == "json" else None
         if row_type is not None:
             self._rows = Format("json", row_type)
+        return row_type is not None
 
     def batch(self, messages: list[Message], next_offset: int) -> SourceBatch:
         """Return the records of messages that carry no error."""
@@ -185,7 +185,7 @@ def value_format(spec: ConnectorSpec, name: FormatName | None) -> Format:
 
     Raises:
         ConnectorOptionError: format and record type contradict each other.
-        ConnectorPayloadError: the type can not be decoded, or the schema is missing.
+        ConnectorPayloadError: the type cannot be decoded, or the schema is missing.
     """
     inner, allows_none = _without_none(spec.record_type)
     name = name or _format_of(inner)
@@ -289,7 +289,7 @@ def _format_of(record_type: Any) -> FormatName:
     formats: dict[Any, FormatName] = {str: "string", bytes: "bytes"}
     try:
         return formats.get(record_type, "json")
-    except TypeError:  # A type that can not be hashed, such as Annotated[int, []].
+    except TypeError:  # A type that cannot be hashed, such as Annotated[int, []].
         return "json"
 
 

@@ -2,7 +2,7 @@
 
 A marker is a record in a compacted topic of its own, one partition per writer. It is in the
 transaction that carries the messages, so it is there exactly when they are. ``identity`` tells the
-history of one checkpoint directory from that of a job of the same name that began anew.
+history of one checkpoint directory from that of a job of the same name that began from the start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Options of the Kafka source, declared once, and where reading starts."""
+"""What follows from the options of the Kafka source: topics, and where reading starts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bicycle_runtime.base.options import option
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.kafka.options import KafkaSourceOptions
 
 __all__ = [
-    "FormatName",
-    "KafkaSourceOptions",
     "LossPolicy",
     "StartingOffsets",
     "check_topics",
@@ -24,54 +22,8 @@ __all__ = [
     "unknown_start",
 ]
 
-FormatName = Literal["json", "string", "bytes", "msgpack", "schema"]
 LossPolicy = Literal["fail", "earliest", "latest"]
 _MADE = "kafka:"  # What begins so among the names of ``Sink.makes`` is a topic.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSourceOptions:
-    """Which topics to read, from where on, and how bytes become records."""
-
-    brokers: str = option(doc="Addresses to begin with: host:port, several with commas.")
-    topics: tuple[str, ...] = option((), doc="Names of the topics; or give topic_pattern.")
-    topic_pattern: str | None = option(
-        None, doc="Regular expression that the whole name of a topic must match; or give topics."
-    )
-    group_id: str = option(
-        "bicycle-default-group",
-        doc="Consumer group that published offsets are reported to, for tools that show lag; "
-        "progress itself is in the job's checkpoints.",
-    )
-    starting_offsets: object = option(
-        "earliest",
-        doc="Where a job that never ran starts: earliest, latest, {timestamp_ms: number} or "
-        "{offsets: {topic: {partition: offset}}}.",
-    )
-    value_format: FormatName | None = option(
-        None, doc="How values are decoded. Default: string for str, bytes for bytes, else json."
-    )
-    key_format: FormatName = option("bytes", doc="How keys are decoded.")
-    bounded: bool = option(
-        default=False, doc="Read up to the offsets seen at the first start, then end."
-    )
-    discovery_ms: int = option(
-        10_000, low=100, high=86_400_000, doc="How often new partitions and topics are looked for."
-    )
-    on_data_loss: LossPolicy = option(
-        "fail",
-        doc="What to do when the next offset is not in the topic any more: fail, or go on with the "
-        "earliest or the latest message.",
-    )
-    connect_timeout_ms: int = option(
-        30_000,
-        low=1_000,
-        high=3_600_000,
-        doc="A job that never ran fails when no broker answers in this time; one that ran waits.",
-    )
-    properties: object = option(
-        None, doc="Properties of the client (librdkafka) by name; secrets as references only."
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +81,7 @@ def unknown_start(place: str, vertex: str) -> ConnectorOptionError:
         connector="kafka",
         name="starting_offsets",
         problem=f"it names {place}",
-        hint="mend the name or the number, or leave it out; nothing was read",
+        hint="correct the name or the number, or leave it out; nothing was read",
     )
 
 
@@ -150,7 +102,7 @@ def check_topics(options: KafkaSourceOptions, spec: ConnectorSpec) -> re.Pattern
             return re.compile(options.topic_pattern)
         except re.error as error:
             problem = f"topic_pattern {options.topic_pattern!r} is no regular expression: {error}"
-            hint = "mend the expression; it must match a topic's whole name"
+            hint = "correct the expression; it must match a topic's whole name"
     raise ConnectorOptionError(
         vertex=spec.vertex_id,
         connector=spec.connector_type,

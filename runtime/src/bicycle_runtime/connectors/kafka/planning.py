@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bicycle_runtime.connectors.contract import Budget
-from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.contract import Budget, Slice
 
 __all__ = ["Backlog", "fair_shares", "plan_slices"]
 
@@ -23,7 +22,7 @@ class Backlog:
 def plan_slices(backlogs: Sequence[Backlog], budget: Budget) -> list[Slice]:
     """Return at most one slice for each partition, within the budget.
 
-    1. Records are shared fairly: what a partition can not use goes to the others.
+    1. Records are shared fairly: what a partition cannot use goes to the others.
     2. The budget of bytes is shared in proportion to the records; the reader observes it, since
        sizes are only known there. It reads at least one record.
     3. Partition number n is read by subtask ``n % parallelism`` in every epoch, so that a worker

@@ -1,7 +1,7 @@
-"""How far each partition is read, and what of it only the memo of the next epoch will know.
+"""How far each partition is read, and what of it only the state of the next epoch will know.
 
 The engine seals the offsets of what was read. Where reading *begins* (a starting offset, a jump
-over lost messages) was decided here, so it goes into the memo until the partition is read: a
+over lost messages) was decided here, so it goes into the state until the partition is read: a
 restart must not decide again, when the topic has changed. Pure: asks no broker.
 """
 
@@ -21,14 +21,14 @@ class Progress:
     Args:
         sealed: Offsets of the last epoch, also of partitions that are not read any more: they are
             kept, and a job that reads the topic again goes on there.
-        memo: What ``memo`` returned for it.
+        state: What ``state`` returned for it.
     """
 
-    def __init__(self, sealed: Mapping[str, int], memo: Mapping[str, Any]) -> None:
-        self._decided: dict[str, int] = dict(memo.get("positions", {}))
+    def __init__(self, sealed: Mapping[str, int], state: Mapping[str, Any]) -> None:
+        self._decided: dict[str, int] = dict(state.get("positions", {}))
         self._known = {**sealed, **self._decided}
-        self.topic_ids: dict[str, str] = dict(memo.get("topics", {}))
-        self.stops: dict[str, int] | None = memo.get("stops")
+        self.topic_ids: dict[str, str] = dict(state.get("topics", {}))
+        self.stops: dict[str, int] | None = state.get("stops")
         self.positions: dict[str, int] = {}
         self.ends: dict[str, int] = {}
         self.is_sealed = True
@@ -80,15 +80,15 @@ class Progress:
                 self.positions[shard] = end
         self.is_sealed = True
 
-    def memo(self, ends: Mapping[str, int]) -> dict[str, Any]:
+    def snapshot(self, ends: Mapping[str, int]) -> dict[str, Any]:
         """Return what the offsets do not say, as of an epoch that read up to ``ends``."""
         decided = {shard: at for shard, at in self._decided.items() if shard not in ends}
-        memo: dict[str, Any] = {"topics": dict(self.topic_ids)}
+        state: dict[str, Any] = {"topics": dict(self.topic_ids)}
         if decided:
-            memo["positions"] = decided
+            state["positions"] = decided
         if self.stops is not None:
-            memo["stops"] = self.stops
-        return memo
+            state["stops"] = self.stops
+        return state
 
     def backlogs(self, unreachable: Collection[str]) -> list[Backlog]:
         """Return all partitions in the order they were found; unreachable ones have nothing."""

@@ -13,7 +13,7 @@ from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
 from bicycle_runtime.connectors.kafka.formats import Format, MessageDecoder
 from bicycle_runtime.connectors.kafka.options import LossPolicy
 from bicycle_runtime.connectors.kafka.settings import ClientProperties
-from bicycle_runtime.operators.io import Slice, SourceBatch
+from bicycle_runtime.contract import Slice, SourceBatch
 
 __all__ = ["KafkaReader", "place_of"]
 
@@ -79,9 +79,9 @@ class KafkaReader:
                 position = self._settle_loss(part, position, error)
         yield SourceBatch(values=[], offsets=(), next_offset=part.end)
 
-    def give_fields(self) -> None:
-        """Give JSON records as ``FieldRecords`` from now on, where their type allows it."""
-        self._decoder.give_fields()
+    def give_fields(self) -> bool:
+        """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""
+        return self._decoder.give_fields()
 
     def close(self) -> None:
         """Close the connection."""

@@ -3,39 +3,57 @@
 Any property of librdkafka passes through unless an option of ours decides it. What is left to check
 (names, values, combinations) the client checks itself when it is made; ``open_client`` gives its
 answer a place. This module opens no connection.
+
+Secrets are given by reference: the graph says where a password is, and the driver looks it up when
+it starts. Only the driver's process and host are sure to have the variable or file (workers of a
+cluster need not), so the driver resolves references at each start and ships the values inside the
+job's image. They are in no graph, manifest, log line or error; Spark's own local files can be
+encrypted with ``spark.io.encryption.enabled``.
+
+What the client says of itself is an event of our log. Left alone, librdkafka prints its lines on
+stderr, past every handler and between the lines of a log that somebody reads as JSON. With a
+``ClientLog`` they are events ``kafka_client``, told while the client is polled; those of a client
+that is not polled any more are not told. All are warnings: how much a client says is settled by its
+properties ``log_level`` and ``debug``, so what comes here was asked for, and what goes wrong is
+raised and logged as an error of ours elsewhere.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from pathlib import Path
+from typing import Any, Final, Literal, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from bicycle_runtime.base.environment import chosen_variables
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_refusal
-from bicycle_runtime.connectors.kafka.client_log import ClientLog
 from bicycle_runtime.connectors.kafka.errors import (
     KafkaAccessError,
     KafkaClientError,
     KafkaPropertyError,
-)
-from bicycle_runtime.connectors.kafka.secrets import (
-    SecretReference,
-    secret_reference,
+    KafkaSecretError,
 )
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.kafka import is_secret_property
 
 __all__ = [
     "RESERVED_FOR_ALL",
+    "ClientLog",
     "ClientProperties",
+    "SecretReference",
     "checked_properties",
     "client_error",
     "is_outage",
     "open_client",
+    "secret_reference",
 ]
+
+_logger = logging.getLogger(__name__)
 
 _C = TypeVar("_C")
 RESERVED_FOR_ALL: Final[Mapping[str, str]] = {
@@ -87,6 +105,84 @@ _HIDDEN = "***"
 _SECRET_LENGTH_MIN = 4  # Shorter ones would blot out ordinary words.
 
 
+class ClientLog:
+    """The client's ``logger`` property.
+
+    Args:
+        vertex: Whose client it is.
+        redacted: Takes secrets out of a text.
+    """
+
+    def __init__(self, vertex: str, redacted: Callable[[str], str]) -> None:
+        self._vertex = vertex
+        self._redacted = redacted
+
+    def log(self, _level: int, _form: str, *told: str) -> None:
+        """Tell one line. Called by the client, which gives a level and a template of its own, too.
+
+        Args:
+            told: The client's word for what it is about (``FAIL``, ``CONFWARN``, ``FATAL``), which
+                client of the process it is, and what it says.
+        """
+        kind, client, text = told
+        log_event(
+            _logger, "kafka_client", level=logging.WARNING, operator=self._vertex,
+            kind=kind, client=client, reason=self._redacted(text.strip()),
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretReference:
+    """Where a secret is: the name of an environment variable, or the path of a file."""
+
+    kind: Literal["env", "file"]
+    place: str
+
+    def resolve(self, *, vertex: str, name: str) -> str:
+        """Return the secret; a file's last line end does not belong to it.
+
+        Args:
+            vertex: For the error.
+            name: The property that it is for; for the error.
+
+        Raises:
+            KafkaSecretError: the variable is not set, or the file cannot be read.
+        """
+        if self.kind == "env":
+            found = chosen_variables([self.place])
+            if self.place in found:
+                return found[self.place]
+            raise KafkaSecretError(
+                vertex=vertex,
+                name=name,
+                problem=f"environment variable {self.place!r} is not set",
+                hint=f"set {self.place} where the job is started",
+            )
+        try:
+            return Path(self.place).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+            raise KafkaSecretError(
+                vertex=vertex,
+                name=name,
+                problem=f"file {self.place!r} cannot be read: {reason}",
+                hint="give a file that the user of the job may read on the driver's host",
+            ) from None
+
+
+def secret_reference(value: Any) -> SecretReference | None:
+    """Return the reference that JSON of the form ``{"secret": {"env": …}}`` stands for, or None."""
+    if not isinstance(value, Mapping) or set(value) != {"secret"}:
+        return None
+    inner = value["secret"]
+    if not isinstance(inner, Mapping) or len(inner) != 1:
+        return None
+    [(kind, place)] = inner.items()
+    if kind not in ("env", "file") or not isinstance(place, str) or not place:
+        return None
+    return SecretReference(kind=kind, place=place)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientProperties:
     """Properties of a client as the graph gives them: plain texts, and references to secrets.
@@ -105,7 +201,7 @@ class ClientProperties:
         return f"ClientProperties({dict(self.plain) | secrets!r})"
 
     def bound(self) -> ClientProperties:
-        """Return a copy that knows its secrets, for processes that can not look them up.
+        """Return a copy that knows its secrets, for processes that cannot look them up.
 
         Raises:
             KafkaSecretError: a secret is not where its reference says.

@@ -20,7 +20,6 @@ from confluent_kafka import KafkaException
 
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
 from bicycle_runtime.connectors.kafka.access import Rights
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
 from bicycle_runtime.connectors.kafka.errors import KafkaAccessError, KafkaUnreachableError
@@ -45,7 +44,6 @@ from bicycle_runtime.connectors.kafka.sink_checks import (
     refuse_missing_keys,
 )
 from bicycle_runtime.connectors.kafka.sink_options import (
-    KafkaSinkOptions,
     message_plan,
     takes_times,
     topic_plan,
@@ -59,12 +57,18 @@ from bicycle_runtime.connectors.kafka.transactions import (
 )
 from bicycle_runtime.connectors.kafka.writer import KafkaWriterFactory, WriterPlan
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.staging import (
-    in_subtask_order,
-    staged_from_json,
-    staged_to_json,
+from bicycle_runtime.contract import (
+    ChecksBeforeStart,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    InterruptiblePublication,
+    MakesTargets,
+    Sink,
+    StagedFile,
+    StagedPublication,
 )
-from bicycle_runtime.operators.io import StagedFile
+from bicycle_sdk.kafka.options import KafkaSinkOptions
 
 __all__ = ["KafkaSink"]
 
@@ -93,7 +97,7 @@ _MESSAGE_BYTES_MAX = 1_000_000  # The client's own default of message.max.bytes.
 _ALWAYS = {"enable.idempotence": "true", "acks": "all", "delivery.report.only.error": True}
 
 
-class KafkaSink(Sink):
+class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, MakesTargets, Sink):
     """Writes records as messages of one topic."""
 
     options_class = KafkaSinkOptions
@@ -122,33 +126,33 @@ class KafkaSink(Sink):
         """Return the topic when it is made where it is missing."""
         return [] if self._topic_plan is None else [made_topic(self._options.topic)]
 
-    def check(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Look at brokers, topics and rights, and make nothing.
 
         Raises:
             KafkaUnreachableError: no broker answers.
             KafkaTopicMissingError: the topic is missing, and is not to be made.
-            KafkaTopicUnsuitableError: a topic can not be made, or is not as it must be.
+            KafkaTopicUnsuitableError: a topic cannot be made, or is not as it must be.
             KafkaTransactionTimeoutError: transactions could end before an epoch is published.
             KafkaHistoryError: a job begins with an epoch behind what was published.
             KafkaAccessError: credentials or rights are refused.
         """
         options = self._options
-        self._prefix, self._marker_topic = self._names(services.job, memo)
+        self._prefix, self._marker_topic = self._names(services.job, state)
         self._place = hashlib.sha256(services.storage.url.encode()).hexdigest()[:12]
-        self._connect(services, memo)
+        self._connect(services, state)
         if self._is_staged:
             self._check_timeout(services)
             check_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
-            if memo.get("place") != self._place:
-                self._refuse_rewind(memo)
+            if state.get("place") != self._place:
+                self._refuse_rewind(state)
         facts = self._admin.check(options.topic, self._topic_plan, operations=["Write"])
         if facts is not None:
             self._check_facts(facts)
         self._facts = facts
         self._is_checked = True
 
-    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Make the topics that are missing, and find out what was published last.
 
         Raises:
@@ -156,7 +160,7 @@ class KafkaSink(Sink):
             BicycleError: see ``check``.
         """
         if not self._is_checked:
-            self.check(services, memo)
+            self.check(services, state)
         facts = self._facts
         if facts is None:
             assert self._topic_plan is not None
@@ -164,9 +168,9 @@ class KafkaSink(Sink):
             self._check_facts(facts)
         given_bytes = self._client.plain.get("message.max.bytes", str(_MESSAGE_BYTES_MAX))
         self._limits = facts.limits(int(given_bytes))
-        self._identity = str(memo.get("identity") or attempt_id(source=system_random()))
+        self._identity = str(state.get("identity") or attempt_id(source=system_random()))
         if self._is_staged:
-            self._start_transactions(memo)
+            self._start_transactions(state)
 
     def writer(self) -> KafkaWriterFactory:
         """Return the factory of writers; they know the limits of the topic as of the start."""
@@ -197,26 +201,26 @@ class KafkaSink(Sink):
             "prefix": self._prefix,
             "marker_topic": self._marker_topic,
             "place": self._place,
-            "files": [staged_to_json(file) for file in in_subtask_order(staged)],
+            **super().prepare(epoch, staged, is_last=is_last),
         }
 
-    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
         """Publish the output of every writer of the epoch, each in one transaction.
 
         Raises:
             BicycleError: see ``TransactionalWriter.publish``.
         """
         try:
-            self._publish(epoch, memo)
+            self._publish(epoch, state)
         except KafkaAccessError as error:
             raise error.keeping(epoch) from error
 
-    def _publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
-        files = [staged_from_json(entry) for entry in memo.get("files", [])]
+    def _publish(self, epoch: int, state: Mapping[str, Any]) -> None:
+        files = self.staged_files(state)
         if not files:
             return
-        self._ensure_marker_partitions(memo, 1 + max(file.subtask for file in files))
-        tasks = [partial(self._publish_file, epoch, memo, file) for file in files]
+        self._ensure_marker_partitions(state, 1 + max(file.subtask for file in files))
+        tasks = [partial(self._publish_file, epoch, state, file) for file in files]
         if len(tasks) == 1:
             tasks[0]()
             return
@@ -244,15 +248,11 @@ class KafkaSink(Sink):
         if self._factory is not None:
             self._factory.discard_producer()
 
-    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
-        """Return the epoch's own staged files."""
-        return {entry["path"] for entry in memo.get("files", [])}
-
-    def _connect(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def _connect(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         options = self._options
         self._services = services
         self._client = self._client.bound()
-        patience_ms = options.publish_timeout_ms if memo else options.connect_timeout_ms
+        patience_ms = options.publish_timeout_ms if state else options.connect_timeout_ms
         self._admin = TopicAdmin(self._client, self._waiting(patience_ms))
 
     def _check_facts(self, facts: TopicFacts) -> None:
@@ -268,38 +268,38 @@ class KafkaSink(Sink):
             broker_ms_max=self._admin.transaction_timeout_ms_max(),
         )
 
-    def _refuse_rewind(self, memo: Mapping[str, Any]) -> None:
+    def _refuse_rewind(self, state: Mapping[str, Any]) -> None:
         options = self._options
-        if memo.get("topic") == options.topic and options.on_rewind == "fail":
-            count = self._admin.partition_count(memo["marker_topic"])
-            markers = self._last_markers(memo["marker_topic"], count)
-            check_history(memo, markers, options=options, vertex=self.spec.vertex_id)
+        if state.get("topic") == options.topic and options.on_rewind == "fail":
+            count = self._admin.partition_count(state["marker_topic"])
+            markers = self._last_markers(state["marker_topic"], count)
+            check_history(state, markers, options=options, vertex=self.spec.vertex_id)
 
-    def _start_transactions(self, memo: Mapping[str, Any]) -> None:
+    def _start_transactions(self, state: Mapping[str, Any]) -> None:
         options = self._options
         facts = ensure_marker_topic(self._admin, self._marker_topic, self.spec.vertex_id)
         self._marker_partition_count = facts.partition_count
-        if memo.get("topic") != options.topic:
+        if state.get("topic") != options.topic:
             return
         topic, count = self._marker_topic, facts.partition_count
-        if memo["marker_topic"] != topic:  # It was renamed; what was published stands there.
-            topic = memo["marker_topic"]
+        if state["marker_topic"] != topic:  # It was renamed; what was published stands there.
+            topic = state["marker_topic"]
             count = ensure_marker_topic(self._admin, topic, self.spec.vertex_id).partition_count
         markers = self._last_markers(topic, count)
-        is_again = check_history(memo, markers, options=options, vertex=self.spec.vertex_id)
+        is_again = check_history(state, markers, options=options, vertex=self.spec.vertex_id)
         # From another place there may be two of us; what one publishes must not count for both.
-        if is_again or memo.get("place", self._place) != self._place:
+        if is_again or state.get("place", self._place) != self._place:
             self._identity = branch_of(self._identity, attempt_id(source=system_random()))
 
-    def _names(self, job: str, memo: Mapping[str, Any]) -> tuple[str, str]:
+    def _names(self, job: str, state: Mapping[str, Any]) -> tuple[str, str]:
         """Return prefix and marker topic: as asked for, else as before, else by the job's name.
 
         A job that begins with a savepoint of one of another name goes on as that, as long as it
         writes to the same topic: only so does it see what was published behind the savepoint, and
-        shut out whoever would publish that still.
+        shut out a driver that would publish that still.
         """
         options = self._options
-        former = memo if memo.get("topic") == options.topic else {}
+        former = state if state.get("topic") == options.topic else {}
         own = f"bicycle-{job}-{self.spec.vertex_id}"
         prefix = options.transactional_id_prefix or former.get("prefix") or own
         is_former = former.get("prefix") == prefix
@@ -309,7 +309,7 @@ class KafkaSink(Sink):
     def _last_markers(self, topic: str, count: int) -> dict[int, Marker]:
         """Return the last marker of each writer that has one; an outage is waited for."""
         wait = self._waiting(self._options.publish_timeout_ms)
-        patience = partial(wait, "markers can not be read")
+        patience = partial(wait, "markers cannot be read")
         clock = self._services.clock
         reader = MarkerReader(self._client, topic, clock, patience)
         while True:
@@ -324,34 +324,34 @@ class KafkaSink(Sink):
                     ) from error
                 wait(self._client.redacted(error.args[0].str()))
 
-    def _ensure_marker_partitions(self, memo: Mapping[str, Any], count: int) -> None:
+    def _ensure_marker_partitions(self, state: Mapping[str, Any], count: int) -> None:
         """See that each writer has a partition; there may be more of them after a rescale."""
-        is_own = memo["marker_topic"] == self._marker_topic
+        is_own = state["marker_topic"] == self._marker_topic
         if not is_own or count > self._marker_partition_count:
             waiting = self._waiting(self._options.publish_timeout_ms)
-            TopicAdmin(self._client, waiting).grow(memo["marker_topic"], count)
+            TopicAdmin(self._client, waiting).grow(state["marker_topic"], count)
             if is_own:
                 self._marker_partition_count = count
 
-    def _publish_file(self, epoch: int, memo: Mapping[str, Any], file: StagedFile) -> None:
+    def _publish_file(self, epoch: int, state: Mapping[str, Any], file: StagedFile) -> None:
         publication = Publication(
             epoch=epoch,
-            identity=memo["identity"],
-            topic=memo["topic"],
+            identity=state["identity"],
+            topic=state["topic"],
             messages=partial(staged_messages, self._services.storage, file),
-            is_past=memo["identity"] != self._identity,
+            is_past=state["identity"] != self._identity,
         )
-        self._writer_of(memo, file.subtask).publish(publication)
+        self._writer_of(state, file.subtask).publish(publication)
 
-    def _writer_of(self, memo: Mapping[str, Any], index: int) -> TransactionalWriter:
-        place = (memo["prefix"], memo["marker_topic"], index)
+    def _writer_of(self, state: Mapping[str, Any], index: int) -> TransactionalWriter:
+        place = (state["prefix"], state["marker_topic"], index)
         if place not in self._writers:
             options = self._options
             timeout = {"transaction.timeout.ms": str(options.transaction_timeout_ms)}
             settings = TransactionSettings(
                 vertex=self.spec.vertex_id,
-                prefix=memo["prefix"],
-                marker_topic=memo["marker_topic"],
+                prefix=state["prefix"],
+                marker_topic=state["marker_topic"],
                 client=self._client,
                 producer={**self._producer(), **timeout},
                 transaction_timeout_ms=options.transaction_timeout_ms,

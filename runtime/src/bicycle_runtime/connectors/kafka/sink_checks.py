@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.kafka.marker import Marker, is_branch
 from bicycle_runtime.connectors.kafka.sink_errors import (
     KafkaHistoryError,
     KafkaTopicUnsuitableError,
     KafkaTransactionTimeoutError,
 )
-from bicycle_runtime.connectors.kafka.sink_options import KafkaSinkOptions
 from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts, TopicPlan
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.kafka.options import KafkaSinkOptions
 
 __all__ = [
     "check_history",
@@ -123,7 +123,7 @@ def check_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFacts
     """Return the facts of the marker topic; None when it is missing and can be made.
 
     Raises:
-        KafkaTopicUnsuitableError: it forgets markers, or can not be made.
+        KafkaTopicUnsuitableError: it forgets markers, or cannot be made.
         KafkaAccessError: this user may not read, write or make it.
     """
     facts = admin.check(topic, _MARKER_PLAN, operations=("Read", "Write"))
@@ -149,7 +149,7 @@ def ensure_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFact
 
 
 def check_history(
-    memo: Mapping[str, Any],
+    state: Mapping[str, Any],
     markers: Mapping[int, Marker],
     *,
     options: KafkaSinkOptions,
@@ -158,7 +158,7 @@ def check_history(
     """Return whether a new history must begin, since the job starts behind what it published.
 
     Args:
-        memo: The sink's memo of the epoch that is started from.
+        state: The sink's state of the epoch that is started from.
         markers: The last marker of each writer.
         options: Of the sink.
         vertex: For the error.
@@ -167,12 +167,12 @@ def check_history(
         KafkaHistoryError: it does, and that was not asked for.
     """
     # What somebody published who went on from here stands in the topic as well.
-    own = [m.epoch for m in markers.values() if is_branch(m.identity, of=memo["identity"])]
+    own = [m.epoch for m in markers.values() if is_branch(m.identity, of=state["identity"])]
     found = max(own, default=0)
-    if found <= memo["epoch"]:
+    if found <= state["epoch"]:
         return False
     facts = {
-        "vertex": vertex, "epoch": memo["epoch"], "found_epoch": found, "topic": memo["topic"],
+        "vertex": vertex, "epoch": state["epoch"], "found_epoch": found, "topic": state["topic"],
     }  # fmt: skip
     if options.on_rewind == "fail":
         raise KafkaHistoryError(**facts)

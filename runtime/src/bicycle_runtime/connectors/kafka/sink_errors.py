@@ -21,7 +21,7 @@ __all__ = [
 
 
 class KafkaTopicUnsuitableError(BicycleError):
-    """The topic of a sink, or that of its markers, is not as it must be, or can not be made."""
+    """The topic of a sink, or that of its markers, is not as it must be, or cannot be made."""
 
     code = "BIC-1765"
     message = "vertex {vertex!r}: Kafka topic {topic!r} {problem}; nothing was written"
@@ -53,7 +53,7 @@ class KafkaDeliveryError(BicycleError):
 
 
 class KafkaPublishRefusedError(BicycleError):
-    """The brokers refused the output of a sealed epoch for a reason that waiting does not mend."""
+    """The brokers refused the output of a sealed epoch for a reason that waiting does not end."""
 
     code = "BIC-1768"
     message = (

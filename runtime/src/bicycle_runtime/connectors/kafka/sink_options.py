@@ -1,13 +1,10 @@
-"""Options of the Kafka sink, declared once, and what follows from them and the payloads."""
+"""What follows from the options and payloads of the Kafka sink: its topic, its messages."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from bicycle_runtime.base.options import option
-from bicycle_runtime.connectors.contract import ConnectorSpec
 from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
 from bicycle_runtime.connectors.kafka.encoding import (
     EncodingSchema,
@@ -16,84 +13,14 @@ from bicycle_runtime.connectors.kafka.encoding import (
     TopicLimits,
 )
 from bicycle_runtime.connectors.kafka.topics import TopicPlan
+from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.operators.calling.user_functions import is_async
 from bicycle_sdk.functions import as_callable
+from bicycle_sdk.kafka.options import KafkaSinkOptions
 
-__all__ = ["KafkaSinkOptions", "message_plan", "takes_times", "topic_plan"]
+__all__ = ["message_plan", "takes_times", "topic_plan"]
 
 _FUNCTION_ROLES = ("value", "key", "headers", "timestamp", "partition")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KafkaSinkOptions:
-    """Where to write, in which form, and with which guarantee."""
-
-    brokers: str = option(doc="Addresses to begin with: host:port, several with commas.")
-    topic: str = option(doc="Name of the topic.")
-    value_format: Literal["json", "string", "bytes", "msgpack", "schema"] | None = option(
-        None,
-        doc="How values are encoded. Default: string for str, bytes for bytes, json for other "
-        "declared types; each value by its own type when none is declared.",
-    )
-    key_format: Literal["json", "string", "bytes", "msgpack", "schema"] | None = option(
-        None, doc="How keys are encoded. Default: text as UTF-8, bytes as they are, others as JSON."
-    )
-    guarantee: Literal["at-least-once", "exactly-once"] = option(
-        "at-least-once",
-        doc="at-least-once: tasks write at once, and an epoch that runs again writes again. "
-        "exactly-once: sealed epochs are published in transactions.",
-    )
-    transactional_id_prefix: str | None = option(
-        None, doc="Begin of the transactional ids. Default: bicycle-<job>-<sink>."
-    )
-    marker_topic: str | None = option(
-        None, doc="Topic of the epoch markers. Default: <prefix>-marker."
-    )
-    transaction_timeout_ms: int = option(
-        60_000,
-        low=1_000,
-        high=86_400_000,
-        doc="The brokers abort a transaction that is open for longer.",
-    )
-    recovery_budget_ms: int = option(
-        30_000,
-        low=0,
-        high=86_400_000,
-        doc="Time for an interruption while an epoch is published, which the transaction must "
-        "outlast.",
-    )
-    publish_timeout_ms: int = option(
-        900_000,
-        low=1_000,
-        high=86_400_000,
-        doc="Brokers that are away for longer end the job; its output is kept for the next start.",
-    )
-    connect_timeout_ms: int = option(
-        30_000,
-        low=1_000,
-        high=3_600_000,
-        doc="A job that never ran fails when no broker answers in this time.",
-    )
-    publish_threads_max: int = option(
-        4, low=1, high=64, doc="So many writers publish at the same time."
-    )
-    on_rewind: Literal["fail", "publish_again"] = option(
-        "fail",
-        doc="What to do when an older epoch or a savepoint was restored, so that output which is "
-        "in the topic already would appear again.",
-    )
-    message_time: Literal["event", "written"] = option(
-        "event",
-        doc="The time of a message: event: that of its record, as far as records have one; "
-        "written: when it is written. A function for timestamps overrules it.",
-    )
-    create_topic: object = option(
-        None,
-        doc="{partitions, replication_factor, config}: make the topic when it is missing.",
-    )
-    properties: object = option(
-        None, doc="Properties of the client (librdkafka) by name; secrets as references only."
-    )
 
 
 def topic_plan(value: object, spec: ConnectorSpec) -> TopicPlan | None:

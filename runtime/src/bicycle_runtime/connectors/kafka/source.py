@@ -4,30 +4,31 @@ Shards are partitions, named ``topic/partition``; offsets are Kafka's. Progress 
 only: the consumer group is told afterwards, and no group is joined. Readable is what lies before
 the last stable offset (``read_committed``, the default). An outage of the brokers is no error: the
 source has no input until one answers again.
+
+How long unread messages have been waiting is told from when the ends of partitions were seen.
+Timestamps of messages are not asked for: that would take a fetch for each partition, and producers
+set them at will. What lay there when the run began waits from then on.
+
+Published offsets are told to a consumer group, for tools that show lag. Nothing depends on it.
 """
 
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from threading import Lock
 from typing import Any, Final
 
+from confluent_kafka import KafkaError, KafkaException
+
+from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import (
-    Budget,
-    ConnectorSpec,
-    DriverServices,
-    Guarantee,
-    Lag,
-    Source,
-    SourceStatus,
-    total_lag,
-)
+from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, OffsetQuery
 from bicycle_runtime.connectors.kafka.discovery import Discovery
-from bicycle_runtime.connectors.kafka.formats import key_format, value_format
+from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
 from bicycle_runtime.connectors.kafka.options import (
-    KafkaSourceOptions,
     LossPolicy,
     check_topics,
     is_read,
@@ -37,13 +38,32 @@ from bicycle_runtime.connectors.kafka.options import (
 from bicycle_runtime.connectors.kafka.planning import plan_slices
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.kafka.reader import KafkaReader, place_of
-from bicycle_runtime.connectors.kafka.reporting import GroupReporter
 from bicycle_runtime.connectors.kafka.settings import checked_properties
-from bicycle_runtime.connectors.kafka.waiting import WaitingTimes
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.contract import (
+    Budget,
+    ConnectorSpec,
+    DriverServices,
+    FollowsPublication,
+    Guarantee,
+    Lag,
+    RereadsEarlierSlices,
+    Slice,
+    SnapshotsState,
+    Source,
+    SourceStatus,
+    StartsBeforeSinks,
+    total_lag,
+)
+from bicycle_sdk.kafka.options import KafkaSourceOptions
 
-__all__ = ["KafkaSource"]
+__all__ = ["GroupReporter", "KafkaSource", "WaitingTimes"]
+
+_INTERVAL_S = 1.0
+_LAST_WAIT_S = 2.0
+_STEP_S = 0.05
+
+_SEEN_COUNT_MAX = 512
 
 _logger = logging.getLogger(__name__)
 NEXT_POLL_MS = 10
@@ -62,7 +82,119 @@ _RESERVED: Final = {
 _NO_LAG = Lag(record_count=0, age_ms=0)
 
 
-class KafkaSource(Source):
+class GroupReporter:
+    """Reports the newest offsets at most once a second, one report under way at a time.
+
+    ``report`` is called by the thread that publishes, everything else by the one that polls.
+
+    Args:
+        group: Name of the consumer group.
+        vertex: For the log.
+        user: Who reports, for the log; None where a certificate tells.
+    """
+
+    def __init__(self, *, group: str, vertex: str, user: str | None = None) -> None:
+        self._group = group
+        self._vertex = vertex
+        self._user = user
+        self._clock = SystemClock()
+        self._lock = Lock()
+        self._waiting: dict[str, int] = {}
+        self._is_under_way = False
+        self._sent_s = -_INTERVAL_S
+        self._has_failed = False
+
+    def report(self, offsets: Mapping[str, int]) -> None:
+        """Take note of published offsets."""
+        with self._lock:
+            self._waiting.update(offsets)
+
+    def send_due(self, cluster: Cluster) -> None:
+        """Send what waits, unless the last report was just now or is under way."""
+        cluster.serve()
+        if self._clock.monotonic() - self._sent_s >= _INTERVAL_S:
+            self._send(cluster)
+
+    def send_last(self, cluster: Cluster) -> None:
+        """Send what waits, and wait a moment for it; not when the last report failed."""
+        deadline_s = self._clock.monotonic() + _LAST_WAIT_S
+        while not self._has_failed and (self._is_under_way or self._waiting):
+            self._send(cluster)
+            if self._clock.monotonic() > deadline_s:
+                self.note_result(KafkaError(KafkaError._TIMED_OUT))
+            cluster.serve(_STEP_S)
+
+    def note_result(self, error: KafkaError | None) -> None:
+        """Take note of how a report ended; the first of several failures is told."""
+        self._is_under_way = False
+        if error is not None and not self._has_failed:
+            lack = Rights(group=self._group).lack(error, self._user) if is_refusal(error) else None
+            log_event(
+                _logger,
+                "kafka_offsets_not_reported",
+                level=logging.WARNING,
+                vertex=self._vertex,
+                group=self._group,
+                reason=error.str(),
+                fix=lack.hint if lack else None,
+            )
+        self._has_failed = error is not None
+
+    def _send(self, cluster: Cluster) -> None:
+        if self._is_under_way:
+            return
+        with self._lock:
+            offsets, self._waiting = self._waiting, {}
+        if not offsets:
+            return
+        self._sent_s = self._clock.monotonic()
+        self._is_under_way = True
+        try:
+            cluster.report(offsets)
+        except KafkaException as error:
+            self.note_result(error.args[0])
+
+
+class WaitingTimes:
+    """Remembers for each partition at which times it had grown to which ends.
+
+    Args:
+        clock: Tells the time.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._seen: dict[str, deque[tuple[int, float]]] = {}
+
+    def see(self, shard: str, end: int) -> None:
+        """Take note of the end of a partition, as of now; one that shrank is another one."""
+        seen = self._seen.setdefault(shard, deque())
+        if seen and seen[-1][0] > end:
+            seen.clear()
+        if not seen or seen[-1][0] < end:
+            seen.append((end, self._clock.monotonic()))
+        if len(seen) > _SEEN_COUNT_MAX:  # Each second one takes the time of the one before it.
+            pairs = list(seen)
+            merged = [
+                (later[0], earlier[1])
+                for earlier, later in zip(pairs[::2], pairs[1::2], strict=False)
+            ]
+            self._seen[shard] = deque([*merged, *pairs[2 * len(merged) :]])
+
+    def lag(self, shard: str, *, position: int, end: int) -> Lag:
+        """Return what is unread from a position on, and for how long the first of it is known."""
+        seen = self._seen.get(shard, deque())
+        while seen and seen[0][0] <= position:
+            seen.popleft()
+        if end <= position:
+            return Lag(record_count=0, age_ms=0)
+        age_s = self._clock.monotonic() - seen[0][1] if seen else 0.0
+        return Lag(record_count=end - position, age_ms=round(age_s * 1000))
+
+
+class KafkaSource(
+    SnapshotsState, StartsBeforeSinks, RereadsEarlierSlices, FollowsPublication, Source
+):
     """Reads topics of Kafka, exactly once; endless unless ``bounded`` is set."""
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -75,6 +207,7 @@ class KafkaSource(Source):
         self._starting = starting_offsets(self._options, self._pattern, spec)
         self._values = value_format(spec, self._options.value_format)
         self._keys = key_format(spec, self._options.key_format)
+        self.gives_fields = MessageDecoder(self._values, self._keys).give_fields()
         self._properties = checked_properties(
             self._options.properties, vertex=spec.vertex_id, reserved=_RESERVED
         )
@@ -101,7 +234,7 @@ class KafkaSource(Source):
         return any(is_read(self._options, self._pattern, topic) for topic in made_topics(made))
 
     def start(
-        self, services: DriverServices, offsets: Mapping[str, int], memo: Mapping[str, Any]
+        self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
         """Find the partitions; a job that ran before begins with those it knows.
 
@@ -111,7 +244,7 @@ class KafkaSource(Source):
             KafkaOffsetsLostError: what is next was removed, and the policy is to fail.
         """
         self._clock = services.clock
-        self._progress = Progress(offsets, memo)
+        self._progress = Progress(offsets, state)
         self._waiting = WaitingTimes(services.clock)
         self._cluster = Cluster(
             self._properties, self._fixed, on_reported=self._reporter.note_result
@@ -170,9 +303,9 @@ class KafkaSource(Source):
         """Move on."""
         self._progress.sealed(ends)
 
-    def memo(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+    def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
         """Return the identity of topics, positions that are not offsets yet, and where to stop."""
-        return self._progress.memo(ends)
+        return self._progress.snapshot(ends)
 
     def reader(self) -> KafkaReader:
         """Return a reader that holds the values of secrets; its pickled form is not for show."""

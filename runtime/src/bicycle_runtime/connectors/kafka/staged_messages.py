@@ -17,7 +17,7 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.kafka.encoding import Message, MessageColumns, columns_of
 from bicycle_runtime.connectors.kafka.sink_errors import StagedMessagesFormatError
 from bicycle_runtime.connectors.staging import staged_blocks
-from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.contract import StagedFile
 
 __all__ = ["FORMAT_VERSION", "pack_messages", "staged_messages"]
 

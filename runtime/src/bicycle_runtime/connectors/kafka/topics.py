@@ -127,7 +127,7 @@ class TopicAdmin:
 
         Raises:
             KafkaTopicMissingError: it is missing and there is no plan.
-            KafkaTopicUnsuitableError: it can not be made.
+            KafkaTopicUnsuitableError: it cannot be made.
             KafkaAccessError: this user may not see or make it, or lacks one of the operations.
         """
         found = self._partitions(topic)
@@ -149,7 +149,7 @@ class TopicAdmin:
         """Make a topic, unless somebody was faster; return its facts.
 
         Raises:
-            KafkaTopicUnsuitableError: it can not be made.
+            KafkaTopicUnsuitableError: it cannot be made.
             KafkaAccessError: this user may not make it.
         """
         self._create(topic, plan)
@@ -318,8 +318,8 @@ class TopicAdmin:
                 raise KafkaTopicUnsuitableError(
                     vertex=self._client.vertex,
                     topic=rights.topic,
-                    problem=f"can not be made or changed: {cause.str()}",
-                    hint="mend create_topic, or make the topic yourself",
+                    problem=f"cannot be made or changed: {cause.str()}",
+                    hint="correct create_topic, or make the topic yourself",
                 ) from error
             self._wait(self._client.redacted(cause.str()))
             return False

@@ -55,7 +55,7 @@ _FIRST_PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
 _TOPIC_PATIENCE_S = 10.0
 _TAKEOVERS_MAX = 3
 _PROBE_KEY = b"probe"
-_MARKERS_HINT = "leave out the topic of the markers, which a start makes anew"
+_MARKERS_HINT = "leave out the topic of the markers, which a start makes again"
 _FENCES = frozenset(
     {
         KafkaError._FENCED,
@@ -213,7 +213,7 @@ class TransactionalWriter:
         """Give the producer back; a transaction that is open is aborted if brokers answer soon."""
         producer = self._producer
         if producer is not None and self._is_in_transaction:
-            with contextlib.suppress(KafkaException):  # Whoever opens the id next ends it.
+            with contextlib.suppress(KafkaException):  # The next producer with this id ends it.
                 producer.purge(blocking=False)
                 client_call(producer.abort_transaction, _ABORT_S)
         self._discard()
@@ -323,7 +323,7 @@ class TransactionalWriter:
                     producer.list_topics(topic, timeout=_CALL_S)
         first = self._failures.first
         if first is not None and first.code() in _PURGED:
-            producer.begin_transaction()  # Refused, with the reason why this one can not go on.
+            producer.begin_transaction()  # Refused, with the reason why this one cannot go on.
         if first is not None:
             raise KafkaException(first)
 

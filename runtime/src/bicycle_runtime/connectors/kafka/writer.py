@@ -34,7 +34,7 @@ from bicycle_runtime.connectors.kafka.settings import (
 from bicycle_runtime.connectors.kafka.sink_errors import KafkaDeliveryError
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
 from bicycle_runtime.connectors.staging import StagedWriter
-from bicycle_runtime.operators.io import EventTimes, StagedFile, WriterTask
+from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["DirectWriter", "KafkaWriterFactory", "StagingWriter", "WriterPlan", "delivery_hint"]
@@ -221,4 +221,4 @@ def delivery_hint(error: KafkaError) -> str:
         return "see that the brokers answer, or raise publish_timeout_ms"
     if code in (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
         return "start the missing brokers, or lower min.insync.replicas of the topic"
-    return "mend what the brokers complain about"
+    return "correct what the brokers complain about"

@@ -99,7 +99,7 @@ class Journal:
         """Write whole lines; on return they survive a crash, and ``end`` lies behind them.
 
         Raises:
-            StorageError: they can not be written, as when the disk is full.
+            StorageError: they cannot be written, as when the disk is full.
         """
         if not data:
             return

@@ -2,31 +2,259 @@
 
 While a client is connected nothing is lost: publishing waits for it. With no client connected,
 records are dropped and counted. After a crash an epoch may be sent again (at-least-once).
+
+One thread accepts reading clients and sends them lines, each at its own speed. Publishing hands
+over blocks of lines and waits while a client's buffer is full. A client that takes no byte for
+``client_timeout_ms`` is disconnected, so that one stuck reader cannot stop the job; its lines are
+counted as lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+import logging
+import selectors
+import socket
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Guarantee, Sink
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.lines import text_lines
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.sockets.listening import open_listener
+from bicycle_runtime.connectors.sockets.listening import Door, open_listener
 from bicycle_runtime.connectors.sockets.options import SocketSinkOptions
-from bicycle_runtime.connectors.sockets.sending import Broadcaster, SendingEndedError
 from bicycle_runtime.connectors.staging import (
     StagedWriter,
-    in_subtask_order,
     staged_blocks,
-    staged_from_json,
-    staged_to_json,
 )
-from bicycle_runtime.operators.io import StagedFile, WriterTask
+from bicycle_runtime.contract import (
+    ConnectorSpec,
+    DriverServices,
+    DropsRecords,
+    Guarantee,
+    InterruptiblePublication,
+    Sink,
+    StagedFile,
+    StagedPublication,
+    WriterTask,
+)
 
-__all__ = ["SocketSink", "SocketWriterFactory"]
+__all__ = ["Broadcaster", "SendingEndedError", "SocketSink", "SocketWriterFactory"]
+
+_logger = logging.getLogger(__name__)
+WAIT_S = 0.05
+SEND_BYTES = 1 << 18
+
+
+class SendingEndedError(Exception):
+    """Somebody wants the job to end while a client has not taken all that was sent."""
+
+
+@dataclass(slots=True)
+class _Client:
+    """One reader: what it has not taken yet, and when it last took something."""
+
+    address: str
+    pending: bytearray = field(default_factory=bytearray)
+    progress_s: float = 0.0
+
+
+class Broadcaster:
+    """Sends lines to all connected clients from ``start`` to ``stop``.
+
+    Args:
+        vertex_id: For the log.
+        listener: Listens already, non-blocking; closed by ``stop``.
+        options: The bounds.
+        clock: Tells how long a client has been stuck.
+    """
+
+    def __init__(
+        self, vertex_id: str, listener: socket.socket, options: SocketSinkOptions, clock: Clock
+    ) -> None:
+        self.port: int = listener.getsockname()[1]
+        self.dropped_line_count = 0
+        self._vertex_id = vertex_id
+        self._door = Door(vertex_id, listener, options.clients_max)
+        self._options = options
+        self._clock = clock
+        self._clients: dict[socket.socket, _Client] = {}
+        self._changed = threading.Condition()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._selector.register(self._wake_out, selectors.EVENT_READ)
+        self._is_stopping = self._is_interrupted = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=f"socket-sink-{vertex_id}")
+        self._thread.daemon = True
+
+    @property
+    def client_count(self) -> int:
+        """How many clients are connected now."""
+        return len(self._clients)
+
+    @property
+    def refused_count(self) -> int:
+        """How many clients were refused."""
+        return self._door.refused_count
+
+    def start(self) -> None:
+        """Begin to accept clients."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close everything; returns when the thread has ended."""
+        self._is_stopping = True
+        self._wake()
+        self._thread.join()
+        for client in [*self._clients, self._wake_in, self._wake_out]:
+            client.close()
+        self._door.close()
+        self._selector.close()
+
+    def interrupt(self) -> None:
+        """Let no thread wait for clients any longer, now or later."""
+        with self._changed:
+            self._is_interrupted = True
+            self._changed.notify_all()
+
+    def send(self, lines: bytes) -> None:
+        """Queue whole lines for every client; waits while a client's buffer is full.
+
+        With nobody connected the lines are dropped and counted.
+
+        Raises:
+            SendingEndedError: the job must end before the client has read.
+        """
+        with self._changed:
+            self._wait_for(self._options.client_buffer_bytes)
+            if not self._clients:
+                self.dropped_line_count += lines.count(b"\n")
+                return
+            now_s = self._clock.monotonic()
+            for client in self._clients.values():
+                if not client.pending:
+                    client.progress_s = now_s
+                client.pending += lines
+        self._wake()
+
+    def flush(self) -> None:
+        """Wait until every client has taken everything, or was disconnected.
+
+        Raises:
+            SendingEndedError: the job must end before that.
+        """
+        with self._changed:
+            self._wait_for(1)
+
+    def _wait_for(self, pending_max: int) -> None:
+        """Wait until every client has fewer than ``pending_max`` bytes to take."""
+        while any(len(client.pending) >= pending_max for client in self._clients.values()):
+            if self._error is not None:
+                raise self._error
+            if self._is_stopping or self._is_interrupted:
+                raise SendingEndedError
+            self._changed.wait(WAIT_S)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake_in.send(b"x")
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                is_waiting = any(client.pending for client in self._clients.values())
+                ready = self._selector.select(WAIT_S if is_waiting else None)
+                with self._changed:
+                    for key, events in ready:
+                        if isinstance(key.fileobj, socket.socket):
+                            self._serve(key.fileobj, events)
+                    self._drop_stuck()
+                    self._watch_pending()
+                    self._changed.notify_all()
+        except Exception as error:  # noqa: BLE001 - whatever it is, publishing raises it.
+            self._error = error
+            with self._changed:
+                self._changed.notify_all()
+
+    def _serve(self, ready: socket.socket, events: int) -> None:
+        if ready is self._door.listener:
+            self._accept()
+        elif ready is self._wake_out:
+            ready.recv(SEND_BYTES)
+        elif ready in self._clients:
+            if events & selectors.EVENT_WRITE:
+                self._send_some(ready, self._clients[ready])
+            if events & selectors.EVENT_READ and ready in self._clients:
+                self._drain(ready)
+
+    def _accept(self) -> None:
+        admitted = self._door.admit(len(self._clients))
+        if admitted is not None:
+            client, address = admitted
+            self._clients[client] = _Client(address)
+            self._selector.register(client, selectors.EVENT_READ)
+
+    def _send_some(self, connection: socket.socket, client: _Client) -> None:
+        try:
+            sent = connection.send(memoryview(client.pending)[:SEND_BYTES].tobytes())
+        except BlockingIOError:
+            return
+        except OSError:
+            self._forget(connection, "it closed the connection")
+            return
+        del client.pending[:sent]
+        client.progress_s = self._clock.monotonic()
+
+    def _drain(self, connection: socket.socket) -> None:
+        """Clients have nothing to say; reading notices that they left."""
+        try:
+            data = connection.recv(SEND_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data and not self._clients[connection].pending:
+            self._forget(connection, "it closed the connection")
+        elif not data:
+            # It may only have closed its sending half (nc does); sending shows whether it is gone.
+            self._selector.modify(connection, selectors.EVENT_WRITE)
+
+    def _drop_stuck(self) -> None:
+        limit_s = self._options.client_timeout_ms / 1_000
+        now_s = self._clock.monotonic()
+        for connection, client in list(self._clients.items()):
+            if client.pending and now_s - client.progress_s >= limit_s:
+                self.dropped_line_count += client.pending.count(b"\n")
+                self._forget(connection, "it did not read for client_timeout_ms")
+
+    def _forget(self, connection: socket.socket, reason: str) -> None:
+        client = self._clients.pop(connection)
+        self._selector.unregister(connection)
+        connection.close()
+        log_event(
+            _logger,
+            "socket_client_gone",
+            level=logging.WARNING if client.pending else logging.INFO,
+            vertex=self._vertex_id,
+            client=client.address,
+            reason=reason,
+            unsent_byte_count=len(client.pending),
+        )
+
+    def _watch_pending(self) -> None:
+        """Ask the selector about writing only for clients that have something to take."""
+        for connection, client in self._clients.items():
+            known = self._selector.get_key(connection).events
+            wanted = known | selectors.EVENT_WRITE if client.pending else selectors.EVENT_READ
+            if known != wanted:
+                self._selector.modify(connection, wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +266,7 @@ class SocketWriterFactory:
         return StagedWriter(task, "records.txt", text_lines)
 
 
-class SocketSink(Sink):
+class SocketSink(StagedPublication, InterruptiblePublication, DropsRecords, Sink):
     """Listens on ``host:port`` and broadcasts."""
 
     guarantee = Guarantee.AT_LEAST_ONCE
@@ -66,7 +294,7 @@ class SocketSink(Sink):
         """How many clients were refused: too many were connected, or no descriptor was left."""
         return self._broadcaster.refused_count if self._broadcaster is not None else 0
 
-    def start(self, services: DriverServices, memo: Mapping[str, Any]) -> None:
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Open the port.
 
         Raises:
@@ -83,11 +311,7 @@ class SocketSink(Sink):
         """Return the factory of text writers."""
         return SocketWriterFactory()
 
-    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
-        """Name the staged files."""
-        return {"files": [staged_to_json(file) for file in in_subtask_order(staged)]}
-
-    def publish(self, epoch: int, memo: Mapping[str, Any]) -> None:
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
         """Send the epoch's records, once per run; returns when all clients took them.
 
         Raises:
@@ -96,8 +320,8 @@ class SocketSink(Sink):
         if self._broadcaster is None or epoch <= self._sent_epoch:
             return
         try:
-            for entry in memo.get("files", []):
-                self._send(self._broadcaster, staged_from_json(entry))
+            for file in self.staged_files(state):
+                self._send(self._broadcaster, file)
             self._broadcaster.flush()
         except SendingEndedError as error:
             raise PublishInterruptedError(
@@ -128,7 +352,3 @@ class SocketSink(Sink):
         """Return how many records found no client, or a client that did not read."""
         running = self._broadcaster.dropped_line_count if self._broadcaster is not None else 0
         return self._dropped_count + running
-
-    def referenced_paths(self, memo: Mapping[str, Any]) -> set[str]:
-        """The epoch's own staged files."""
-        return {entry["path"] for entry in memo.get("files", [])}

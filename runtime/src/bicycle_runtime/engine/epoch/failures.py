@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import Source
-from bicycle_runtime.engine.errors import EpochMixedError
+from bicycle_runtime.contract import Source
+from bicycle_runtime.engine.errors import EpochFailedError, EpochMixedError
 from bicycle_runtime.engine.executor import Executor
+from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.operators.tasks.task import EpochOrder
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["raise_first_failure", "run_unmixed"]
 
@@ -33,7 +34,11 @@ def run_unmixed(
     """
     epoch = orders[0].epoch
     for _ in range(_MIXED_RUNS_MAX):
-        reports = executor.run(orders)
+        try:
+            reports = executor.run(orders)
+        except EpochFailedError as error:
+            _place(error, sources)
+            raise
         raise_first_failure(reports, sources)
         try:
             raise_if_mixed(reports, epoch=epoch, job=job)
@@ -74,15 +79,20 @@ def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Sou
     if not failed:
         return
     error = error_from_json(failed[0].failure or {})
+    _place(error, sources)
+    error.facts["task_count"] = sum(
+        (report.failure or {}).get("code") == error.code for report in failed
+    )
+    raise error
+
+
+def _place(error: BicycleError, sources: Mapping[str, Source]) -> None:
+    """Let an error that knows a place of the input tell it in the words of its source."""
     source, shard, offset = (error.facts.get(name) for name in ("source", "shard", "offset"))
     if isinstance(source, str) and source in sources and shard is not None and offset is not None:
         error.facts["position"] = _position(
             sources[source], shard, offset, error.facts.get("end_offset")
         )
-    error.facts["task_count"] = sum(
-        (report.failure or {}).get("code") == error.code for report in failed
-    )
-    raise error
 
 
 def _position(source: Source, shard: str, offset: int, end_offset: int | None) -> str:

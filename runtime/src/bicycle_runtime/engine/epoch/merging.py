@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.state.sealed.refs import RangeState

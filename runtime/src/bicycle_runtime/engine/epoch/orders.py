@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bicycle_runtime.operators.io import Slice, StagedFile
+from bicycle_runtime.contract import Slice, StagedFile
 from bicycle_runtime.operators.spec import ChainSpec, StagePlan, StateScope
-from bicycle_runtime.operators.tasks.task import EpochOrder, TaskOrder, TimeOrder
+from bicycle_runtime.operators.tasks.orders import EpochOrder, TaskOrder, TimeOrder
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_sdk.graph import Partitioning
 

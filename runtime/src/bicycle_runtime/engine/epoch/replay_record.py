@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Thread
@@ -20,11 +20,11 @@ import msgspec
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import FsspecStorage, LocalStorage, ObjectMissingError, Storage
+from bicycle_runtime.contract import Slice
 from bicycle_runtime.engine.epoch.stats import total_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.io import Slice
+from bicycle_runtime.operators.tasks.orders import EpochOrder, TimeOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.operators.tasks.task import EpochOrder, TimeOrder
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
@@ -47,6 +47,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``slices`` is what each source was asked for, ``now_ms`` the processing time that functions saw,
     ``time`` where event time stood when it began. ``counts`` are the records that went into and
     came out of each operator; none are known before it is sealed. ``error`` is why it failed.
+    ``is_start`` says that lists of subtasks were divided before it, as they are at a start.
     """
 
     epoch: int
@@ -58,6 +59,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
     time: TimeOrder
     counts: dict[str, tuple[int, int]] = {}
     error: dict[str, Any] | None = None
+    is_start: bool = False
 
 
 # Slices may hold mappings that are no dicts.
@@ -80,9 +82,11 @@ def decode_record(data: bytes) -> ReplayRecord:
 
 
 def record_of(
-    setup: JobSetup, order: EpochOrder, slices: Mapping[str, list[Slice]]
+    setup: JobSetup, orders: Sequence[EpochOrder], slices: Mapping[str, list[Slice]]
 ) -> ReplayRecord:
-    """Return the record of an epoch that is about to run."""
+    """Return the record of an epoch that is about to run, by the orders of its levels."""
+    order = orders[0]
+    states = (state for each in orders for task in each.tasks for state in task.states.values())
     return ReplayRecord(
         epoch=order.epoch,
         now_ms=order.now_ms,
@@ -91,6 +95,7 @@ def record_of(
         parallelism={vertex.id: vertex.parallelism for vertex in setup.graph.vertices},
         slices=dict(slices),
         time=order.time,
+        is_start=any(state.lists for state in states),
     )
 
 

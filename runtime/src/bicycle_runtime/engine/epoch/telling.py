@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bicycle_runtime.connectors.contract import Lag, SourceStatus, total_lag
+from bicycle_runtime.contract import Lag, SourceStatus, total_lag
 from bicycle_runtime.engine.epoch.stats import (
     EpochStats,
     Stopwatch,

@@ -17,8 +17,8 @@ from functools import partial
 import msgspec
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.connectors.contract import SourceStatus
-from bicycle_runtime.operators.functions.watermarks import (
+from bicycle_runtime.contract import Slice, SourceStatus
+from bicycle_runtime.operators.shard_times import (
     ShardTime,
     ShardTimes,
     joined_times,
@@ -27,10 +27,9 @@ from bicycle_runtime.operators.functions.watermarks import (
     subtask_shard,
     watermark_of,
 )
-from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.spec import StagePlan, WatermarkSpec
+from bicycle_runtime.operators.tasks.orders import TimeOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.operators.tasks.task import TimeOrder
 from bicycle_runtime.recovery.manifest import TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from bicycle_runtime.contract import Slice, SnapshotsState
 from bicycle_runtime.engine.epoch.merging import (
     merge_ends,
     merge_feedback,
@@ -17,7 +18,6 @@ from bicycle_runtime.engine.epoch.merging import (
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.pinning import pins_of
-from bicycle_runtime.operators.io import Slice
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, TimeRecord
 
@@ -80,7 +80,9 @@ def next_manifest(
             for uid, sink in setup.sinks.items()
         },
         sources={
-            uid: source.memo(work.slices.get(uid, ()), ends[uid])
+            uid: source.snapshot(work.slices.get(uid, ()), ends[uid])
+            if isinstance(source, SnapshotsState)
+            else {}
             for uid, source in setup.sources.items()
         },
         feedback=merge_feedback(reports) if reports else last.feedback,

@@ -92,7 +92,7 @@ class PluginSide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAnswer:
-    """What a host says of itself; ``problem`` is what can not be imported there, and why."""
+    """What a host says of itself; ``problem`` is what cannot be imported there, and why."""
 
     host: str
     facts: Mapping[str, str]

@@ -16,7 +16,18 @@ from functools import partial
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import DriverServices, SourceStatus, Waiting
+from bicycle_runtime.contract import (
+    ChecksBeforeStart,
+    DriverServices,
+    DropsRecords,
+    FollowsPublication,
+    HoldsBackOutput,
+    InterruptiblePublication,
+    MakesTargets,
+    SourceStatus,
+    StartsBeforeSinks,
+    Waiting,
+)
 from bicycle_runtime.engine.epoch.failures import run_unmixed
 from bicycle_runtime.engine.epoch.merging import merge_ends
 from bicycle_runtime.engine.epoch.orders import epoch_orders
@@ -44,8 +55,8 @@ from bicycle_runtime.engine.resuming.pinning import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
 from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.operators.tasks.task import EpochOrder
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.errors import StateFileError
@@ -238,11 +249,13 @@ class EpochLoop:
     def interrupt(self) -> None:
         """Let a publication that waits for another system give up. From any thread."""
         for sink in self._setup.sinks.values():
-            sink.interrupt()
+            if isinstance(sink, InterruptiblePublication):
+                sink.interrupt()
 
     def dropped_count(self) -> int:
         """Return how many records sinks published to nobody in this run."""
-        return sum(sink.dropped_count() for sink in self._setup.sinks.values())
+        sinks = self._setup.sinks.values()
+        return sum(sink.dropped_count() for sink in sinks if isinstance(sink, DropsRecords))
 
     def _run_epoch(
         self,
@@ -261,7 +274,7 @@ class EpochLoop:
         3. Seal: create the manifest, once the epoch before is published.
         4. Publish: sinks make the epoch visible, while the next one may already run.
         """
-        watch = Stopwatch()
+        watch = Stopwatch(self._clock)
         epoch = self._last.epoch + 1
         # 1. Plan: each source with input gives a bounded slice.
         with watch.phase("plan"):
@@ -321,7 +334,7 @@ class EpochLoop:
             slices=planned.slices,
             time=self._intake.order,
         )
-        record = record_of(self._setup, orders[0], planned.slices)
+        record = record_of(self._setup, orders, planned.slices)
         with self._begun.noting(record), self._loads.watching(state_bytes(self._last.states)):
             reports = self._reports_of(orders)
         tell_loads(reports, job=self._setup.job_id, epoch=planned.epoch)
@@ -355,7 +368,8 @@ class EpochLoop:
         """Tell the sources what is published, and collect files that nobody needs any more."""
         self._ledger.require_lease()  # A source may remove what it has kept for this epoch.
         for uid, source in self._setup.sources.items():
-            source.published(manifest.offsets[uid])
+            if isinstance(source, FollowsPublication):
+                source.published(manifest.offsets[uid])
         self._ledger.collect(now_ms=self._clock.now_ms())
 
     def _tell(
@@ -381,7 +395,8 @@ class EpochLoop:
 
     def waiting(self) -> dict[str, Waiting]:
         """Return what is sealed and not yet visible, by sink."""
-        found = {uid: sink.waiting() for uid, sink in self._setup.sinks.items()}
+        sinks = self._setup.sinks.items()
+        found = {uid: sink.waiting() for uid, sink in sinks if isinstance(sink, HoldsBackOutput)}
         return {uid: waiting for uid, waiting in found.items() if waiting is not None}
 
     def _recover(self) -> None:
@@ -414,16 +429,22 @@ class EpochLoop:
         """Start sinks and sources, and publish what is sealed and waits for it.
 
         Sinks may make what they write to: all are checked before one of them does, and a source
-        that does not read that begins first, so that what can not begin leaves nothing behind. But
+        that does not read that begins first, so that what cannot begin leaves nothing behind. But
         what waits comes before everything.
         """
         sinks, sources = self._setup.sinks, self._setup.sources
-        made = {name for sink in sinks.values() for name in sink.makes()}
-        first = [] if has_waiting else [u for u in sources if not sources[u].is_fed_by(made)]
+        makers = [sink for sink in sinks.values() if isinstance(sink, MakesTargets)]
+        made = {name for sink in makers for name in sink.makes()}
+        first = [
+            uid for uid, source in sources.items()
+            if not has_waiting and isinstance(source, StartsBeforeSinks)
+            and not source.is_fed_by(made)
+        ]  # fmt: skip
         self._start_sources(first)
         begun = {uid: (self._services_of(uid), self._last.sinks.get(uid, {})) for uid in sinks}
         for uid, sink in sinks.items():
-            sink.check(*begun[uid])
+            if isinstance(sink, ChecksBeforeStart):
+                sink.check(*begun[uid])
         for uid, sink in sinks.items():
             sink.start(*begun[uid])
         if has_waiting:
@@ -432,8 +453,8 @@ class EpochLoop:
 
     def _start_sources(self, uids: Iterable[str]) -> None:
         for uid in uids:
-            offsets, memo = self._last.offsets.get(uid, {}), self._last.sources.get(uid, {})
-            self._setup.sources[uid].start(self._services_of(uid), offsets, memo)
+            offsets, state = self._last.offsets.get(uid, {}), self._last.sources.get(uid, {})
+            self._setup.sources[uid].start(self._services_of(uid), offsets, state)
 
     def _occupy_next_epoch(self) -> None:
         """Seal an epoch without work: a driver before us could, with files that we sweep away."""
@@ -464,7 +485,8 @@ class EpochLoop:
 
     def _is_sink_due(self, now_ms: int) -> bool:
         self._publisher.finish()
-        deadlines = [sink.deadline_ms() for sink in self._setup.sinks.values()]
+        sinks = [sink for sink in self._setup.sinks.values() if isinstance(sink, HoldsBackOutput)]
+        deadlines = [sink.deadline_ms() for sink in sinks]
         return any(deadline is not None and deadline <= now_ms for deadline in deadlines)
 
 

@@ -6,15 +6,16 @@ pacer's to say, and how far event time has come is the timeline's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bicycle_runtime.connectors.contract import Budget, SourceStatus
+from bicycle_runtime.contract import Budget, Slice, SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.engine.loop.pacing import Pacer
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.io import Slice
+from bicycle_sdk.graph import JobGraph
 
 __all__ = ["IDLE_MS_MAX", "Intake"]
 
@@ -35,7 +36,7 @@ class Intake:
     def __init__(self, setup: JobSetup, timeline: Timeline, options: EngineOptions) -> None:
         self._setup = setup
         self.timeline = timeline
-        self.pacer = Pacer(options)
+        self.pacer = Pacer(options, per_second=_per_second(setup.graph))
         self.order = timeline.order({})
         self._held: set[str] = set()
 
@@ -109,3 +110,9 @@ class Intake:
             uid: SourceView.of(status, slices.get(uid, ()), is_held=uid in self._held)
             for uid, status in statuses.items()
         }
+
+
+def _per_second(graph: JobGraph) -> float:
+    """Return the least rate that the job sets anywhere by ``rate_limit``."""
+    rates = (vertex.details.get("per_second", math.inf) for vertex in graph.vertices)
+    return min(rates, default=math.inf)

@@ -63,14 +63,14 @@ class LoadWatch:
 
     def _follow(self, end: threading.Event) -> None:
         while not end.wait(_INTERVAL_S):
-            with contextlib.suppress(StorageError):  # Whoever loads tells it.
+            with contextlib.suppress(StorageError):  # The store that loads tells it.
                 done, total = loaded_bytes(self._storage, self._run_id)
                 if total:
                     self._on_loaded(done, total)
 
 
 def tell_loads(reports: Iterable[TaskReport], *, job: str, epoch: int) -> None:
-    """Log which ranges were loaded anew in an epoch, and by which worker process."""
+    """Log which ranges were loaded again in an epoch, and by which worker process."""
     for report in reports:
         for operator, byte_count in report.loaded.items():
             log_event(

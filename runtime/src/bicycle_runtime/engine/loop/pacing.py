@@ -15,6 +15,7 @@ _LOW_BYTES = 1 << 16
 _GROWTH_MAX = 16.0
 _CAREFUL_GROWTH_MAX = 2.0
 _DIFFERENCE_MIN = 0.2
+_BATCH_MS = 60_000  # of records that pass at a limited rate: an epoch must not seem to hang
 _FORGETTING = 1.2  # What was true of the machine an hour ago need not be.
 
 
@@ -28,16 +29,21 @@ class Pacer:
 
     What an epoch takes by itself, such as a slow storage, is told from epochs of different sizes.
     Where that alone is long, records get as much time again: fewer of them would gain nothing.
+
+    Args:
+        options: Target and limits.
+        per_second: How many records the job lets through.
     """
 
-    def __init__(self, options: EngineOptions) -> None:
+    def __init__(self, options: EngineOptions, *, per_second: float = math.inf) -> None:
         self._options = options
         if options.is_batch:
             self.byte_count = options.max_bytes_per_epoch
-            self.record_count = options.max_records_per_epoch
+            self.record_count = _paced(options.max_records_per_epoch, per_second, _BATCH_MS)
             return
         self.byte_count = min(_FIRST_BYTES, options.max_bytes_per_epoch)
-        self.record_count = min(_FIRST_RECORDS, options.max_records_per_epoch)
+        most = min(_FIRST_RECORDS, options.max_records_per_epoch)
+        self.record_count = _paced(most, per_second, options.epoch_target_ms)
         self._known: tuple[int, float] | None = None
         self._overhead_ms = 0.0
         self._shortest_ms = math.inf
@@ -81,6 +87,11 @@ class Pacer:
             if longer_ms / more >= 0:  # Else something else made one of them slow.
                 self._overhead_ms = max(duration_ms - longer_ms / more * record_count, 0.0)
         self._known = record_count, duration_ms
+
+
+def _paced(count: int, per_second: float, duration_ms: int) -> int:
+    """Return how many records pass in a time, ``count`` at most and one at least."""
+    return max(int(min(count, per_second * duration_ms / 1_000)), 1)
 
 
 def _within(value: float, low: int, high: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.connectors.contract import Sink
+from bicycle_runtime.contract import Sink, StagedPublication
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 
@@ -20,10 +20,11 @@ __all__ = ["Publisher", "referenced_paths"]
 
 def referenced_paths(sinks: Mapping[str, Sink], manifest: Manifest) -> set[str]:
     """Return the staged files that publishing an epoch, or a later one, still needs."""
-    found = (
-        sinks[uid].referenced_paths(memo) for uid, memo in manifest.sinks.items() if uid in sinks
-    )
-    return set().union(*found)
+    found: set[str] = set()
+    for uid, sink in sinks.items():
+        if uid in manifest.sinks and isinstance(sink, StagedPublication):
+            found |= sink.referenced_paths(manifest.sinks[uid])
+    return found
 
 
 class Publisher:
@@ -42,7 +43,7 @@ class Publisher:
     def finish(self) -> None:
         """Wait until the running publication is done; raise what it raised, each time again.
 
-        So whoever asks between two epochs does not keep the failure from the job.
+        So a request between two epochs does not keep the failure from the job.
         """
         if self._running is not None:
             self._running.result()

@@ -42,7 +42,7 @@ class WidthWish:
     """Which widths somebody asks for. What is not named stays as it is.
 
     Args:
-        parallelism: Of all operators; a source that can not be divided so far keeps its limit.
+        parallelism: Of all operators; a source that cannot be divided so far keeps its limit.
         operators: By uid; they win over ``parallelism``.
     """
 
@@ -87,7 +87,7 @@ class Division:
 
         Raises:
             WidthOperatorUnknownError: there is no such operator.
-            WidthRefusedError: an operator can not have that width.
+            WidthRefusedError: an operator cannot have that width.
         """
         widths = _wished(self.setup, self.widths, wish)
         setup = self.setup
@@ -136,7 +136,7 @@ def rescale(loop: DividedLoop, wish: WidthWish, clock: Clock) -> Rescaled:
 
     Raises:
         WidthOperatorUnknownError: there is no such operator.
-        WidthRefusedError: an operator can not have that width.
+        WidthRefusedError: an operator cannot have that width.
         RescaleFailedError: the epoch failed, as when a function has no ``merge_state``.
         BicycleError: what the next step of the loop would have raised as well.
     """

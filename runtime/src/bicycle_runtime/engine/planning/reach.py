@@ -15,19 +15,10 @@ from bicycle_sdk.time import IDLE_TIMEOUT_MS, OUT_OF_ORDERNESS_MS
 
 __all__ = ["TimeReach", "waits_for_time"]
 
-# Kinds whose operators are always ``Timed``; functions are where they can set timers.
-_TIMED_KINDS = frozenset({OperatorKind.WINDOW})
-
 
 def waits_for_time(vertex: Vertex) -> bool:
     """Tell whether an operator may wait for event time or processing time."""
-    kind = vertex.details.get("function_kind")
-    return (
-        vertex.kind in _TIMED_KINDS
-        or (vertex.kind is OperatorKind.PROCESS and kind == "process")
-        or (vertex.kind is OperatorKind.CO_PROCESS and kind != "co_map")
-        or bool(vertex.details.get("in_event_time_order"))
-    )
+    return vertex.descriptor.waits_for_time or bool(vertex.details.get("in_event_time_order"))
 
 
 class TimeReach:
@@ -61,10 +52,7 @@ class TimeReach:
         return tuple(sorted(self._above(uid) & self._used))
 
     def lag_ms(self, uid: str) -> int:
-        """Return how far the watermark of a vertex stays behind those of its generators.
-
-        A session fires when the watermark is at its end, and its result is 1 ms older than that.
-        """
+        """Return how far the watermark of a vertex stays behind those of its generators."""
         return max(
             (self._lag_behind(e.source_id) for e in self._graph.inputs_of(uid) if not e.feedback),
             default=0,
@@ -102,15 +90,15 @@ class TimeReach:
     def _passed_on(self, uid: str) -> frozenset[str]:
         """Return the generators whose watermarks leave a vertex."""
         if uid not in self._below:
-            begins = _begins_time(self._vertices[uid])
+            begins = self._vertices[uid].descriptor.begins_time
             self._below[uid] = frozenset({uid}) if begins else self._above(uid)
         return self._below[uid]
 
     def _lag_behind(self, uid: str) -> int:
         if uid not in self._lags:
-            vertex = self._vertices[uid]
-            begins = _begins_time(vertex)
-            self._lags[uid] = 0 if begins else self.lag_ms(uid) + _has_sessions(vertex)
+            descriptor = self._vertices[uid].descriptor
+            begins = descriptor.begins_time
+            self._lags[uid] = 0 if begins else self.lag_ms(uid) + descriptor.lag_ms
         return self._lags[uid]
 
     def _sources_of(self, uid: str) -> set[str]:
@@ -142,24 +130,15 @@ class TimeReach:
         return found
 
 
-def _begins_time(vertex: Vertex) -> bool:
-    return vertex.kind in (OperatorKind.SOURCE, OperatorKind.ASSIGN_TIMESTAMPS)
-
-
-def _has_sessions(vertex: Vertex) -> bool:
-    return vertex.kind is OperatorKind.WINDOW and "Session" in vertex.details["window_type"]
-
-
 def _asks_for_watermark(vertex: Vertex) -> bool:
     """Tell whether a function may call ``current_watermark()``, or the operator waits for it."""
-    is_process = vertex.kind is OperatorKind.PROCESS
-    return waits_for_time(vertex) or (is_process and vertex.details.get("function_kind") != "async")
+    return waits_for_time(vertex) or vertex.descriptor.asks_for_watermark
 
 
 def _reads_times(vertex: Vertex) -> bool:
-    keeps = vertex.kind is OperatorKind.ASSIGN_TIMESTAMPS and not _makes_times(vertex)
     asks = bool(vertex.details.get("reads_times", False))  # a rich function for its states
-    return keeps or asks or vertex.kind is OperatorKind.WINDOW_COMBINE or waits_for_time(vertex)
+    reads = vertex.descriptor.reads_times and not _makes_times(vertex)
+    return asks or reads or waits_for_time(vertex)
 
 
 def _makes_times(vertex: Vertex) -> bool:

@@ -10,8 +10,8 @@ import cloudpickle
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.connectors.contract import ConnectorSpec, DriverServices, Sink, Source
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
+from bicycle_runtime.contract import ConnectorSpec, DriverServices, Sink, Source
 from bicycle_runtime.engine.planning.event_times import require_event_times
 from bicycle_runtime.engine.planning.stages import (
     plan_stages,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from bicycle_runtime.engine.errors import KeyGroupConflictError
+from bicycle_runtime.engine.errors import KeyGroupConflictError, PartitionConflictError
 from bicycle_runtime.engine.planning.reach import TimeReach
 from bicycle_runtime.operators.spec import (
     ChainSpec,
@@ -21,7 +21,15 @@ from bicycle_runtime.operators.spec import (
     StateScope,
 )
 from bicycle_sdk.chaining import Chain, optimize
-from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
+from bicycle_sdk.graph import (
+    Edge,
+    Inputs,
+    JobGraph,
+    OperatorKind,
+    Partitioning,
+    StateShape,
+    Vertex,
+)
 
 __all__ = ["group_count_of", "plan_stages", "widths_of", "with_parallelism", "with_widths"]
 
@@ -36,6 +44,7 @@ def plan_stages(graph: JobGraph, *, timed_sinks: Collection[str] = ()) -> StageP
     Raises:
         KeyGroupConflictError: consumers of one keyed stream ask for different numbers of key
             groups.
+        PartitionConflictError: a partitioner of the job has no one number of subtasks.
     """
     return _Planner(graph, timed_sinks).plan()
 
@@ -56,7 +65,7 @@ def with_parallelism(graph: JobGraph, parallelism: int, limits: Mapping[str, int
     Args:
         graph: A valid graph.
         parallelism: 1 or more.
-        limits: Largest parallelism of vertices that have one, such as sources that can not be
+        limits: Largest parallelism of vertices that have one, such as sources that cannot be
             divided.
     """
     widths = {
@@ -222,18 +231,16 @@ class _Planner:
     def _key_by(self, vertex: Vertex) -> Vertex | None:
         for edge in self._graph.inputs_of(vertex.id):
             source = self._vertices[edge.source_id]
-            if source.kind is OperatorKind.WINDOW_COMBINE:
+            if source.descriptor.packs_records:
                 return self._key_by(source)
-            is_keyed = edge.partitioning is Partitioning.HASH or (
-                vertex.kind is OperatorKind.WINDOW_COMBINE
-            )
+            is_keyed = edge.partitioning is Partitioning.HASH or vertex.descriptor.packs_records
             if is_keyed and source.kind is OperatorKind.KEY_BY:
                 return source
         return None
 
     def _input_selectors(self, vertex: Vertex) -> tuple[str | None, ...]:
         """Return what each input of an operator with several is keyed by, by ordinal."""
-        if vertex.kind is not OperatorKind.CO_PROCESS:
+        if vertex.descriptor.inputs is not Inputs.APART:
             return ()
         edges = sorted(self._graph.inputs_of(vertex.id), key=lambda edge: edge.input_ordinal)
         return tuple(
@@ -249,9 +256,11 @@ class _Planner:
         if not inputs:
             return None
         source = self._vertices[inputs[0].source_id]
-        return self._giver(source.id) if source.kind is OperatorKind.WINDOW_COMBINE else source
+        return self._giver(source.id) if source.descriptor.packs_records else source
 
     def _group_count(self, vertex: Vertex) -> int:
+        if vertex.descriptor.divides_by is Partitioning.CUSTOM:
+            return self._subtasks_behind(vertex)
         if vertex.kind is not OperatorKind.KEY_BY:
             return group_count_of(self._graph, vertex)
         consumers = [self._vertices[edge.target_id] for edge in self._graph.outputs_of(vertex.id)]
@@ -260,14 +269,24 @@ class _Planner:
             raise KeyGroupConflictError(vertex=vertex.id, counts=counts)
         return counts[0]
 
+    def _subtasks_behind(self, vertex: Vertex) -> int:
+        """Return how many subtasks a partitioner of the job can choose from."""
+        outputs = self._graph.outputs_of(vertex.id)
+        edges = [edge for edge in outputs if edge.partitioning is Partitioning.CUSTOM]
+        counts = sorted({self._vertices[edge.target_id].parallelism for edge in edges})
+        problem = ""
+        if len(counts) > 1:
+            problem = f"the operators behind it have {counts} subtasks"
+        if any(edge.feedback for edge in edges):
+            problem = "records fed back come in an epoch later, which may have other subtasks"
+        if problem:
+            raise PartitionConflictError(operator=vertex.id, made=vertex.made, problem=problem)
+        return counts[0] if counts else vertex.parallelism
+
 
 def _scope_of(vertex: Vertex) -> StateScope:
-    if vertex.kind in (OperatorKind.REDUCE, OperatorKind.WINDOW):
-        return StateScope.KEY_GROUPS
-    if vertex.kind is OperatorKind.CO_PROCESS:
-        # Broadcast state lies with all key groups, so that every subtask finds a copy of it.
-        is_divided = vertex.details.get("is_keyed") or vertex.details.get("has_broadcast")
-        return StateScope.KEY_GROUPS if is_divided else StateScope.SUBTASK
-    if vertex.kind is not OperatorKind.PROCESS or vertex.details.get("function_kind") == "async":
+    if vertex.descriptor.state is StateShape.NONE:
         return StateScope.NONE
-    return StateScope.KEY_GROUPS if vertex.details.get("is_keyed") else StateScope.SUBTASK
+    # Broadcast state lies with all key groups, so that every subtask finds a copy of it.
+    is_divided = vertex.is_keyed or vertex.details.get("has_broadcast")
+    return StateScope.KEY_GROUPS if is_divided else StateScope.SUBTASK

@@ -28,7 +28,7 @@ _HOOKS = frozenset({"open", "close", "snapshot_state", "restore_state", "merge_s
 
 
 class DebuggerLeft(BaseException):
-    """Somebody has left the debugger. No error: nothing is to catch it but whoever began."""
+    """Somebody has left the debugger. No error: only the code that began catches it."""
 
 
 class EpochDebugger(pdb.Pdb):

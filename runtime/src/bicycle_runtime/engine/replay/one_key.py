@@ -22,7 +22,6 @@ from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_sdk.functions import as_callable
-from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import Window
 
 __all__ = ["narrow_to"]
@@ -39,9 +38,9 @@ def narrow_to(program: Program, setup: JobSetup, keys: Sequence[Any]) -> None:
         keys: The keys.
     """
     for operator in program.operators():
-        kind = operator.spec.vertex.kind
+        packs = operator.spec.vertex.descriptor.packs_records
         is_keyed = operator.spec.scope is StateScope.KEY_GROUPS
-        if not is_keyed and kind is not OperatorKind.WINDOW_COMBINE:
+        if not is_keyed and not packs:
             continue
         # Behind a combining operator records are packed; that operator has left out the others.
         if not _is_behind_combining(setup, operator):
@@ -54,8 +53,7 @@ def narrow_to(program: Program, setup: JobSetup, keys: Sequence[Any]) -> None:
 
 def _is_behind_combining(setup: JobSetup, operator: Operator) -> bool:
     inputs = setup.graph.inputs_of(operator.spec.uid)
-    kinds = {setup.graph.vertex(edge.source_id).kind for edge in inputs}
-    return OperatorKind.WINDOW_COMBINE in kinds
+    return any(setup.graph.vertex(edge.source_id).descriptor.packs_records for edge in inputs)
 
 
 def _selectors(setup: JobSetup, operator: Operator) -> list[Selector | None]:

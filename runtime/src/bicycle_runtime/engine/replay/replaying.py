@@ -14,6 +14,17 @@ from typing import Any
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import ObjectMissingError
+from bicycle_runtime.contract import (
+    EventTimes,
+    PreparingWriter,
+    RereadsEarlierSlices,
+    Slice,
+    SourceBatch,
+    SourceReader,
+    StagedFile,
+    WriterFactory,
+    WriterTask,
+)
 from bicycle_runtime.engine.epoch.failures import raise_first_failure
 from bicycle_runtime.engine.epoch.merging import (
     merge_ends,
@@ -35,16 +46,6 @@ from bicycle_runtime.engine.resuming.pinning import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import restored_states
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
 from bicycle_runtime.operators.counting.counts import OperatorCounts
-from bicycle_runtime.operators.io import (
-    EventTimes,
-    PreparingWriter,
-    Slice,
-    SourceBatch,
-    SourceReader,
-    StagedFile,
-    WriterFactory,
-    WriterTask,
-)
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.reports import TaskReport
@@ -113,7 +114,7 @@ def replay_epoch(
 
     Raises:
         ReplayGraphError: a source of the epoch is not in the graph.
-        BicycleError: state can not be read, or a function can not be loaded.
+        BicycleError: state cannot be read, or a function cannot be loaded.
     """
     missing = sorted(record.slices.keys() - setup.sources.keys())
     if missing:
@@ -127,7 +128,10 @@ def replay_epoch(
     image = _image(setup, storage, sinks, settings, forms=forms)
     feedback = renumbered_loops(before, setup.graph, job=setup.job_id)
     before = replace(before, forms=forms, feedback=feedback)
-    before = replace(before, states=restored_states(before, setup.plan, job=setup.job_id))
+    before = replace(
+        before,
+        states=restored_states(before, setup.plan, job=setup.job_id, is_start=record.is_start),
+    )
     slices = {uid: _within(parts, ends.get(uid, {})) for uid, parts in record.slices.items()}
     orders = epoch_orders(
         setup.plan,
@@ -173,7 +177,11 @@ def _image(
         services = setup.services(
             uid, clock=ManualClock(), collected={}, console=None, epoch_interval_ms=0
         )
-        readers[uid] = _StrictReader(source.rereader(services), uid)
+        if isinstance(source, RereadsEarlierSlices):
+            reader = source.rereader(services)
+        else:
+            reader = source.reader()
+        readers[uid] = _StrictReader(reader, uid)
     return JobImage(
         job_id=setup.job_id,
         run_id=_RUN_ID,
@@ -233,7 +241,7 @@ class _StrictReader:
         except ObjectMissingError as error:
             raise ReplayInputGoneError(
                 source=self._uid, shard=part.shard, start=part.start, end=part.end,
-                reason=str(error),
+                reason=error.summary,
             ) from error  # fmt: skip
 
     def close(self) -> None:

@@ -14,28 +14,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
-from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.recovery.errors import EpochGoneError, ManifestError, StateLostError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, PinRecord
-from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
+from bicycle_sdk.graph import JobGraph, Vertex, descriptor_of
 
 __all__ = ["last_pins", "pinned", "pins_of", "renumbered_loops"]
 
 _NUMBERED = re.compile(r"vertex_(\d+)")
-# Operators that hold nothing between epochs: which of several alike is which makes no difference.
-_STATELESS = frozenset(
-    {
-        OperatorKind.MAP,
-        OperatorKind.FLAT_MAP,
-        OperatorKind.FILTER,
-        OperatorKind.MAP_BATCHES,
-        OperatorKind.KEY_BY,
-        OperatorKind.UNION,
-        OperatorKind.SIDE_OUTPUT,
-    }
-)
 
 
 def pins_of(graph: JobGraph) -> PinRecord:
@@ -59,7 +47,7 @@ def pinned(bundle: JobBundle, pins: PinRecord) -> JobBundle:
     """Return the job with the ids that operators without a uid had before.
 
     Args:
-        bundle: The job, numbered anew.
+        bundle: The job, numbered again.
         pins: Those of the former graph.
     """
     ids = _ids(bundle.graph, dict(pins.operators))
@@ -98,7 +86,7 @@ def _ids(graph: JobGraph, pins: Mapping[str, str]) -> dict[str, str]:
     for signature in dict.fromkeys(map(_signature, numbered)):
         alike = [vertex for vertex in numbered if _signature(vertex) == signature]
         former = [uid for uid, pin in pins.items() if pin == signature]
-        if len(alike) == len(former) or alike[0].kind in _STATELESS:
+        if len(alike) == len(former) or descriptor_of(alike[0].kind).passes_on:
             for vertex, uid in zip(alike, former, strict=False):
                 found[vertex.id] = uid
                 del free[uid]
@@ -117,7 +105,9 @@ def _ids(graph: JobGraph, pins: Mapping[str, str]) -> dict[str, str]:
 
 def _pair_lone_ones(vertices: list[Vertex], free: Mapping[str, str], found: dict[str, str]) -> None:
     """Pair the only operator of a kind that is new with the only one that is gone: a new name."""
-    for kind in {vertex.kind for vertex in vertices} - _STATELESS:
+    for kind in {vertex.kind for vertex in vertices}:
+        if descriptor_of(kind).passes_on:
+            continue  # Which of several alike is which makes no difference.
         alike = [vertex for vertex in vertices if vertex.kind is kind]
         former = [uid for uid, pin in free.items() if pin.partition(" ")[0] == kind.value]
         if len(alike) == len(former) == 1:

@@ -6,28 +6,47 @@ from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.recovery.errors import StateLostError
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
+from bicycle_runtime.state.values.declaring import LIST_KINDS
 from bicycle_sdk.graph import JobGraph
 
 __all__ = ["lost_operators", "refuse_lost_state", "restored_states"]
 
 
-def restored_states(manifest: Manifest, plan: StagePlan, *, job: str) -> dict[str, OperatorState]:
-    """Return the state of every operator that has some, divided for its parallelism of now."""
+def restored_states(
+    manifest: Manifest, plan: StagePlan, *, job: str, is_start: bool = True
+) -> dict[str, OperatorState]:
+    """Return the state of every operator that has some, divided for its parallelism of now.
+
+    Args:
+        manifest: What is sealed.
+        plan: The operators of this run.
+        job: Name of the job.
+        is_start: Whether the job starts again; then lists of subtasks are divided whatever the
+            parallelism.
+    """
     restored = {}
     for spec in plan.operators():
         if spec.scope is StateScope.NONE:
             continue
+        sealed = manifest.states.get(spec.uid)
+        is_wider = sealed is not None and len(sealed.ranges) != spec.vertex.parallelism
         ranges = restore_ranges(
-            manifest.states.get(spec.uid),
+            sealed,
             scope=spec.scope,
             group_count=spec.group_count,
             parallelism=spec.vertex.parallelism,
             place=(job, spec.uid),
+            divides_lists=(is_start or is_wider) and _has_lists(manifest, spec.uid),
         )
         restored[spec.uid] = OperatorState(
             scope=spec.scope.value, group_count=spec.group_count, ranges=ranges
         )
     return restored
+
+
+def _has_lists(manifest: Manifest, uid: str) -> bool:
+    forms = manifest.forms.get(uid)
+    return forms is not None and any(state.kind in LIST_KINDS for state in forms.states)
 
 
 def refuse_lost_state(

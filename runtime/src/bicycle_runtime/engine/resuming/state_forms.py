@@ -1,6 +1,6 @@
 """From what is sealed and what the code declares to the forms of states that a run begins with.
 
-It is decided before connectors are started and before anything is written: what can not be read is
+It is decided before connectors are started and before anything is written: what cannot be read is
 refused, with both schemas; what would be lost is refused unless somebody allows it.
 """
 
@@ -40,7 +40,7 @@ def declared_operators(
         payloads: Functions and types, by payload id.
 
     Raises:
-        FunctionHookError: a function can not be loaded here.
+        FunctionHookError: a function cannot be loaded here.
     """
     found = {}
     for spec in plan.operators():
@@ -108,7 +108,7 @@ def begun_forms(
         allows_dropped: Whether states may be given up.
 
     Raises:
-        SchemaRefusedError: sealed state can not be read as it is declared now.
+        SchemaRefusedError: sealed state cannot be read as it is declared now.
         StateLostError: a state is not declared any more, and that is not allowed.
     """
     forms, changes = compared_states(manifest, declared_operators(plan, payloads), shapes_here)

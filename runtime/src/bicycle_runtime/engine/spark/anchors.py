@@ -2,7 +2,7 @@
 
 Spark prefers the host of what it joins: an *anchor* is a tiny cached dataset with one element per
 task of a level, put where we want the task, and of the partitioner of the level's input. What a
-task reads of it is ignored. When hosts come or go the anchors are made anew, with as few moves as
+task reads of it is ignored. When hosts come or go the anchors are made again, with as few moves as
 an even share allows. Where a task runs is a wish, never needed for right results.
 
 Source: ADR-0020 (tasks stay with their state).
@@ -63,7 +63,7 @@ class Anchors:
         self.places: dict[int, list[str]] = dict(former or {})
 
     def refresh(self, hosts: Mapping[str, int], executors: frozenset[str]) -> None:
-        """Place tasks anew if the executors are others than the last time.
+        """Place tasks again if the executors are others than the last time.
 
         One that died took its part of the anchors along, even if another is on its host by now.
 

@@ -13,11 +13,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.environment import chosen_variables, environment_set
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import (
     EpochFailedError,
@@ -26,25 +27,23 @@ from bicycle_runtime.engine.errors import (
     SparkStartError,
     SparkStartKilledError,
 )
-from bicycle_runtime.engine.hosts.handshake import own_facts, require_match
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.anchors import Anchors, levels_with_state
 from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
-from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, start_java
-from bicycle_runtime.engine.spark.probing import ask_hosts
+from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, hush_py4j, start_java
+from bicycle_runtime.engine.spark.places_folder import FOLDER_VARIABLE
 from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
-from bicycle_runtime.engine.spark.worker import (
-    LevelTask,
-    WorkerNeeds,
-    do_nothing,
-    encode_order,
-)
-from bicycle_runtime.operators.spec import JobImage
-from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report
-from bicycle_runtime.operators.tasks.task import EpochOrder, reports_in
+from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
+from bicycle_runtime.operators.spec import JobImage, StagePlan
+from bicycle_runtime.operators.tasks.orders import EpochOrder
+from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report, reports_in
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.recovery.savepoints import JOB_FILE
+from bicycle_sdk.errors import BicycleError
+
+if TYPE_CHECKING:
+    from bicycle_runtime.operators.calling.last_place import LastPlace
 
 __all__ = ["SparkExecutor", "default_master"]
 
@@ -97,12 +96,14 @@ class SparkExecutor:
         self._timeout_s = cluster_timeout_ms / 1_000
         self._folder = WorkFolder()
         self._work_dir = self._folder.path
+        self._places = self._work_dir / "places"
         self._settings = spark_settings(master, self._work_dir, settings)
         self._shipment = self._sent = Shipment()
         self._starting: StartingJava | None = None
         self._java: JavaProcess | None = None
         self._context: Any = None
         self._image: Any = None
+        self._plan: StagePlan | None = None
         self._run_id = ""
         self._seed: Any = None
         self._widths: tuple[int, ...] = ()
@@ -127,7 +128,7 @@ class SparkExecutor:
         return self._starting.process.pid if self._starting else None
 
     def boot(self) -> None:
-        """Start the Java process, and load Spark's Python half meanwhile; again does nothing."""
+        """Start Java, and load what else is needed meanwhile; again does nothing."""
         if self._starting is None:
             require_master(self._master)
             remove_abandoned()
@@ -135,7 +136,9 @@ class SparkExecutor:
                 master=self._master, settings=self._settings, folder=self._folder,
                 cache_dir=self._cache_dir, errors=self._errors,
             )  # fmt: skip
-            importlib.import_module("pyspark")  # 0.35 s, which Java needs anyway
+            # 0.35 s and 0.4 s, which Java needs anyway.
+            importlib.import_module("pyspark")
+            importlib.import_module("bicycle_runtime.engine.spark.worker")
 
     def ship(self, shipment: Shipment) -> None:
         """Set what workers need of the plugin; before ``start``."""
@@ -164,7 +167,7 @@ class SparkExecutor:
             if self._image is not None:
                 self._image.destroy()
             self._image = self._context.broadcast(pickle_by_value(image))
-            self._run_id = image.run_id
+            self._run_id, self._plan = image.run_id, image.plan
             width = self._widths[0]
             self._seed = self._context.parallelize(range(width), width)
 
@@ -182,6 +185,8 @@ class SparkExecutor:
 
         State would be loaded again, and functions opened, by the first record behind a pause.
         """
+        from bicycle_runtime.engine.spark.worker import do_nothing  # all operators: see ``boot``
+
         if self._clock.monotonic() - self._worked_at < _REST_S_MAX:
             return
         width = max(self._widths)
@@ -228,6 +233,10 @@ class SparkExecutor:
             NoExecutorError: there was none in time.
             HandshakeError: a host does not fit.
         """
+        # Needed on clusters only: reading metadata of distributions is slow to import.
+        from bicycle_runtime.engine.hosts.handshake import own_facts, require_match
+        from bicycle_runtime.engine.spark.probing import ask_hosts
+
         self._view = ClusterView(self._context, master=self._master)
         watch = ExecutorWatch(self._context, self._view, timeout_s=self._timeout_s)
         self._watch = self._cleanup.enter_context(watch)
@@ -256,6 +265,11 @@ class SparkExecutor:
         return self._watch.working() if self._watch else contextlib.nullcontext()
 
     def _collect(self, orders: list[EpochOrder]) -> list[Any]:
+        from bicycle_runtime.engine.spark.worker import (  # all operators: see ``boot``
+            LevelTask,
+            encode_order,
+        )
+
         anchors = self._anchors
         rdd = self._seed if anchors is None else anchors.seed(self._seed)
         for level, order in enumerate(orders):
@@ -276,23 +290,50 @@ class SparkExecutor:
         try:
             yield
         except Py4JJavaError as error:
-            reason = _root_reason(error)
-            if self._watch is not None and self._watch.has_cancelled:
-                raise ExecutorsLostError(
-                    epoch=epoch, job=self._job, wait_s=self._timeout_s, reason=reason
-                ) from error
-            raise EpochFailedError(epoch=epoch, job=self._job, reason=reason) from error
+            raise self._failure(error, epoch) from error
         except (Py4JError, ConnectionError, OSError, EOFError) as error:
             if not self._has_ended():
                 raise EpochFailedError(epoch=epoch, job=self._job, reason=str(error)) from error
-            raise SparkLostError(epoch=epoch, job=self._job) from error
+            code = self._starting.process.returncode if self._starting else 0
+            raise SparkLostError(epoch=epoch, job=self._job, how=how_it_ended(code)) from error
+
+    def _failure(self, error: Exception, epoch: int) -> BicycleError:
+        """Return what Spark reports as one of our errors: the worker's own, if it is one."""
+        # All operators: see ``boot``.
+        from bicycle_runtime.engine.spark.worker import OwnError
+        from bicycle_runtime.engine.spark.worker_ends import worker_ended
+
+        own = OwnError.found_in(_text_of(error))
+        if own is not None:
+            own.facts["worker_epoch"] = epoch
+            return own
+        reason = _root_reason(error)
+        if self._watch is not None and self._watch.has_cancelled:
+            return ExecutorsLostError(
+                epoch=epoch, job=self._job, wait_s=self._timeout_s, reason=reason
+            )
+        if self._plan is not None and _is_worker_gone(error):
+            ends = [end for end in self._ends() if (end.run_id, end.epoch) == (self._run_id, epoch)]
+            if ends:
+                return worker_ended(ends[-1], self._plan, job=self._job, reason=str(error))
+        return EpochFailedError(epoch=epoch, job=self._job, reason=reason)
+
+    def _ends(self) -> list[LastPlace]:
+        """Return what is known of workers that ended."""
+        # All operators: see ``boot``.
+        from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
+        from bicycle_runtime.operators.calling.last_place import ended_workers
+
+        if self._view is None:
+            return ended_workers(self._places)
+        with self._watched():
+            return ends_on_hosts(self._context, self._view.hosts())
 
     def _connect(self, java: JavaProcess) -> Any:
         from pyspark import SparkConf, SparkContext  # slow: loaded while Java comes up
         from pyspark.java_gateway import launch_gateway
 
-        # When Java is killed it would log a traceback for each connection; we tell it in one error.
-        logging.getLogger("py4j").setLevel(logging.CRITICAL)
+        hush_py4j()
         on_interrupt = signal.getsignal(signal.SIGINT)
         gateway_place = {
             "PYSPARK_GATEWAY_PORT": str(java.port),
@@ -323,11 +364,10 @@ class SparkExecutor:
         return self._settings.get(_PYTHON_SETTING) or named.get(_PYTHON_VARIABLE) or sys.executable
 
     def _worker_environment(self) -> dict[str, str]:
-        passed = chosen_variables(_PASSED_TO_WORKERS)
-        return {
-            f"spark.executorEnv.{name}": value
-            for name, value in {**passed, "PYTHONHASHSEED": "0"}.items()
-        }
+        passed = {**chosen_variables(_PASSED_TO_WORKERS), "PYTHONHASHSEED": "0"}
+        if is_embedded(self._master):
+            passed[FOLDER_VARIABLE] = str(self._places)
+        return {f"spark.executorEnv.{name}": value for name, value in passed.items()}
 
     def _is_alive(self) -> bool:
         return self._starting is not None and self._starting.process.poll() is None
@@ -394,10 +434,19 @@ def _ignore_broken_request(_request: object, _client: object) -> None:
     """Say nothing: whether Java is gone is told where an epoch fails."""
 
 
+def _is_worker_gone(error: Exception) -> bool:
+    """Tell whether Spark has lost a Python worker that did not say why."""
+    return not any(_PYTHON_ERROR.match(line.strip()) for line in _text_of(error).splitlines())
+
+
+def _text_of(error: BaseException) -> str:
+    """Return all that Java says."""
+    return str(getattr(error, "java_exception", None) or error)
+
+
 def _root_reason(error: BaseException) -> str:
     """Return the cause that Spark wraps: the worker's Python error if there is one, else Java's."""
-    text = str(getattr(error, "java_exception", None) or error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in _text_of(error).splitlines() if line.strip()]
     raised = [line for line in lines if _PYTHON_ERROR.match(line)]
     if raised:
         return raised[-1][:_REASON_CHARACTERS]

@@ -2,7 +2,7 @@
 
 ``spark-submit`` starts a second Java process only to compute a command line. That line is computed
 once per Spark and Java and kept in the cache directory, beside an archive of loaded classes that
-the first run leaves behind; both only make the start faster, and are made anew when missing or
+the first run leaves behind; both only make the start faster, and are made again when missing or
 foreign.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import shlex
 import struct
@@ -28,8 +29,9 @@ from bicycle_runtime.base.processes import OPEN_FILES_MIN, how_it_ended, open_fi
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
-__all__ = ["JavaProcess", "StartingJava", "spark_environment", "start_java"]
+__all__ = ["JavaProcess", "StartingJava", "hush_py4j", "spark_environment", "start_java"]
 
+_PY4J = "py4j"
 _START_SECONDS_MAX = 120
 _POLL_SECONDS = 0.01
 _ARCHIVE_SECONDS = 3.0
@@ -157,6 +159,20 @@ def start_java(
         target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True
     ).start()
     return StartingJava(process, info_path, log_path, master)
+
+
+def hush_py4j() -> None:
+    """Keep tracebacks of py4j out of the log; again does nothing.
+
+    It logs one for each connection when Java is killed, partly to the root logger, and raises the
+    error, too: we tell it once, where it is raised.
+    """
+    logging.getLogger(_PY4J).setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != _PY4J
 
 
 def spark_environment() -> dict[str, str]:

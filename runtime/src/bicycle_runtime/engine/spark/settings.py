@@ -21,6 +21,9 @@ _ALWAYS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.python.worker.reuse": "true",
+    # It notes how workers ended. Of one that crashed in native code Java then gets the lines, too.
+    "spark.python.daemon.module": "bicycle_runtime.engine.spark.daemon",
+    "spark.python.worker.faulthandler.enabled": "true",
     "spark.cleaner.periodicGC.interval": "1min",
     "spark.locality.wait": "0",
     "spark.task.maxFailures": str(TASK_ATTEMPTS),

@@ -1,6 +1,6 @@
 """The temporary folder of one run: Spark's local files and its log. Gone when the run is over.
 
-A driver that is killed can not remove its folder. It holds a lock in it, which the kernel lets go,
+A driver that is killed cannot remove its folder. It holds a lock in it, which the kernel lets go,
 so the next run on this machine knows what is abandoned; it never takes a folder without a lock.
 Spark's Java process holds the same lock: one that is still on its way up when its driver is killed
 finds its folder, comes up, sees that nobody is there, and ends.

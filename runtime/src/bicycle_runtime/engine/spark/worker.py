@@ -8,14 +8,12 @@ through only now and then.
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
-import platform
 import signal
 import sys
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -23,20 +21,23 @@ from typing import Any, Protocol
 import cloudpickle
 import msgspec
 
-from bicycle_runtime.base.environment import chosen_variables
+from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import configure, log_event
+from bicycle_runtime.engine.spark.places_folder import local_folder, places_folder
+from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
+from bicycle_runtime.operators.calling.last_place import LAST_PLACE
 from bicycle_runtime.operators.calling.user_functions import cancel_calls
 from bicycle_runtime.operators.spec import JobImage
+from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.routing import Parcel
-from bicycle_runtime.operators.tasks.task import EpochOrder
 from bicycle_runtime.operators.tasks.worker import Worker
+from bicycle_sdk.errors import BicycleError
 
-__all__ = ["LevelTask", "WorkerNeeds", "do_nothing", "encode_order"]
+__all__ = ["LevelTask", "OwnError", "do_nothing", "encode_order"]
 
 _LOG = logging.getLogger(__name__)
 _TASKS_PER_COLLECTION = 256
 _END_PATIENCE_S = 10
-_LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # Spark's own for each worker, removed when the executor ends.
 # hot path: with Python's default of 700 the collector costs 1,000 of 2,900 ns a record in a word
 # count.
 _ALLOCATIONS_PER_COLLECTION = 1_000_000
@@ -54,41 +55,6 @@ class ImageBox(Protocol):
     value: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerNeeds:
-    """What a worker process needs before it can read a job image.
-
-    Args:
-        archive: Name among Spark's files of the plugin's environment; empty without one.
-        digest: Its digest.
-        facts: Versions of the driver that this host must have; empty on the driver's own machine.
-    """
-
-    archive: str = ""
-    digest: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
-
-    def meet(self) -> None:
-        """Enter the environment.
-
-        Raises:
-            HandshakeError: this host came after the handshake, and its versions differ.
-        """
-        import pyspark  # the process that runs this has it loaded; nobody else needs it
-
-        if self.facts:
-            # Needed on clusters only: reading metadata of distributions is slow to import.
-            from bicycle_runtime.engine.hosts.handshake import HostAnswer, own_facts, require_match
-
-            found = own_facts(spark=pyspark.__version__)
-            require_match(self.facts, None, [HostAnswer(host=_host(), facts=found)])
-        if self.archive:
-            # Needed for what is packed only: zip files are slow to import.
-            from bicycle_runtime.extraction.unpacking import enter_environment
-
-            enter_environment(Path(pyspark.SparkFiles.get(self.archive)), self.digest)
-
-
 NO_NEEDS = WorkerNeeds()
 
 
@@ -99,6 +65,24 @@ def encode_order(order: EpochOrder) -> bytes:
 
 def do_nothing(_partition: object) -> None:
     """Be a task, so that Spark keeps the process."""
+
+
+class OwnError(Exception):
+    """One of our errors on its way through Spark, which hands on no more than its text."""
+
+    @classmethod
+    def of(cls, error: BicycleError) -> OwnError:
+        """Return an error as one line."""
+        return cls(json.dumps(error.to_json(), default=str))
+
+    @classmethod
+    def found_in(cls, text: str) -> BicycleError | None:
+        """Return the error in what Spark says; None when there is none."""
+        mark = f"{cls.__module__}.{cls.__qualname__}: "
+        for line in text.splitlines():
+            if line.strip().startswith(mark):
+                return error_from_json(json.loads(line.strip().removeprefix(mark)))
+        return None
 
 
 class LevelTask:
@@ -127,10 +111,13 @@ class LevelTask:
 
         ``parcels`` are pairs of partition and bytes, and the anchor's, which has no bytes.
         """
-        worker = self._worker()
-        inbox = (parcel for _, parcel in parcels if parcel is not None) if self._level else ()
-        order = _ORDER_DECODER.decode(self._order)
-        yield from _interruptible(worker.run(self._level, subtask, order, inbox))
+        try:
+            worker = self._worker()
+            inbox = (parcel for _, parcel in parcels if parcel is not None) if self._level else ()
+            order = _ORDER_DECODER.decode(self._order)
+            yield from _interruptible(worker.run(self._level, subtask, order, inbox))
+        except BicycleError as error:
+            raise OwnError.of(error) from error
         _freeze()
 
     def _worker(self) -> Worker:
@@ -142,6 +129,7 @@ class LevelTask:
             if not _tasks_done:
                 _close_at_end()
                 configure(sys.stderr, level="WARNING")  # It ends up in the log of Spark.
+                LAST_PLACE.open(Path(places_folder()))
             self._needs.meet()
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)
@@ -149,21 +137,15 @@ class LevelTask:
         return worker
 
 
-def _host() -> str:
-    name = "SPARK_LOCAL_IP"
-    return chosen_variables([name]).get(name) or platform.node()
-
-
 def _state_folder() -> str:
     """Return a folder for state that ends with the executor."""
-    folders = chosen_variables([_LOCAL_DIRS]).get(_LOCAL_DIRS, tempfile.gettempdir())
-    return str(Path(folders.partition(",")[0]) / "bicycle-state")
+    return str(Path(local_folder()) / "bicycle-state")
 
 
 def _interruptible(parcels: Iterator[Parcel]) -> Iterator[Parcel]:
     """Yield the parcels of a task that lets go of everything when the process must end.
 
-    Whatever call the signal comes into is left first: a client can not be closed within one.
+    Whatever call the signal comes into is left first: a client cannot be closed within one.
     """
     global _is_running  # noqa: PLW0603  # one task at a time
     while True:

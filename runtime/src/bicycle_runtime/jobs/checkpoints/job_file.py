@@ -38,10 +38,10 @@ def refuse_newer(storage: Storage) -> None:
 
 
 def note_run(setup: JobSetup, *, now_ms: int) -> None:
-    """Write the file anew, once a run has taken over the state: one that can not changes nothing.
+    """Write the file again, once a run has taken over the state: one that cannot changes nothing.
 
     Raises:
-        StorageError: the storage can not be written.
+        StorageError: the storage cannot be written.
     """
     former = _read(setup.storage)
     if former:

@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def require_target(path: Path, storage: Storage) -> None:
-    """Refuse a file that can not be written, before any state is read.
+    """Refuse a file that cannot be written, before any state is read.
 
     Raises:
         ExportRefusedError: its ending says nothing, its folder is missing, or it would lie in the
@@ -51,8 +51,8 @@ def export_entries(path: Path, entries: Iterable[PlacedEntry], reader: ValueRead
     """Write entries to a file that ``require_target`` allowed, and return how many there were.
 
     Raises:
-        ExportRefusedError: the file can not be written.
-        StateLoadingError: the plugin's classes can not be used.
+        ExportRefusedError: the file cannot be written.
+        StateLoadingError: the plugin's classes cannot be used.
     """
     count = 0
     temporary = path.with_name(f".tmp-{path.name}")

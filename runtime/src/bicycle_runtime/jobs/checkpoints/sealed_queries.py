@@ -214,7 +214,7 @@ def _begins(key: Any, prefix: str) -> bool:
 def _wanted_sections(
     sealed: SealedEpoch, operator: str, selection: Selection
 ) -> Callable[[Section], bool]:
-    """Return a test that leaves out key groups in which a key can not be.
+    """Return a test that leaves out key groups in which a key cannot be.
 
     A dict that is an attribute of a function has keys of its own, which may be in any group.
     """

@@ -2,7 +2,7 @@
 
 Run as ``python -m bicycle_runtime.jobs.checkpoints.sealed_values_child`` with a MessagePack list of
 type names and pickles on standard input. One JSON list goes to what was standard output at the
-start; whatever the loaded code prints goes to standard error. A value that can not be loaded says
+start; whatever the loaded code prints goes to standard error. A value that cannot be loaded says
 why.
 """
 

@@ -15,7 +15,7 @@ __all__ = ["is_supervised", "job_status", "list_jobs"]
 def list_jobs(home: Home) -> list[JobStatus]:
     """Return the status of every known job, the newest first.
 
-    One that can not be read hides no other: it is FAILED, with the reason.
+    One that cannot be read hides no other: it is FAILED, with the reason.
     """
     found = [_listed(folder) for folder in home.folders()]
     return sorted(

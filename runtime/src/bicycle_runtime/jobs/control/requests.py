@@ -1,6 +1,6 @@
 """Asking a running job for something: files in its folder, from any process of this machine.
 
-Whoever asks puts a request into ``<job folder>/requests`` and waits for the answer beside it. The
+A command puts a request into ``<job folder>/requests`` and waits for the answer beside it. The
 driver looks there between two epochs, when nothing is in flight, does what is asked and answers
 with plain data or an error; what takes longer is a future, and the job runs on meanwhile. A request
 lies there until it is answered, so a driver that takes the place of a dead one meets it. One that
@@ -92,7 +92,7 @@ class Inbox:
         asked = [self._folder / name for name in names if _is_request(name)]
         for path in asked:
             if path.name not in self._begun:
-                with contextlib.suppress(FileNotFoundError):  # Whoever asked has withdrawn it.
+                with contextlib.suppress(FileNotFoundError):  # The command has withdrawn it.
                     self._meet(path, handlers)
 
     def _meet(self, path: Path, handlers: Mapping[str, Handler]) -> None:
@@ -182,7 +182,7 @@ def _answer(request: _Request, handlers: Mapping[str, Handler]) -> dict[str, Any
 
 
 def _reply(path: Path, answer: Mapping[str, Any]) -> None:
-    """Answer a request, which is done then, unless whoever asked has withdrawn it."""
+    """Answer a request, which is done then, unless the command has withdrawn it."""
     if path.exists():
         _write(path.with_name(path.name.replace(_ASKED, _ANSWERED)), answer)
         path.unlink(missing_ok=True)

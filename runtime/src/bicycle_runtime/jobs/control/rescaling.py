@@ -1,7 +1,7 @@
 """``bicycle rescale``: what it asks of a running job, and what the job keeps of the answer.
 
 The widths that a rescale gave a job stay through the restarts of its run, and lie in
-``request.json``, so that whoever starts the same request again starts it with them. Another
+``request.json``, so that a later start of the same request starts it with them. Another
 ``bicycle run`` or ``submit`` is another request and says its own.
 """
 
@@ -38,7 +38,7 @@ class RescaleOptions:
         None,
         low=1,
         high=32_768,
-        doc="Parallelism of every operator; sources that can not be divided keep theirs. Default: "
+        doc="Parallelism of every operator; sources that cannot be divided keep theirs. Default: "
         "operators that are not named keep what they have.",
     )
     timeout_ms: int = option(
@@ -69,7 +69,7 @@ def ask_for_rescale(
         JobNotRunningError: it has ended.
         RequestTimeoutError: it runs and does not answer.
         WidthOperatorUnknownError: it has no such operator.
-        WidthRefusedError: an operator can not have that width.
+        WidthRefusedError: an operator cannot have that width.
         RescaleFailedError: it could not take over its state so, and goes on as before.
     """
     facts = {"parallelism": options.parallelism, "operators": dict(operators)}
@@ -90,7 +90,7 @@ def wish_of(facts: Mapping[str, Any]) -> WidthWish:
 
 
 def request_with_widths(request: JobRequest, done: Rescaled, folder: JobFolder) -> JobRequest:
-    """Return the request of a job that was rescaled, kept for whoever starts it again."""
+    """Return the request of a job that was rescaled, kept for its next start."""
     changed = dataclasses.replace(request, widths=dict(done.new))
     try:
         folder.write_request(changed)

@@ -106,7 +106,7 @@ def _python() -> Check:
         "Python",
         is_ok=sys.version_info >= _PYTHON_MIN,
         found=f"{version} ({sys.executable})",
-        fix="install Python 3.11 or newer and make the environment anew with it",
+        fix="install Python 3.11 or newer and make the environment again with it",
     )
 
 
@@ -164,7 +164,7 @@ def _folder(name: str, path: Path) -> Check:
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     is_usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     free = shutil.disk_usage(nearest).free
-    words = f"{free / _GIB:.1f} GiB free" if is_usable else "can not be written"
+    words = f"{free / _GIB:.1f} GiB free" if is_usable else "cannot be written"
     variable = "BICYCLE_HOME" if name == "home" else "TMPDIR"
     return _check(
         name,

@@ -139,7 +139,7 @@ def project_files(name: str) -> Mapping[str, str]:
     """Return the files of a new project by path, with forward slashes.
 
     Raises:
-        ScaffoldError: the name can not be that of a plugin and a module.
+        ScaffoldError: the name cannot be that of a plugin and a module.
     """
     module = name.replace("-", "_")
     _check_name(name, module)

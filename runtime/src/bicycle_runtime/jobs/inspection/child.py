@@ -21,14 +21,15 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.inspection.fixed_attributes import fixed_attributes
+from bicycle_runtime.operators.columnar.choice import choose_all
 from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.declarations import (
     asks_for_states,
     declared_states,
+    reduced_type,
     saves_named_values,
     window_growth,
 )
-from bicycle_runtime.operators.functions.reduce import reduced_type
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
 from bicycle_runtime.operators.tasks.declared_forms import declared_operator
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
@@ -38,7 +39,7 @@ from bicycle_runtime.state.undo import ATOMIC
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import KeyedProcessFunction, ProcessFunction, RichAsyncFunction
-from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.graph import Inputs, OperatorKind, StateShape
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.windows import WindowPlan
 
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
         arguments: The parallelism, 0 for the graph's.
 
     Returns:
-        0; a job that can not run is an answer too.
+        0; a job that cannot run is an answer too.
     """
     answer_descriptor = os.dup(1)
     os.dup2(2, 1)
@@ -67,10 +68,10 @@ def main(arguments: list[str]) -> int:
 
 
 def describe_job(bundle: JobBundle, *, parallelism: int | None) -> dict[str, Any]:
-    """Return connectors, states and exchanges as plain data. Loads the plugin's code.
+    """Return connectors, states, exchanges and columns as plain data. Loads the plugin's code.
 
     Raises:
-        BicycleError: the job can not be prepared.
+        BicycleError: the job cannot be prepared.
     """
     with tempfile.TemporaryDirectory(prefix="bicycle-plan-") as folder:
         setup = prepare_job(
@@ -89,7 +90,19 @@ def describe_job(bundle: JobBundle, *, parallelism: int | None) -> dict[str, Any
             for route in chain.routes
             if route.link is not Link.DIRECT
         ],
+        "columns": _columns(setup),
     }
+
+
+def _columns(setup: JobSetup) -> list[dict[str, Any]]:
+    """Return for each operator why it works on records; None where it works on columns."""
+    found = choose_all(
+        setup.plan,
+        lambda name: cloudpickle.loads(setup.bundle.payloads[name]),
+        gives_fields=lambda uid: setup.sources[uid].gives_fields,
+        takes_rows={uid for uid, sink in setup.sinks.items() if sink.takes_rows},
+    )
+    return [{"operator": uid, "because": because} for uid, because in found.items()]
 
 
 def _connectors(setup: JobSetup) -> list[dict[str, Any]]:
@@ -108,8 +121,8 @@ def _connectors(setup: JobSetup) -> list[dict[str, Any]]:
 
 
 def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
-    is_reduce = spec.vertex.kind is OperatorKind.REDUCE
-    is_window = spec.vertex.kind is OperatorKind.WINDOW
+    shape = spec.vertex.descriptor.state
+    is_reduce, is_window = shape is StateShape.ACCUMULATOR, shape is StateShape.WINDOWS
     loaded = cloudpickle.loads(bundle.payloads[spec.vertex.payload_id("function")])
     function = loaded.process if is_window else loaded
     return {
@@ -214,7 +227,7 @@ def _mixes(bundle: JobBundle, spec: OperatorSpec, setup: JobSetup) -> str | None
     None where that is nothing, or where it could not be put in order: without a key or event time.
     """
     vertex = spec.vertex
-    kind = vertex.details.get("function_kind")
+    mixes = vertex.descriptor.mixes
     assigners = {
         other.id for other in setup.graph.vertices if other.kind is OperatorKind.ASSIGN_TIMESTAMPS
     }
@@ -224,13 +237,13 @@ def _mixes(bundle: JobBundle, spec: OperatorSpec, setup: JobSetup) -> str | None
         or not assigners.intersection(spec.generators)
     ):
         return None
-    if kind in ("co_process", "table_join") and not vertex.details.get("has_broadcast"):
-        return "records of two streams"
-    if kind != "process":
+    if mixes is None or vertex.details.get("has_broadcast"):
         return None
+    if vertex.descriptor.inputs is Inputs.APART:
+        return mixes
     function = cloudpickle.loads(bundle.payloads[vertex.payload_id("function")])
     base = {ProcessFunction.on_timer, KeyedProcessFunction.on_timer}
-    return None if type(function).on_timer in base else "records and timers"
+    return None if type(function).on_timer in base else mixes
 
 
 def _has_own(function: Any, method: str) -> bool:

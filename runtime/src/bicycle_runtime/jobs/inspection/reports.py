@@ -12,7 +12,7 @@ from typing import Any, Literal
 # Errors that the child answers with are known by their classes here, too.
 import bicycle_runtime.operators.errors  # noqa: F401  # registers them
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.connectors.contract import Guarantee
+from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GuaranteeError, InspectionError
@@ -21,6 +21,7 @@ from bicycle_runtime.state.values.schemas import UNTYPED
 from bicycle_sdk.graph import JobGraph
 
 __all__ = [
+    "ColumnReport",
     "ConnectorReport",
     "ExchangeReport",
     "JobReport",
@@ -137,6 +138,20 @@ class ExchangeReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnReport:
+    """Whether an operator works on columns; if not, ``because`` says why it needs records."""
+
+    operator: str
+    because: str | None
+
+    @property
+    def text(self) -> str:
+        """The answer in words."""
+        how = "columns" if self.because is None else f"records, because {self.because}"
+        return f"{self.operator}: {how}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
     """Something that works but may surprise. ``kind`` is a stable word."""
 
@@ -156,6 +171,7 @@ class JobReport:
     connectors: tuple[ConnectorReport, ...]
     states: tuple[StateReport, ...]
     exchanges: tuple[ExchangeReport, ...]
+    columns: tuple[ColumnReport, ...]
     shipping: dict[str, str]
     python_version: str
     warnings: tuple[Warned, ...]
@@ -174,7 +190,7 @@ def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobRepo
 
     Raises:
         InspectionError: the child process gave no answer.
-        BicycleError: the job can not run: options of connectors, rules of the graph.
+        BicycleError: the job cannot run: options of connectors, rules of the graph.
     """
     width = str(parallelism or 0)
     try:
@@ -201,6 +217,7 @@ def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
         connectors=connectors,
         states=states,
         exchanges=exchanges,
+        columns=tuple(ColumnReport(**item) for item in data["columns"]),
         shipping=dict(bundle.shipping),
         python_version=bundle.python_version,
         warnings=(
@@ -208,6 +225,7 @@ def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
             *(warned for state in states for warned in _state_warnings(state)),
             *_exchange_warnings(exchanges),
             *_late_warnings(bundle.graph),
+            *_buffer_warnings(bundle.graph),
         ),
     )
 
@@ -287,7 +305,7 @@ def _attribute_warnings(
     elif state.scope == "key_groups" and any(part.is_per_entry for part in changing):
         found.append(("unbounded-state", "state grows with the number of different keys"))
     if state.scope == "subtask" and changing and not state.has_merge_hook:
-        found.append(("no-merge", "has no merge_state(): its parallelism can not be changed"))
+        found.append(("no-merge", "has no merge_state(): its parallelism cannot be changed"))
     return found
 
 
@@ -300,7 +318,7 @@ def _keyed_warnings(state: StateReport) -> list[tuple[str, str]]:
     found += [
         ("unbounded-state", f"state {item.name!r} has no TTL: it grows with the number of keys")
         for item in state.keyed
-        if item.ttl_ms is None
+        if item.ttl_ms is None and state.scope == "key_groups"
     ]
     if state.has_named and state.scope == "key_groups":
         text = "what save_state() keeps has no TTL: it grows with the number of keys"
@@ -343,4 +361,17 @@ def _late_warnings(graph: JobGraph) -> list[Warned]:
         )
         for vertex in graph.vertices
         if (tag := vertex.details.get("late_tag")) is not None and (vertex.id, tag) not in read
+    ]
+
+
+def _buffer_warnings(graph: JobGraph) -> list[Warned]:
+    return [
+        Warned(
+            kind="evicting-join",
+            operator=vertex.id,
+            text=f"keeps at most {settings['max_buffered']:,} rows of a key on each side: beyond "
+            "it the oldest go without a match, counted as evicted_rows",
+        )
+        for vertex in graph.vertices
+        if "max_buffered" in (settings := vertex.details.get("settings", {}))
     ]

@@ -50,7 +50,7 @@ class StateChanges:
 
     @property
     def refused_count(self) -> int:
-        """How many operators can not go on."""
+        """How many operators cannot go on."""
         return sum(operator.verdict == "refused" for operator in self.operators)
 
     @property

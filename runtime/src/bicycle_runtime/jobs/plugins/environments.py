@@ -92,7 +92,7 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
         EnvironmentMissingError: what is named is no virtual environment.
         PluginNotFoundError: no plugin of this name is installed there.
         HandshakeError: that environment has another Python, or is for another platform.
-        EnvironmentConflictError: the plugin and the runtime can not live in one process.
+        EnvironmentConflictError: the plugin and the runtime cannot live in one process.
     """
     if is_script(options.plugin):
         return _script(options.plugin, options.plugin_env, home)
@@ -139,7 +139,7 @@ def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
 
     Raises:
         HandshakeError: that environment has another Python, or is for another platform.
-        EnvironmentConflictError: the plugin and the runtime can not live in one process.
+        EnvironmentConflictError: the plugin and the runtime cannot live in one process.
     """
     own, other = own_environment(), read_environment(_folder(plugin_env))
     _require_same_python(own, other, title=f"--plugin-env {plugin_env}")

@@ -12,31 +12,47 @@ from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.engine.planning.stages import plan_stages, with_parallelism
 from bicycle_runtime.operators.spec import ChainSpec, RouteSpec
-from bicycle_sdk.chaining import ChainingStats, optimize
+from bicycle_sdk.chaining import Chain, ChainingStats, optimize
 from bicycle_sdk.graph import JobGraph, OperatorKind
 
-__all__ = ["ChainView", "ExchangeView", "GraphView", "OperatorView", "graph_view"]
+__all__ = ["ChainEdgeView", "ChainView", "ExchangeView", "GraphView", "OperatorView", "graph_view"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorView:
-    """One operator of a chain."""
+    """One operator of a chain.
+
+    Attributes:
+        description: What its kind does.
+        words: What this one does, as ``Vertex.words`` has them.
+    """
 
     id: str
     uid: str | None
     name: str
     kind: str
+    description: str
+    words: tuple[str, ...]
     parallelism: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """Operators that run in one task; ``stage`` is the Spark stage that hosts the chain."""
+    """Operators that run in one task; ``stage`` is the Spark stage that hosts the chain.
+
+    ``id`` is that of the first operator, ``max_parallelism`` the smallest that any of them sets.
+    """
 
     index: int
+    id: str
     name: str
     stage: int
     parallelism: int
+    max_parallelism: int | None
+    task_count: int
+    slot_sharing_group: str
+    is_source: bool
+    is_sink: bool
     operators: tuple[OperatorView, ...]
 
 
@@ -54,8 +70,17 @@ class ExchangeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChainEdgeView:
+    """All exchanges between two chains, as one; ``edge_count`` is how many edges it stands for."""
+
+    source_chain: int
+    target_chain: int
+    edge_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GraphView:
-    """A whole job as it will run."""
+    """A whole job as it will run, and what chaining saves."""
 
     job: str
     stages: tuple[int, ...]
@@ -63,6 +88,7 @@ class GraphView:
     exchanges: tuple[ExchangeView, ...]
     operator_count: int
     chaining: ChainingStats
+    chain_edges: tuple[ChainEdgeView, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data; ``stages`` holds the number of tasks of each.
@@ -80,12 +106,16 @@ class GraphView:
             f"job {self.job}: {amount(self.operator_count, 'operator')} in "
             f"{amount(len(self.chains), 'chain')}, {amount(len(self.stages), 'stage')}, "
             f"{amount(sum(self.stages), 'task')} "
-            f"({self.chaining.tasks_before} without chaining)"
+            f"({self.chaining.tasks_before} without chaining)",
+            f"chaining saves {self.chaining.task_reduction_percent:.1f}% of the tasks; "
+            f"{amount(self.chaining.min_slots_needed, 'slot')} needed in "
+            f"{amount(self.chaining.slot_sharing_groups, 'slot sharing group')}",
         ]
         for stage, task_count in enumerate(self.stages):
             lines.append(f"stage {stage} ({amount(task_count, 'task')})")
             for chain in (chain for chain in self.chains if chain.stage == stage):
-                lines.append(f"  [{chain.index}] {chain.name} (p={chain.parallelism})")
+                words = ", ".join(word for operator in chain.operators for word in operator.words)
+                lines.append(f"  [{chain.index}] {chain.name} (p={chain.parallelism}): {words}")
                 lines += [
                     f"      --{_label(exchange)}--> [{exchange.target_chain}]"
                     for exchange in self.exchanges
@@ -124,21 +154,33 @@ def graph_view(graph: JobGraph, *, parallelism: int | None = None) -> GraphView:
     """
     if parallelism is not None:
         graph = with_parallelism(graph, parallelism, _limits(graph))
-    plan = plan_stages(graph)
+    plan, optimized = plan_stages(graph), optimize(graph)
+    index_of = {chain.operators[0].vertex.id: chain.index for chain in plan.chains}
     return GraphView(
         job=graph.name,
         stages=plan.level_parallelism,
-        chains=tuple(map(_chain_view, plan.chains)),
+        chains=tuple(
+            _chain_view(chain, optimized.chain_of(chain.operators[0].vertex.id))
+            for chain in plan.chains
+        ),
         exchanges=tuple(
             _exchange_view(graph, chain, route) for chain in plan.chains for route in chain.routes
         ),
         operator_count=len(graph.vertices),
-        chaining=optimize(graph).stats,
+        chaining=optimized.stats,
+        chain_edges=tuple(
+            ChainEdgeView(
+                source_chain=index_of[edge.source_chain_id],
+                target_chain=index_of[edge.target_chain_id],
+                edge_count=len(edge.edges),
+            )
+            for edge in optimized.edges
+        ),
     )
 
 
 def _limits(graph: JobGraph) -> dict[str, int]:
-    """Return how parallel sources may be, for those that can not be divided at will."""
+    """Return how parallel sources may be, for those that cannot be divided at will."""
     registry = default_registry()
     found = {}
     for vertex in graph.vertices:
@@ -150,18 +192,26 @@ def _limits(graph: JobGraph) -> dict[str, int]:
     return found
 
 
-def _chain_view(chain: ChainSpec) -> ChainView:
+def _chain_view(chain: ChainSpec, found: Chain) -> ChainView:
     return ChainView(
         index=chain.index,
+        id=found.id,
         name=chain.name,
         stage=chain.level,
         parallelism=chain.parallelism,
+        max_parallelism=found.max_parallelism,
+        task_count=found.task_count,
+        slot_sharing_group=found.slot_sharing_group,
+        is_source=found.is_source,
+        is_sink=found.is_sink,
         operators=tuple(
             OperatorView(
                 id=spec.vertex.id,
                 uid=spec.vertex.uid,
                 name=spec.vertex.label,
                 kind=spec.vertex.kind.value,
+                description=spec.vertex.descriptor.description,
+                words=spec.vertex.words,
                 parallelism=spec.vertex.parallelism,
             )
             for spec in chain.operators

@@ -72,7 +72,7 @@ def main(arguments: list[str]) -> int:
         arguments: The folder.
 
     Returns:
-        0; an epoch that fails or can not be replayed is an answer too.
+        0; an epoch that fails or cannot be replayed is an answer too.
     """
     folder = Path(arguments[0])
     words = json.loads((folder / REQUEST_FILE).read_bytes())

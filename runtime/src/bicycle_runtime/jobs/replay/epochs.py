@@ -76,7 +76,7 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
         CheckpointMissingError: there is no such checkpoint.
         ReplayPluginError: nobody knows which plugin ran the job.
         ReplayEndedError: the child ended without a report.
-        BicycleError: the epoch can not be replayed, see ``child``.
+        BicycleError: the epoch cannot be replayed, see ``child``.
     """
     storage = find_checkpoint(home, job=request.job, checkpoint_dir=request.checkpoint_dir)
     noted = job_facts(storage)

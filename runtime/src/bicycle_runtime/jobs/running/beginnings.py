@@ -7,6 +7,7 @@ import logging
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.contract import ChecksBeforeStart
 from bicycle_runtime.engine.resuming.pinning import pinned
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state
 from bicycle_runtime.engine.resuming.state_forms import begun_forms
@@ -32,14 +33,14 @@ def begun(request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clo
         clock: Measures whether the job of the epoch still runs.
 
     Returns:
-        The request from now on, which is kept: whoever starts it again goes on with the job's own
+        The request from now on, which is kept: its next start goes on with the job's own
         epochs.
 
     Raises:
         RestoreUnfinishedError: half of another epoch lies there.
         StateLostError: the job lacks operators or states that the epoch has, and that is not
             allowed; nothing was changed.
-        SchemaRefusedError: it can not read a state of the epoch; nothing was changed.
+        SchemaRefusedError: it cannot read a state of the epoch; nothing was changed.
         BicycleError: see ``planned``, ``open_origin``, ``begin_with`` and what sinks refuse;
             nothing was changed.
     """
@@ -74,6 +75,8 @@ def _begin(
     def check_outputs() -> None:
         options = request.engine_options(setup.graph)
         for uid, sink in setup.sinks.items():
+            if not isinstance(sink, ChecksBeforeStart):
+                continue
             services = setup.services(
                 uid, clock=clock, collected={}, console=_unheard,
                 epoch_interval_ms=options.epoch_interval_ms,

@@ -20,11 +20,7 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.connectors.errors import PublishInterruptedError
-from bicycle_runtime.engine.errors import (
-    EpochFailedError,
-    SparkLostError,
-    SparkStartError,
-)
+from bicycle_runtime.engine.errors import EpochFailedError, SparkLostError, SparkStartError
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -46,6 +42,7 @@ from bicycle_runtime.jobs.running.executors import JobExecutor, spark_executor
 from bicycle_runtime.jobs.running.first_status import first_status
 from bicycle_runtime.jobs.running.former_run import FormerRun
 from bicycle_runtime.jobs.running.job_locks import job_locks
+from bicycle_runtime.jobs.running.listeners import installed_listeners
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.preparing import prepared
 from bicycle_runtime.jobs.running.progress import Progress
@@ -58,7 +55,7 @@ from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
 from bicycle_runtime.jobs.savepoints.trust import require_trust, signer
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.last_words import foreign_error, java_error, plain_error
-from bicycle_runtime.jobs.supervision.restarts import OF_FUNCTIONS, RESTARTABLE, Restarts, place_of
+from bicycle_runtime.jobs.supervision.restarts import OF_FUNCTIONS, Restarts, may_pass, place_of
 from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
 from bicycle_runtime.recovery.history import EpochHistory
@@ -109,13 +106,14 @@ def run_job(
     before = None
     try:
         with job_locks(place):
-            # Whoever submits a job puts its former run back, after reading what went wrong.
+            # The submitting process puts its former run back, after reading what went wrong.
             before = None if services.is_detached else FormerRun.of(place.folder)
             place.folder.write_request(request)
             driver = _Driver(
                 request, home, place, services, plugin=plugin, new_executor=new_executor
             )
-            return driver.run(plugin.ref)
+            with driver.listeners:
+                return driver.run(plugin.ref)
     except BicycleError:
         if before is not None:
             before.put_back()
@@ -138,9 +136,10 @@ class _Driver:
             services.former, request=request, place=place, supervisor=services.supervisor,
             is_detached=services.is_detached, now_ms=services.clock.now_ms(),
         )  # fmt: skip
+        self.listeners = installed_listeners(place.job)
         self._progress = Progress(
             status, folder=place.folder, clock=services.clock, listener=services.listener,
-            hot_key_percent=request.hot_key_percent,
+            hot_key_percent=request.hot_key_percent, listeners=self.listeners,
         )  # fmt: skip
         self._inbox = Inbox(place.folder.path)
         self._running: EpochLoop | None = None
@@ -250,7 +249,7 @@ class _Driver:
 
     def _extracted(self, ref: PluginRef) -> JobBundle:
         has_run = bool(EpochHistory(self._place.storage).epochs())
-        # Whoever takes the place of a dead driver has work, and every second counts.
+        # A driver in the place of a dead one has work, and every second counts.
         is_in_place = self._services.former is not None and not self._services.only_settles
         self._executor.is_deferred = has_run and not is_in_place
         if self._executor.is_deferred:
@@ -282,7 +281,7 @@ class _Driver:
                 self._lease.require()
             # Where Spark was there before, what keeps it from starting now may pass.
             is_away = restarts.used_count > 0 and isinstance(error, SparkStartError)
-            if not is_away and not isinstance(error, RESTARTABLE):
+            if not is_away and not may_pass(error):
                 raise
             place = place_of(error)
             delay_ms = restarts.delay_ms(epoch=self._progress.status.epoch, place=place)

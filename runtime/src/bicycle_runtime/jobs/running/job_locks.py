@@ -17,7 +17,7 @@ def job_locks(place: JobPlace) -> Iterator[None]:
 
     Raises:
         JobRunningError: another process holds one of them.
-        StorageError: a lock file can not be made.
+        StorageError: a lock file cannot be made.
     """
     with contextlib.ExitStack() as locks:
         folder = place.folder

@@ -38,7 +38,7 @@ def planned(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup
         place: Where the job is kept.
 
     Raises:
-        BicycleError: the graph can not run so, or a connector's settings are wrong.
+        BicycleError: the graph cannot run so, or a connector's settings are wrong.
     """
     options = request.options
     if options.follow:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator, Mapping
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.contract import Waiting
+from bicycle_runtime.contract import Waiting
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.running.listeners import Listeners
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import (
     JobState,
@@ -69,7 +70,7 @@ class Rate:
 
 
 class Progress:
-    """The status of a running job, its file, and whoever wants to see it.
+    """The status of a running job, its file, and those who want to see it.
 
     Args:
         status: As of the start.
@@ -77,6 +78,7 @@ class Progress:
         clock: For times and intervals.
         listener: Gets the status after each epoch and while idle; must be quick.
         hot_key_percent: A key with this share of what an operator gets is told in the log.
+        listeners: Those of extensions.
     """
 
     def __init__(
@@ -87,8 +89,10 @@ class Progress:
         clock: Clock,
         listener: Callable[[JobStatus], None],
         hot_key_percent: int = 30,
+        listeners: Listeners | None = None,
     ) -> None:
         self.status = status
+        self._listeners = listeners
         self._folder = folder
         self._clock = clock
         self._listener = listener
@@ -114,6 +118,10 @@ class Progress:
         if state.is_final:
             self.status.ended_ms = now_ms
         self._show_at_once()
+        if self._listeners is not None:
+            found = self.status.error if state is JobState.FAILED else None
+            code = None if found is None else found.get("code")
+            self._listeners.entered(state.value, epoch=self.status.epoch, error=code)
 
     def resume_from(self, manifest: Manifest) -> None:
         """Take over what the last sealed epoch says."""
@@ -258,6 +266,8 @@ class Progress:
             operator.slowest_input = stats.slowest_inputs.get(uid)
         status.shards = _shards_of(stats)
         self.take_waiting(stats.waiting)
+        if self._listeners is not None:
+            self._listeners.sealed(stats)
         self._log_epoch(stats)
         self._begin()
 
@@ -341,7 +351,7 @@ class Progress:
             self.status.lags = _lags_of(unshown)
 
     def _begin(self) -> None:
-        """Show what happened; the first time at once, as whoever submits waits for it."""
+        """Show what happened; the first time at once, as the submitting process waits for it."""
         if self.status.has_begun:
             self._show()
         else:

@@ -20,7 +20,7 @@ __all__ = ["DoorServices", "DriverExecutor"]
 class DoorServices:
     """Clock, random numbers, output for people, and the wish to stop.
 
-    ``console`` writes a line of a console sink, ``announce`` one about the job, ``listener`` gets
+    ``console`` writes lines of a console sink, ``announce`` one about the job, ``listener`` gets
     the status after each epoch and while idle, ``stop`` is asked between epochs. ``supervisor`` is
     process id and start time of who starts the driver again when it dies; a driver that was so
     started goes on with the ``former`` status. One that ``only_settles`` reads nothing: it

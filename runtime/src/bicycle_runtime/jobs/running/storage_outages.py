@@ -55,7 +55,7 @@ class StorageOutages:
         """Prove that the storage can hold checkpoints; a job that ran before waits for it.
 
         Raises:
-            StorageError: it can not, or is away and the job never ran.
+            StorageError: it cannot, or is away and the job never ran.
         """
         if is_first:
             require_atomic_create(self._storage, source=source)

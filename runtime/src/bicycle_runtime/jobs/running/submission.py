@@ -70,7 +70,7 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
         # Between two drivers nobody holds the locks.
         place_text = str(folder.path)
         raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
-    # Tried here already, as the error belongs to whoever asks; the process then holds them.
+    # Tried here already, as the error belongs to the caller; the process then holds them.
     with job_locks(place):
         before = FormerRun.of(folder)
         folder.write_request(_with_name(request, place.job))

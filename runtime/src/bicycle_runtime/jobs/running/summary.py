@@ -15,6 +15,7 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.counting.user_metrics import MetricValues
 from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
+from bicycle_sdk.joins import EVICTED_ROWS
 from bicycle_sdk.quantities import duration_text
 
 __all__ = ["JobSummary", "OutputSummary", "summarize"]
@@ -124,6 +125,7 @@ def summarize(
         warnings=(
             *_failure_warnings(setup, status),
             *_late_warnings(setup, status),
+            *_eviction_warnings(setup, status),
             *_unread_warnings(setup, status),
             *_call_warnings(setup, status),
         ),
@@ -173,6 +175,17 @@ def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
                 f"{vertex.id!r} dropped {_counted(late, 'late record')}: take them with "
                 "late_to(...), or allow for more disorder"
             )
+
+
+def _eviction_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
+    for vertex in setup.graph.vertices:
+        if "max_buffered" in vertex.details.get("settings", {}):
+            counters = status.operators.get(vertex.id, _NOTHING).metrics.get("counters", {})
+            if evicted := counters.get(EVICTED_ROWS, 0):
+                yield (
+                    f"{vertex.id!r} evicted {_counted(evicted, 'row')} before a match could come: "
+                    "raise max_buffered if that is too many"
+                )
 
 
 def _unread_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:

@@ -19,10 +19,9 @@ from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
 from bicycle_runtime.jobs.control.looking import job_status, list_jobs
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import JobNotRunningError, JobRunningError, OriginRunningError
-from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER, Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.savepoints.places import (
-    FOLDER,
     new_savepoint_place,
     require_savepoint_name,
     savepoints_below,
@@ -68,7 +67,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointEntry:
-    """A savepoint in a list. ``problem`` says why it can not be used; then only ``url`` counts."""
+    """A savepoint in a list. ``problem`` says why it cannot be used; then only ``url`` counts."""
 
     url: str
     name: str
@@ -108,8 +107,8 @@ def create_savepoint(
         RequestTimeoutError: it runs and does not answer.
         EpochUnpublishedError: it was killed before the output of its last epoch was visible.
         SavepointTakenError: something is at that place already.
-        OptionError: the name can not be a folder.
-        BicycleError: a file can not be read or written.
+        OptionError: the name cannot be a folder.
+        BicycleError: a file cannot be read or written.
     """
     to = None if to is None else open_storage(to).url  # The job may have another working directory.
     if name is not None:
@@ -140,7 +139,9 @@ def list_savepoints(storage: Storage, *, is_job: bool = False) -> list[Savepoint
         storage: Checkpoint storage of the job, or any place.
         is_job: Look only where the job's own ones are.
     """
-    found = [_entry(place) for place in savepoints_below(storage, FOLDER if is_job else "")]
+    found = [
+        _entry(place) for place in savepoints_below(storage, SAVEPOINTS_FOLDER if is_job else "")
+    ]
     return sorted(found, key=lambda entry: (-entry.created_ms, entry.url))
 
 
@@ -185,7 +186,7 @@ def open_origin(url: str) -> Origin:
 
     Raises:
         CheckpointMissingError: nothing of the kind is there.
-        BicycleError: it can not be used.
+        BicycleError: it cannot be used.
     """
     return find_origin(open_storage(url))
 
@@ -211,7 +212,7 @@ def begin_with(
     clock: Clock,
     look: Callable[[], object] = _nothing,
 ) -> int:
-    """Make an epoch the last one of a job that has none; whoever calls holds the job's locks.
+    """Make an epoch the last one of a job that has none; the caller holds the job's locks.
 
     Args:
         origin: The epoch.
@@ -283,7 +284,7 @@ def _locked(storage: Storage, *, job: str, clock: Clock) -> Iterator[None]:
             path = storage.local_path("lock")
             locks.enter_context(FileLock(path, job=job, place=storage.url))
         lease = Lease(storage, job=job, clock=clock, source=system_random())
-        # Whoever takes it over removes nothing that the copy needs before it has sealed epochs.
+        # The job that takes it over removes nothing that the copy needs until it has sealed epochs.
         locks.enter_context(LeaseKeeper(lease, beat_ms=_BEAT_MS, on_lost=_nothing))
         yield
 

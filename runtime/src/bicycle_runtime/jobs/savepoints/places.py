@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import Storage, open_storage
+from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
 
-__all__ = ["FOLDER", "new_savepoint_place", "require_savepoint_name", "savepoints_below"]
+__all__ = ["new_savepoint_place", "require_savepoint_name", "savepoints_below"]
 
-FOLDER = "savepoints"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
@@ -33,14 +33,14 @@ def new_savepoint_place(
         now_ms: The time of day.
 
     Raises:
-        OptionError: the name can not be a folder.
+        OptionError: the name cannot be a folder.
     """
     if name is None:
         time = datetime.fromtimestamp(now_ms / 1_000, tz=UTC)
         name = f"{time:%Y%m%d-%H%M%S}-epoch-{epoch}"
     require_savepoint_name(name)
     if to is None:
-        return name, folder_of(checkpoint, f"{FOLDER}/{name}")
+        return name, folder_of(checkpoint, f"{SAVEPOINTS_FOLDER}/{name}")
     return name, folder_of(open_storage(to), name)
 
 
@@ -48,7 +48,7 @@ def require_savepoint_name(name: str) -> None:
     """See that a name can be that of a folder.
 
     Raises:
-        OptionError: it can not.
+        OptionError: it cannot.
     """
     if not _NAME.fullmatch(name):
         expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"

@@ -3,7 +3,7 @@
 Somebody asks, and the driver meets it when nothing is in flight: an epoch without input lets sinks
 close what they hold open, so that the savepoint needs nothing of them. What changes is copied at
 once, the rest in a thread, while the ledger leaves the epoch alone. An error of that epoch is an
-error of the job; one of the copy belongs to whoever asked.
+error of the job; one of the copy belongs to the command that asked.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RunningSavepoints:
                     sign=None if self._signer is None else self._signer(),
                 )  # fmt: skip
                 writer.begin()
-            except Exception as error:  # noqa: BLE001 - it is told to whoever asked; the job goes on.
+            except Exception as error:  # noqa: BLE001 - the command tells it; the job goes on.
                 answer.set_exception(self._told(error))
                 return
             held = holding.pop_all()
@@ -117,7 +117,7 @@ class RunningSavepoints:
         answer.set_result(answer_of(savepoint, target))
 
     def _told(self, error: Exception) -> BicycleError:
-        """Return an error as whoever asked can read it; it is logged here, where the job runs."""
+        """Return an error as the command can read it; it is logged here, where the job runs."""
         log_event(_LOG, "savepoint_failed", level=logging.WARNING, job=self._job, error=error)
         if isinstance(error, BicycleError):
             return error

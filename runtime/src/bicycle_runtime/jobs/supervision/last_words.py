@@ -13,7 +13,7 @@ __all__ = ["foreign_error", "java_error", "plain_error"]
 
 
 def plain_error(error: BicycleError) -> dict[str, Any]:
-    """Return an error as data for the status file; facts that JSON can not hold become texts."""
+    """Return an error as data for the status file; facts that JSON cannot hold become texts."""
     plain: dict[str, Any] = json.loads(json.dumps(error.to_json(), default=str))
     return plain
 

@@ -4,7 +4,7 @@ Functions that raise, lost workers, Spark and drivers are met by starting again;
 of options end the job. Each sealed epoch refills the attempts, so that a job which runs for months
 is not ended by the sum of its bad days; only a record on which a function fails again and again
 ends the job, whatever else was sealed meanwhile. What was tried is kept with the job's status, so
-that a driver and whoever watches over it count the same attempts.
+that a driver and its supervisor count the same attempts.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
-__all__ = ["HISTORY_MAX", "OF_FUNCTIONS", "RESTARTABLE", "Restarts", "noted", "place_of"]
+__all__ = ["HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "may_pass", "noted", "place_of"]
 
 # Met by opening functions again on the same Spark.
 OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
 # Met by starting again: what may pass by itself, or is gone with the epoch that was put aside.
-RESTARTABLE = (
+_RESTARTABLE = (
     *OF_FUNCTIONS,
     *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
     *(StalledError, StateFileError),
@@ -170,6 +170,11 @@ def noted(
         place=place,
     )
     return [*history, note][-HISTORY_MAX:]
+
+
+def may_pass(error: BicycleError) -> bool:
+    """Tell whether a job is started again after an error; one of a worker may be of its host."""
+    return isinstance(error, _RESTARTABLE) or "worker_epoch" in error.facts
 
 
 def place_of(error: BicycleError) -> str | None:

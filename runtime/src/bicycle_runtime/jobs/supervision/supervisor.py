@@ -112,14 +112,14 @@ class Supervisor:
         """Return how long to wait before the next start; None when there is none.
 
         1. A driver with a last word, or one whose place another has taken, is left alone.
-        2. One that never ran has no strategy yet; whoever started it is told.
+        2. One that never ran has no strategy yet; the submitting command is told.
         3. Otherwise the strategy decides, and the status says what it decided.
         """
         status = self._folder.status()
         # 1. A driver with a last word, or one whose place another has taken, is left alone.
         if status is None or status.pid != driver.pid or status.state.is_final:
             return None
-        # 2. One that never ran has no strategy yet; whoever started it is told.
+        # 2. One that never ran has no strategy yet; the submitting command is told.
         if status.running_ms is None:
             return None
         # 3. Otherwise the strategy decides, and the status says what it decided.

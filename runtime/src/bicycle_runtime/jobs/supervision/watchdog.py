@@ -1,9 +1,9 @@
 """Ending an attempt that makes no progress, so that no job hangs in silence.
 
-Whoever drives a job says which phase it is in, and each bit of progress. When there was none for
-the time of the phase, the attempt is ended in steps, each harder than the one before: let go of
-what can be let go of (Spark is killed), call the main thread back from whatever it waits for, end
-the process. What happened is one error, which names the phase and what it was at; the restart
+The thread that drives a job says which phase it is in, and each bit of progress. When there was
+none for the time of the phase, the attempt is ended in steps, each harder than the one before: let
+go of what can be let go of (Spark is killed), call the main thread back from whatever it waits for,
+end the process. What happened is one error, which names the phase and what it was at; the restart
 strategy then decides.
 """
 

@@ -132,6 +132,12 @@ class LoopWatch:
         if place is None or turn is not self._turn:
             return
         stuck_ms = round(stuck_s * 1000)
+        if turn.operator not in self._logged:
+            self._logged.add(turn.operator)
+            log_event(
+                _LOG, "event_loop_blocked", level=logging.WARNING, operator=turn.operator,
+                place=place, blocked_ms=stuck_ms,
+            )  # fmt: skip
         found = self._found.get(turn.operator, NONE)
         self._found[turn.operator] = replace(
             found,
@@ -140,12 +146,6 @@ class LoopWatch:
             place=place,
         )
         turn.is_told = True
-        if turn.operator not in self._logged:
-            self._logged.add(turn.operator)
-            log_event(
-                _LOG, "event_loop_blocked", level=logging.WARNING, operator=turn.operator,
-                place=place, blocked_ms=stuck_ms,
-            )  # fmt: skip
 
 
 LOOP_WATCH = LoopWatch()

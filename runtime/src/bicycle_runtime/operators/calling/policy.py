@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from bicycle_runtime.base.faults import InjectedFault
+from bicycle_runtime.contract import BadRecord, Headers, Raw
 from bicycle_runtime.operators.batch import Batch, Origin, SourceTrail
-from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
 from bicycle_runtime.operators.calling.frames import blamed, is_ours, without_loop
+from bicycle_runtime.operators.calling.last_place import enter_operator
 from bicycle_runtime.operators.counting.counts import FailureCount, add_failure
 from bicycle_runtime.operators.errors import (
     ErrorRateError,
@@ -26,7 +27,6 @@ from bicycle_runtime.operators.errors import (
     FunctionHookError,
     SourceDecodeError,
 )
-from bicycle_runtime.operators.io import BadRecord, Headers, Raw
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.contexts import WATERMARK_MAX
@@ -178,7 +178,7 @@ class RecordPolicy:
                 operator=self._spec.uid, position=position, reason=bad.reason,
                 source=origin.source, shard=origin.shard, offset=origin.offset,
             )  # fmt: skip
-        self._count(bad.reason, "what can not be decoded", position)
+        self._count(bad.reason, "what cannot be decoded", position)
         if self._policy.action is ErrorAction.DEAD_LETTER:
             facts = {
                 "exception": "DecodeError", "exception_message": bad.reason, "user_traceback": "",
@@ -316,7 +316,7 @@ def pause_ms(backoff_ms: int, attempt: int) -> int:
 
 
 def _as_bytes(value: Any) -> tuple[bytes, str]:
-    """Return a record pickled; what can not be (a lock, a connection) as Python shows it."""
+    """Return a record pickled; what cannot be (a lock, a connection) as Python shows it."""
     try:
         return pickle_any(value), "pickle"
     except Exception:  # noqa: BLE001  # pickling calls methods of the record, which may raise anything
@@ -360,7 +360,7 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
     Raises:
         FunctionHookError: the hook raised.
     """
-    LOOP_WATCH.operator = operator
+    enter_operator(operator)
     try:
         yield
     except (BicycleError, InjectedFault):
@@ -382,7 +382,8 @@ def user_frames(error: BaseException) -> tuple[str, str]:
     users = without_loop([frame for frame in frames if not is_ours(frame)])
     lines = "".join(traceback.format_list(users)).rstrip().splitlines()[-_TRACEBACK_LINES_MAX:]
     if not users:
-        return "", "the call itself (no line of the function was reached)"
+        known: str | None = getattr(error, "user_line", None)
+        return "", known or "the call itself (no line of the function was reached)"
     place = blamed(users)
     return "\n".join(lines), f"{place.filename}:{place.lineno} in {place.name}"
 

@@ -30,6 +30,7 @@ def add_failure(failures: dict[str, FailureCount], kind: str, count: int, exampl
 class OperatorCounts(msgspec.Struct, kw_only=True):
     """Records of one operator, and what it added to the user's metrics.
 
+    ``on_columns`` of those in ``records_in`` were taken as columns (ADR-0030).
     ``late`` came after what they belong to was complete, ``timed_out`` were left out since a call
     took too long and there is no fallback. ``unread`` went to side outputs that nobody reads, by
     their tags. ``blocked`` calls kept the event loop for ``blocked_ms`` at most, the last of them
@@ -42,6 +43,7 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
     records_out: int = 0
     failed: int = 0
     retried: int = 0
+    on_columns: int = 0
     late: int = 0
     timed_out: int = 0
     unread: dict[str, int] = {}
@@ -62,6 +64,7 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
         self.records_out += part.records_out
         self.failed += part.failed
         self.retried += part.retried
+        self.on_columns += part.on_columns
         self.late += part.late
         self.timed_out += part.timed_out
         for tag, count in part.unread.items():

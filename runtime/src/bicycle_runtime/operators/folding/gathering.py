@@ -48,7 +48,7 @@ class Contents(ABC):
 
     @abstractmethod
     def take(self) -> Sequence[Any]:
-        """Return the content of each slot, None where nothing arrived, and start anew."""
+        """Return the content of each slot, None where nothing arrived, and start again."""
 
 
 class KeptContents(Contents):

@@ -18,7 +18,7 @@ __all__ = ["Rows", "rows_of"]
 class Rows:
     """Columns of equal length; ``batch`` holds the records, for errors.
 
-    ``places`` says where each record belongs: the start of its strip, or the end of its session.
+    ``places`` says where each record belongs: the start of its slice, or the end of its session.
     """
 
     batch: Batch

@@ -45,7 +45,7 @@ class Numbers(dict[Any, int]):
 
 
 class _Starts(dict[int, Numbers]):
-    """Start of a strip -> key -> slot; slots are numbered in the order in which they are needed."""
+    """Start of a slice -> key -> slot; slots are numbered in the order in which they are needed."""
 
     __slots__ = ("_numbers",)
 
@@ -59,7 +59,7 @@ class _Starts(dict[int, Numbers]):
 
 
 class WindowSlots:
-    """Gathers by start of a strip and key.
+    """Gathers by start of a slice and key.
 
     Args:
         contents: Where the records go.
@@ -79,12 +79,12 @@ class WindowSlots:
         self._by_start, self._groups = _Starts(), []
 
     def add(self, rows: Rows) -> None:
-        """Put rows into the slots of their strips, whose starts are the places."""
+        """Put rows into the slots of their slices, whose starts are the places."""
         rows = self._contents.prepare(rows)
         self._contents.add(rows, self._slots(rows))
 
     def take(self) -> Iterator[Part]:
-        """Yield all contents by start and key group, and start anew."""
+        """Yield all contents by start and key group, and start again."""
         contents = self._contents.take()
         by_start, groups = self._by_start, self._groups
         self._by_start, self._groups = _Starts(), []
@@ -160,7 +160,7 @@ class SessionSlots:
         self._contents.add(rows, [_root(joined, slot) for slot in slots] if joined else slots)
 
     def take(self) -> Iterator[Session]:
-        """Yield all sessions, and start anew."""
+        """Yield all sessions, and start again."""
         contents = self._contents.take()
         opened, groups = self._open, self._groups
         self._open, self._groups = {}, []

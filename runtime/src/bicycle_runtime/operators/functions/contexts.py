@@ -17,6 +17,9 @@ from bicycle_runtime.state.memory.tables import FunctionTable
 from bicycle_runtime.state.memory.undoing import UndoList
 from bicycle_runtime.state.undo import Attempts
 from bicycle_sdk.contexts import ProcessContext, SourceMessage, TaskInfo
+from bicycle_sdk.errors import StateDefinitionError
+from bicycle_sdk.state import StateDescriptor
+from bicycle_sdk.state.handles import KeyScope
 
 __all__ = ["WorkerContext"]
 
@@ -160,6 +163,18 @@ class WorkerContext(ProcessContext):
     def delete_state(self, name: str) -> None:
         """Forget the named value of the current key."""
         self._named().pop(self._state_key(name), None)
+
+    def operator_list_scope(self, descriptor: StateDescriptor) -> KeyScope:
+        """Return whose list of a subtask is meant.
+
+        Raises:
+            StateDefinitionError: the operator has no such lists.
+        """
+        raise StateDefinitionError(
+            state=descriptor.name,
+            problem="only functions with state on a stream without keys have lists of a subtask",
+            hint="use get_list_state() behind key_by, a RichAsyncFunction or ProcessFunction else",
+        )
 
     def side_output(self, tag: str, value: Any) -> None:
         """Send a value to the side output ``tag``."""

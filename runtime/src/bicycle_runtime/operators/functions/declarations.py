@@ -7,9 +7,12 @@ function makes such calls is told by the names in its code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import CodeType
 from typing import Any, Literal
 
+from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_sdk.record_types import function_types
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.windows import (
     AlignedWindows,
@@ -25,6 +28,7 @@ __all__ = [
     "WindowGrowth",
     "asks_for_states",
     "declared_states",
+    "reduced_type",
     "saves_named_values",
     "texts_in",
     "window_growth",
@@ -39,7 +43,9 @@ _GETTERS = frozenset(
         "get_aggregating_state",
         "get_list_state",
         "get_map_state",
+        "get_operator_list_state",
         "get_reducing_state",
+        "get_union_list_state",
         "get_value_state",
     }
 )
@@ -51,7 +57,7 @@ def declared_states(function: Any) -> list[StateDescriptor]:
     """Return the descriptors that a function or its class has as fields, by name of the state."""
     fields: dict[str, Any] = {}
     for owner in (*reversed(type(function).__mro__), function):
-        fields |= getattr(owner, "__dict__", {})  # What a derived class has anew counts.
+        fields |= getattr(owner, "__dict__", {})  # What a derived class has of its own counts.
     found = {each.name: each for each in fields.values() if isinstance(each, StateDescriptor)}
     return [found[name] for name in sorted(found)]
 
@@ -118,3 +124,15 @@ def _texts(code: CodeType) -> set[str]:
 def _names(code: CodeType) -> set[str]:
     inner = (part for part in code.co_consts if isinstance(part, CodeType))
     return set(code.co_names).union(*map(_names, inner))
+
+
+def reduced_type(spec: OperatorSpec, load: Callable[[str], Any]) -> Any:
+    """Return the type of the accumulators of a reduce as far as annotations tell, else None.
+
+    Args:
+        spec: The operator.
+        load: Returns the object of a payload id.
+    """
+    if "initial" in spec.vertex.payloads:
+        return function_types(load(spec.vertex.payload_id("initial")), "get_key").gives
+    return None if spec.input_type is None else load(spec.input_type)

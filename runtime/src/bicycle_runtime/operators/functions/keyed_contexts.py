@@ -13,16 +13,24 @@ from typing import Any, Self
 
 from bicycle_runtime.operators.errors import UnkeyedStateError
 from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.keyed import BROADCAST, BroadcastTable
+from bicycle_runtime.state.memory.space import KeyedCells
 from bicycle_runtime.state.memory.undoing import UndoTimers, undoing_cells
-from bicycle_runtime.state.stores.backends import MemoryTables, Tables
+from bicycle_runtime.state.stores.backends import Tables
 from bicycle_runtime.state.undo import Attempts
 from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
-from bicycle_sdk.state import MapState, MapStateDescriptor, StateDescriptor, TimeDomain
-from bicycle_sdk.state.handles import ReadOnlyMapState
+from bicycle_sdk.state import (
+    MapState,
+    MapStateDescriptor,
+    OperatorListStateDescriptor,
+    StateDescriptor,
+    TimeDomain,
+)
+from bicycle_sdk.state.handles import KeyScope, ReadOnlyMapState
 from bicycle_sdk.state.timers import Timer, TimerQueue, TimerService
 
 __all__ = ["KeyedContext"]
@@ -40,9 +48,10 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self._has_twins = False
         self._keys: Sequence[Any] | None = None
         self._side_time_ms: int | None = None
-        self.use_tables(MemoryTables())
+        self.use_tables(Tables())
         self.broadcast: BroadcastTable | None = None
         self.can_broadcast = False
+        self.lists: OperatorLists | None = None
         self.has_timers = False
 
     @property
@@ -162,10 +171,24 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         Raises:
             UnkeyedStateError: the stream is not keyed.
         """
+        if isinstance(descriptor, OperatorListStateDescriptor):
+            assert self.lists is not None, "its scope was asked for first"
+            return self._undone(self.lists.cells_of(descriptor), descriptor)
         if self._key_selector is None:
             what = f"the state {descriptor.name!r}"
             raise UnkeyedStateError(operator=self.task_info.operator_name, what=what)
-        cells = self.keyed.cells_of(descriptor)
+        return self._undone(self.keyed.cells_of(descriptor), descriptor)
+
+    def operator_list_scope(self, descriptor: StateDescriptor) -> KeyScope:
+        """Return whose list of a subtask is meant.
+
+        Raises:
+            StateDefinitionError: the stream is keyed.
+        """
+        return super().operator_list_scope(descriptor) if self.lists is None else self.lists
+
+    def _undone(self, cells: KeyedCells, descriptor: StateDescriptor) -> Any:
+        """Return cells in which failed attempts are undone, where they can be."""
         if self.attempts is None:
             return cells
         return undoing_cells(cells, descriptor, self.attempts)
@@ -187,9 +210,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
             )
         if descriptor.ttl is not None:
             _refuse_access(descriptor)
-        cells: Any = self.broadcast.cells_of(descriptor)
-        if self.attempts is not None:
-            cells = undoing_cells(cells, descriptor, self.attempts)
+        cells = self._undone(self.broadcast.cells_of(descriptor), descriptor)
         kind = MapState if self.can_broadcast else ReadOnlyMapState
         return kind(descriptor, cells, BROADCAST)
 

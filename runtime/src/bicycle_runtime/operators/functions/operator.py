@@ -13,8 +13,8 @@ from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail, SpreadTrail
 from bicycle_runtime.operators.calling.batches import refuse_stop
-from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
 from bicycle_runtime.operators.calling.calls import Outcome
+from bicycle_runtime.operators.calling.last_place import enter_operator
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import resolve, run, run_watched
 from bicycle_runtime.operators.counting.user_metrics import MetricValues, grown_metrics
@@ -72,7 +72,7 @@ class Operator(ABC):
         self.context = context
         self.records_in = 0
         self.records_out = 0
-        self.late = self.timed_out = 0
+        self.on_columns = self.late = self.timed_out = 0
         self.unread: dict[str, int] = {}
         self._metrics_before = context.metrics.snapshot()
         self.select: Callable[[Batch], Batch] | None = None  # what a replay shows it of a batch
@@ -80,11 +80,11 @@ class Operator(ABC):
     def begin_epoch(self, time: EpochTime) -> None:
         """Get ready for an epoch.
 
-        ``late`` counts its late records, ``timed_out`` those that were left out since a call took
-        too long; operators that know them do. ``unread`` counts, by tag, what its chain found no
-        reader for.
+        ``on_columns`` counts the records that it took as columns, ``late`` its late records,
+        ``timed_out`` those that were left out since a call took too long; operators that know them
+        do. ``unread`` counts, by tag, what its chain found no reader for.
         """
-        self.records_in = self.records_out = self.late = self.timed_out = 0
+        self.records_in = self.records_out = self.on_columns = self.late = self.timed_out = 0
         self.unread = {}
         self.policy.reset()
         self._metrics_before = self.context.metrics.snapshot()
@@ -95,7 +95,7 @@ class Operator(ABC):
 
     def process(self, batch: Batch) -> Batch:
         """Run the operator over a batch and return its main output."""
-        LOOP_WATCH.operator = self.spec.uid
+        enter_operator(self.spec.uid)
         if self.select is not None:
             batch = self.select(batch)
             if not batch.values:

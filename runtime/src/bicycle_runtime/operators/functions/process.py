@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
@@ -26,18 +27,22 @@ from bicycle_runtime.operators.functions.operator import (
     side_batches,
     spread,
 )
+from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.operators.functions.time_order import TimeOrder
 from bicycle_runtime.operators.functions.timers import TimerRound
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.state.errors import NamedMergeError, StateMergeError
 from bicycle_runtime.state.memory.attributes import describe_attributes
-from bicycle_runtime.state.memory.composite import CompositeTable
+from bicycle_runtime.state.memory.composite import CompositeTable, NamedTable
 from bicycle_runtime.state.memory.tables import FunctionTable
+from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import RangeState
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.contents import parts_of
+from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.undo import UndoLog
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.functions import full_name
+from bicycle_sdk.graph import KEY_GROUP_COUNT_MAX
 
 __all__ = ["ProcessOperator", "StatefulOperator", "call_settings"]
 
@@ -149,7 +154,12 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self._attributes = describe_attributes(function, context.book) if self._is_rich else []
         on_timer = getattr(function, "on_timer", None)
         context.has_timers = on_timer is not None
+        if spec.scope is StateScope.SUBTASK:
+            context.lists = OperatorLists(context.task_info, context.book)
         super().__init__(spec, policy, context, function, method=method)
+        if context.lists is not None:
+            context.lists.end_open()
+        self._files = SealedFiles(spec.uid, storage)
         self.timer_lead_ms: int = getattr(function, "timer_lead_ms", 0)
         if spec.scope is StateScope.KEY_GROUPS and context.broadcast is None:
             # Expired entries go also in epochs, and in a replay, in which nobody asks for them.
@@ -167,12 +177,17 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self._state: RangeState | None = None
 
     def restore(self, state: RangeState) -> None:
-        self._state = state
+        self._state = state.with_lists(())
         with user_hook(self.spec.uid, "restore_state() or merge_state()"):
-            self._table = self._store.at(state).main
+            self._table = self._store.at(self._state).main
             self._table.restore_snapshots()
             if state.old_parallelism is not None:
                 self._merge(state.old_parallelism)
+        if state.lists and self.context.lists is not None:
+            everyone = range(KEY_GROUP_COUNT_MAX)
+            self.context.lists.divide(
+                chain.from_iterable(parts_of(self._files, state.lists, everyone))
+            )
         self.context.table = self._table
         self._methods.clear()
 
@@ -292,12 +307,16 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
     def _new_table(self) -> CompositeTable[FunctionTable]:
         """Return an empty table; the handles that the function holds stay good."""
         keyed, timers = self.context.keyed, self.context.timers
+        others: list[NamedTable] = [keyed, timers]
         keyed.reset()
         timers.reset()
+        if self.context.lists is not None:
+            self.context.lists.reset()
+            others.append(self.context.lists)
         attributes = self.context.tables.attributes(
             self.function, self._attributes, self._call_hook
         )
-        return CompositeTable(attributes, keyed, timers)
+        return CompositeTable(attributes, *others)
 
     def _call_hook(self, hook: Callable[..., Any], *arguments: Any) -> Any:
         """Call a hook of state; a failure of it is none of the record that needs the state."""

@@ -17,21 +17,8 @@ from bicycle_runtime.operators.functions.operator import Operator, Stateful, kep
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.functions import as_callable
-from bicycle_sdk.record_types import function_types
 
-__all__ = ["ReduceOperator", "reduced_type"]
-
-
-def reduced_type(spec: OperatorSpec, load: Callable[[str], Any]) -> Any:
-    """Return the type of the accumulators of a reduce as far as annotations tell, else None.
-
-    Args:
-        spec: The operator.
-        load: Returns the object of a payload id.
-    """
-    if "initial" in spec.vertex.payloads:
-        return function_types(load(spec.vertex.payload_id("initial")), "get_key").gives
-    return None if spec.input_type is None else load(spec.input_type)
+__all__ = ["ReduceOperator"]
 
 
 class ReduceOperator(Operator, Stateful):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from itertools import compress
+from operator import index
 from types import FunctionType
 from typing import Any
 
@@ -14,7 +15,6 @@ from bicycle_runtime.operators.calling.calls import Outcome
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async
 from bicycle_runtime.operators.counting.key_samples import KeySample, KeySampler
-from bicycle_runtime.operators.fields import FieldRecords
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import (
     EpochTime,
@@ -36,6 +36,7 @@ __all__ = [
     "FlatMapOperator",
     "KeyByOperator",
     "MapOperator",
+    "PartitionOperator",
     "PassOperator",
 ]
 
@@ -136,8 +137,6 @@ class KeyByOperator(_FunctionOperator):
         self._groups = GroupCache(spec.group_count)
         self._is_own_key = returns_its_argument(function)
         self.hands_on_keys = False  # whether the operator behind this one takes them from the batch
-        # Field of the key, when the operator behind this one looks it up in ``FieldRecords``.
-        self.field_behind: str | None = None
         self._column: Callable[[Iterable[int]], bytes | list[int]] = (
             bytes if spec.group_count <= BYTE_GROUPS_MAX else list
         )
@@ -152,20 +151,6 @@ class KeyByOperator(_FunctionOperator):
         return None if self._sampler is None else self._sampler.take()
 
     def apply(self, batch: Batch) -> Batch:
-        return self._by_field(batch) or self.by_record(batch)
-
-    def _by_field(self, batch: Batch) -> Batch | None:
-        """Return the batch without keys, for the operator behind; None when that does not do."""
-        if self.field_behind is None or not isinstance(batch.values, FieldRecords):
-            return None
-        keys = batch.values.column(self.field_behind)
-        if type(keys[0]) is int and batch.values.ints(self.field_behind) is None:
-            return None  # An int may be too large for a key.
-        # No sample is taken: what is folded before it travels burdens nobody.
-        return Batch(batch.values, batch.trail)
-
-    def by_record(self, batch: Batch) -> Batch:
-        """Return the batch with the key group of each record."""
         if self._sampler is not None:
             self._sampler.see(batch.values)
         group_of = self._groups.__getitem__
@@ -200,6 +185,64 @@ class KeyByOperator(_FunctionOperator):
             return self._groups[key]
         except KeyEncodingError as error:  # An error of this record, for the policy to settle.
             raise TypeError(f"{error.summary}; {error.remedy}") from None
+
+
+class SubtaskError(ValueError):
+    """A partitioner of the job returned what is no subtask."""
+
+    def __init__(self, problem: str, partitioner: Any) -> None:
+        super().__init__(problem)
+        call = partitioner if hasattr(partitioner, "__code__") else type(partitioner).__call__
+        code = getattr(call, "__code__", None)
+        # Where no frame of the function is left, its first line is what people look for.
+        self.user_line = (
+            None if code is None else f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
+        )
+
+
+class PartitionOperator(Operator):
+    """Gives each record the subtask that a function of the job chooses for its key.
+
+    Args:
+        spec: The operator; ``group_count`` is the number of subtasks to choose from.
+        policy: Settles records whose function failed.
+        context: Of the operator.
+        partitioner: Returns the subtask for a key and the number of subtasks.
+        select: Returns the key of a record.
+    """
+
+    def __init__(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext,
+        partitioner: Callable[[Any, int], Any], *, select: Callable[[Any], Any],
+    ) -> None:  # fmt: skip
+        super().__init__(spec, policy, context)
+        self.function = partitioner
+        self._select = select
+        self._count = spec.group_count
+
+    def apply(self, batch: Batch) -> Batch:
+        failed = self.policy.failed
+        chosen = each(self._subtask, batch.values, policy=self.policy, awaits=False)
+        if self.policy.failed == failed:
+            return Batch(batch.values, batch.trail, chosen)
+        values = [
+            value for value, one in zip(batch.values, chosen, strict=True) if one is not DROPPED
+        ]
+        output = kept(batch, chosen, has_drops=True)
+        return Batch(values, output.trail, output.listed())
+
+    def _subtask(self, value: Any) -> int:
+        key = self._select(value)
+        found = self.function(key, self._count)
+        # A bool is an int in Python, and a number with a fraction would be cut.
+        is_whole = hasattr(found, "__index__") and not isinstance(found, bool)
+        if not is_whole or not 0 <= (subtask := index(found)) < self._count:
+            raise SubtaskError(
+                f"{full_name(self.function)} returned {found!r} for key {key!r}, "
+                f"expected a whole number 0..{self._count - 1}",
+                self.function,
+            )
+        return subtask
 
 
 class PassOperator(Operator):

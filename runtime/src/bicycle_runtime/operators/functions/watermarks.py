@@ -12,133 +12,26 @@ Source: ADR-0013 (watermarks by epoch).
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-import msgspec
 
 from bicycle_runtime.operators.batch import Batch, PickTrail, StampedTrail
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy, user_hook
 from bicycle_runtime.operators.calling.user_functions import eager, is_async
-from bicycle_runtime.operators.fields import FieldRecords, field_of
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import EpochTime, Operator, each
+from bicycle_runtime.operators.shard_times import ShardTime, source_shard, subtask_shard
 from bicycle_runtime.operators.spec import OperatorSpec, WatermarkSpec
-from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.time import TIME_MS_MAX, as_ms
 
 __all__ = [
     "AssignOperator",
     "GeneratorOperator",
-    "ShardTime",
-    "ShardTimes",
     "SourceOperator",
     "TimeKeeper",
-    "joined_times",
-    "lagging",
-    "source_shard",
-    "subtask_shard",
-    "watermark_of",
+    "is_out_of_bounds",
 ]
-
-
-class ShardTime(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one shard has come.
-
-    ``watermark_ms`` as the strategy says, ``event_ms`` of the newest record, ``active_ms`` when (on
-    the job's clock) there was a record or unread input last.
-    """
-
-    watermark_ms: int = WATERMARK_MIN
-    event_ms: int = WATERMARK_MIN
-    active_ms: int = 0
-
-
-# Generator -> shard -> time.
-ShardTimes = dict[str, dict[str, ShardTime]]
-
-
-def joined_times(*parts: Mapping[str, Mapping[str, ShardTime]]) -> ShardTimes:
-    """Return the furthest that any part says of each shard.
-
-    The empty shard stands for those that a generator has not shown yet; the first one shown takes
-    its place. Driver and tasks must agree on that, or they compute different watermarks.
-    """
-    joined: ShardTimes = {}
-    for part in parts:
-        for uid, shards in part.items():
-            known = joined.setdefault(uid, {})
-            for shard, time in shards.items():
-                before = known.get(shard)
-                known[shard] = time if before is None else _furthest(before, time)
-    for known in joined.values():
-        if len(known) > 1:
-            known.pop("", None)
-    return joined
-
-
-def _furthest(first: ShardTime, second: ShardTime) -> ShardTime:
-    return ShardTime(
-        watermark_ms=max(first.watermark_ms, second.watermark_ms),
-        event_ms=max(first.event_ms, second.event_ms),
-        active_ms=max(first.active_ms, second.active_ms),
-    )
-
-
-def watermark_of(
-    generators: Iterable[WatermarkSpec],
-    times: Mapping[str, Mapping[str, ShardTime]],
-    *,
-    finished: Iterable[str],
-    clock_ms: int,
-) -> int:
-    """Return the watermark below some generators. The caller keeps it from going back.
-
-    1. Generators whose input has ended count no more; when all have, it is ``WATERMARK_MAX``.
-    2. A shard is idle when it has been silent for the idle timeout of its strategy.
-    3. The least watermark of the shards that are not idle counts.
-    4. When all are idle, those that were heard last go on with the clock from where they stood.
-
-    Args:
-        generators: Those above the operator.
-        times: The shards of each.
-        finished: Generators whose input has ended.
-        clock_ms: The job's clock.
-    """
-    # 1. Generators whose input has ended count no more; when all have, it is ``WATERMARK_MAX``.
-    above, ended = list(generators), set(finished)
-    counting = [spec for spec in above if spec.uid not in ended]
-    if not counting:
-        return WATERMARK_MAX if above else WATERMARK_MIN
-    # 2. A shard is idle when it has been silent for the idle timeout of its strategy.
-    active: list[int] = []
-    idle: list[ShardTime] = []
-    for spec in counting:
-        for time in times.get(spec.uid, {}).values():
-            silent_ms = clock_ms - time.active_ms
-            if spec.idle_timeout_ms is None or silent_ms < spec.idle_timeout_ms:
-                active.append(time.watermark_ms)
-            elif time.watermark_ms > WATERMARK_MIN:
-                idle.append(time)
-    # 3. The least watermark of the shards that are not idle counts.
-    if active:
-        return min(active)
-    # 4. When all are idle, those that were heard last go on with the clock from where they stood.
-    if not idle:
-        return WATERMARK_MIN
-    heard_ms = max(time.active_ms for time in idle)
-    last = min(time.watermark_ms for time in idle if time.active_ms == heard_ms)
-    return last + clock_ms - heard_ms
-
-
-def lagging(watermark: int, lag_ms: int) -> int:
-    """Return the watermark of an operator that stays behind its generators.
-
-    Args:
-        watermark: The one that ``watermark_of`` gives.
-        lag_ms: How far it stays behind.
-    """
-    return watermark if watermark in (WATERMARK_MIN, WATERMARK_MAX) else watermark - lag_ms
 
 
 class TimeKeeper:
@@ -155,11 +48,6 @@ class TimeKeeper:
         self._copies: dict[str, Any] = {}
         self._marks: dict[str, int] = {}
         self._newest: dict[str, int] = {}
-
-    @property
-    def follows_newest(self) -> bool:
-        """Whether the newest time of a batch is all that ``see`` looks at."""
-        return self._spec.kind in ("ascending", "bounded")
 
     def begin_epoch(self) -> None:
         """Forget the records of the last epoch."""
@@ -259,7 +147,7 @@ class AssignOperator(GeneratorOperator):
 
     Args:
         spec: Which operator this is.
-        policy: Settles records whose time can not be told.
+        policy: Settles records whose time cannot be told.
         context: Task info.
         function: From a record to its time; None keeps the times that there are.
         keeper: Follows them; None when nobody below needs it.
@@ -271,41 +159,26 @@ class AssignOperator(GeneratorOperator):
     ) -> None:  # fmt: skip
         super().__init__(spec, policy, context, keeper)
         self.function = function
-        # Set where the newest time of a batch is all that is followed.
-        follows_newest = keeper is None or keeper.follows_newest
-        self.field = field_of(function) if follows_newest else None
         self._call = None if function is None else eager(function)
         self._awaits = self._call is not None and is_async(self._call)
 
     def apply(self, batch: Batch) -> Batch:
-        return self._by_field(batch) or self._by_record(batch)
-
-    def _by_record(self, batch: Batch) -> Batch:
         output = batch if self._call is None else self._stamped(batch, self._call)
         times = output.trail.times() if self.keeper is not None else None
-        if self.keeper is not None and times is not None:
-            self.keeper.see(self._shard(batch), times, output.values)
+        if times is not None:
+            self.follow(output, times)
         return Batch(output.values, output.trail)
 
-    def _by_field(self, batch: Batch) -> Batch | None:
-        """Return the batch with the times that a field holds; None when that does not suffice."""
-        if self.field is None or not isinstance(batch.values, FieldRecords):
-            return None
-        times = batch.values.ints(self.field)
-        if times is None:
-            return None
-        oldest, newest = int(times.min()), int(times.max())
-        if _is_out_of_bounds([oldest, newest]):
-            return None
+    def follow(self, batch: Batch, times: Sequence[int]) -> None:
+        """Take note of times of a batch: of all, or of the newest where that is enough."""
         if self.keeper is not None:
-            self.keeper.see(self._shard(batch), [newest], batch.values)
-        return Batch(batch.values, StampedTrail(batch.trail, batch.values.column(self.field)))
+            self.keeper.see(self._shard(batch), times, batch.values)
 
     def _stamped(self, batch: Batch, call: Callable[[Any], Any]) -> Batch:
         failed = self.policy.failed
         times = each(call, batch.values, policy=self.policy, awaits=self._awaits)
         # hot path: one set over the types and two bounds, 35 ns a record, instead of a check each.
-        if not set(map(type, times)) <= {int} or _is_out_of_bounds(times):
+        if not set(map(type, times)) <= {int} or is_out_of_bounds(times):
             times = each(_checked, times, policy=self.policy, awaits=False)
         if self.policy.failed == failed:
             return Batch(batch.values, StampedTrail(batch.trail, times))
@@ -325,17 +198,8 @@ class AssignOperator(GeneratorOperator):
         return source_shard(span.source, span.shard)
 
 
-def subtask_shard(subtask: int) -> str:
-    """Return the shard of a generator behind an exchange."""
-    return f"subtask {subtask}"
-
-
-def source_shard(source: str, shard: str) -> str:
-    """Return the shard of an assigner in the chain of a source."""
-    return f"{source}: {shard}"
-
-
-def _is_out_of_bounds(times: Sequence[int]) -> bool:
+def is_out_of_bounds(times: Sequence[int]) -> bool:
+    """Tell whether one of the times is none that an event may have."""
     return bool(times) and not (min(times) > -TIME_MS_MAX and max(times) < TIME_MS_MAX)
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
+from bicycle_runtime.operators.calling.last_place import enter_operator
+from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.functions.operator import Advance, Operator, Timed
+from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
 from bicycle_runtime.operators.spec import ChainSpec
 from bicycle_runtime.operators.tasks.routing import Router
 from bicycle_runtime.operators.tasks.sharing import Copy
@@ -21,16 +24,22 @@ class Chain:
         spec: Which chain this is.
         operators: Its operators, in order; a source's own reading is done by the task, not here.
         copies: What copies the records that an operator gets, by its place in the chain.
+        columns: Takes batches past the operators behind the source; None where records are needed.
     """
 
     def __init__(
-        self, spec: ChainSpec, operators: Sequence[Operator], copies: Mapping[int, Copy]
-    ) -> None:
+        self, spec: ChainSpec, operators: Sequence[Operator], copies: Mapping[int, Copy],
+        *, columns: ChainOnColumns | None = None,
+    ) -> None:  # fmt: skip
         self.spec = spec
         self.operators = operators
         self._copies = copies
+        self._columns = columns
         self._main: list[Router] = []
         self._sides: dict[tuple[int, str], list[Router]] = {}
+        for index, operator in enumerate(operators):
+            if isinstance(operator, RateLimitOperator):
+                operator.emit = partial(self._run, first=index + 1)
 
     def connect(self, operator: int, tag: str | None, router: Router) -> None:
         """Attach a router to the main output of the chain, or to a side output of one operator."""
@@ -46,7 +55,15 @@ class Chain:
 
     def feed(self, batch: Batch) -> None:
         """Run a batch through all operators and send what comes out."""
-        self._run(batch, 0)
+        if self._columns is None or not batch.values:
+            self._run(batch, 0)
+            return
+        batch = self.operators[0].process(batch)
+        folded = self._columns.take(batch) if batch.values else None
+        if folded is None:
+            self._run(batch, 1)
+        else:
+            self._send(folded)
 
     def advance(self, advance_of: Callable[[Operator], Advance]) -> Iterator[None]:
         """Let event time go on, operator by operator: what one fires, the next have seen.
@@ -72,6 +89,9 @@ class Chain:
                 batch = self._copies[index](batch)
             batch = self.operators[index].process(batch)
             self._send_sides(index)
+        self._send(batch)
+
+    def _send(self, batch: Batch) -> None:
         if batch.values:
             for router in self._main:
                 router.send(batch)
@@ -90,7 +110,7 @@ class Chain:
 def _fired(operator: Operator, fired: Iterator[Batch]) -> Iterator[Batch]:
     """Yield what an operator fires; while it does so, it is the one at work."""
     while True:
-        LOOP_WATCH.operator = operator.spec.uid
+        enter_operator(operator.spec.uid)
         operator.context.batch = None
         batch = next(fired, None)
         if batch is None:

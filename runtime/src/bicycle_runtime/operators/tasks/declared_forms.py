@@ -11,19 +11,16 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.functions.declarations import declared_states, texts_in
-from bicycle_runtime.operators.functions.reduce import reduced_type
+from bicycle_runtime.operators.functions.declarations import declared_states, reduced_type, texts_in
 from bicycle_runtime.operators.spec import OperatorSpec
-from bicycle_runtime.operators.windows.build import window_table
-from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.state.memory.attributes import declared_attributes
 from bicycle_runtime.state.values.declaring import accumulator_state, keyed_state
 from bicycle_runtime.state.values.forms import DeclaredState, StateForms
 from bicycle_runtime.state.values.schemas import UNTYPED, describe_key
 from bicycle_sdk.functions import RichAsyncFunction
-from bicycle_sdk.graph import OperatorKind
+from bicycle_sdk.graph import StateShape
 from bicycle_sdk.record_types import function_types
+from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["DeclaredOperator", "declared_operator"]
 
@@ -56,17 +53,25 @@ def declared_operator(spec: OperatorSpec, load: Callable[[str], Any]) -> Declare
     """
     keys = _key_schema(spec, load)
     function = load(spec.vertex.payload_id("function"))
-    if spec.vertex.kind is OperatorKind.REDUCE:
+    shape = spec.vertex.descriptor.state
+    if shape is StateShape.ACCUMULATOR:
         return DeclaredOperator(states=[accumulator_state(reduced_type(spec, load))], keys=keys)
-    if spec.vertex.kind is OperatorKind.WINDOW:
+    if shape is StateShape.WINDOWS:
         record_type = load(spec.input_type) if spec.input_type is not None else None
-        folding = Folding(function, record_type)
-        table = window_table(function, folding, record_type)
-        settings = window_settings(function, folding)
-        states = table.declared(settings, keeps_records=function.keeps_records)
-        return _with_keyed(states, function.process, keys)
+        return _with_keyed(_window_states(function, record_type), function.process, keys)
     is_rich = isinstance(function, RichAsyncFunction)
     return _with_keyed(declared_attributes(function) if is_rich else [], function, keys)
+
+
+def _window_states(plan: WindowPlan, record_type: Any) -> list[DeclaredState]:
+    # All operators of windows: a start without windows need not wait for them.
+    from bicycle_runtime.operators.folding.aggregates import Folding
+    from bicycle_runtime.operators.windows.build import window_table
+    from bicycle_runtime.operators.windows.meaning import window_settings
+
+    folding = Folding(plan, record_type)
+    table = window_table(plan, folding, record_type)
+    return table.declared(window_settings(plan, folding), keeps_records=plan.keeps_records)
 
 
 def _with_keyed(states: list[DeclaredState], function: Any, keys: Any) -> DeclaredOperator:

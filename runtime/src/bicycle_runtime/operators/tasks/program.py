@@ -17,19 +17,25 @@ import cloudpickle
 
 from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.calling.user_functions import is_async, resolve
-from bicycle_runtime.operators.fields import FieldReader, field_of
+from bicycle_runtime.operators.columnar.chain import ChainOnColumns
+from bicycle_runtime.operators.columnar.choice import choose
+from bicycle_runtime.operators.columnar.fold import ColumnFold
+from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_runtime.operators.functions.async_io import async_io_operator
 from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.declarations import reduced_type
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Operator, Stateful
 from bicycle_runtime.operators.functions.process import ProcessOperator, StatefulOperator
-from bicycle_runtime.operators.functions.reduce import ReduceOperator, reduced_type
+from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
+from bicycle_runtime.operators.functions.reduce import ReduceOperator
 from bicycle_runtime.operators.functions.transform import (
     BatchOperator,
     FilterOperator,
     FlatMapOperator,
     KeyByOperator,
     MapOperator,
+    PartitionOperator,
     PassOperator,
 )
 from bicycle_runtime.operators.functions.two_inputs import CoProcessOperator
@@ -57,7 +63,7 @@ from bicycle_runtime.operators.tasks.routing import (
 )
 from bicycle_runtime.operators.tasks.sharing import Copy, copied_edges, copied_inputs, copier
 from bicycle_runtime.operators.tasks.sink import SinkOperator
-from bicycle_runtime.operators.windows.build import build_window
+from bicycle_runtime.operators.windows.build import window_operator
 from bicycle_runtime.operators.windows.combine import CombineOperator
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.state.settings import StateSettings
@@ -70,6 +76,7 @@ from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["Program", "build_program"]
 
+# Kinds whose operators need nothing but their function, and those that have none.
 _FUNCTION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
     OperatorKind.MAP: MapOperator,
     OperatorKind.FLAT_MAP: FlatMapOperator,
@@ -78,7 +85,12 @@ _FUNCTION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
     OperatorKind.KEY_BY: KeyByOperator,
     OperatorKind.ASYNC_IO: async_io_operator,
 }
-_PASSING = frozenset({OperatorKind.SOURCE, OperatorKind.UNION, OperatorKind.SIDE_OUTPUT})
+_PLAIN_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
+    OperatorKind.SOURCE: PassOperator,
+    OperatorKind.RATE_LIMIT: RateLimitOperator,
+    OperatorKind.UNION: PassOperator,
+    OperatorKind.SIDE_OUTPUT: PassOperator,
+}
 
 
 @dataclass(slots=True)
@@ -112,7 +124,7 @@ def build_program(image: JobImage, level: int, subtask: int) -> Program:
     """Build what subtask ``subtask`` of a level runs.
 
     Raises:
-        FunctionHookError: a user function can not be loaded or opened here.
+        FunctionHookError: a user function cannot be loaded or opened here.
     """
     program = Program(subtask=subtask, level=level)
     builder = _Builder(image, program)
@@ -141,24 +153,29 @@ class _Builder:
         for key_by, combine in pairwise(operators):
             if isinstance(key_by, KeyByOperator) and isinstance(combine, CombineOperator):
                 key_by.hands_on_keys = True
-        self._let_fold_fields(operators)
         copies = {index: self._copier(spec, index - 1) for index in copied_inputs(spec)}
-        return Chain(spec, operators, {at: copy for at, copy in copies.items() if copy is not None})
+        return Chain(
+            spec,
+            operators,
+            {at: copy for at, copy in copies.items() if copy is not None},
+            columns=self._columns(spec, operators),
+        )
 
-    def _let_fold_fields(self, operators: Sequence[Operator]) -> None:
-        """Let a source give fields in place of records when its chain only folds them."""
-        if len(operators) < 4:
-            return
-        source, *between, key_by, combine = operators
-        if not isinstance(key_by, KeyByOperator) or not isinstance(combine, CombineOperator):
-            return
-        reader = self._image.readers.get(source.spec.uid)
-        assigners = [one for one in between if isinstance(one, AssignOperator) and one.field]
-        if isinstance(reader, FieldReader) and len(assigners) == len(between):
-            key = field_of(key_by.function)
-            if combine.fold_fields(key, assigners[-1].field, by_record=key_by.by_record):
-                key_by.field_behind = key
-                reader.give_fields()
+    def _columns(self, spec: ChainSpec, operators: Sequence[Operator]) -> ChainOnColumns | None:
+        """Return what takes the batches of a chain on columns; None where records are needed."""
+        image, folding = self._image, operators[-1]
+        if not isinstance(folding, CombineOperator):
+            return None
+
+        def gives_fields(source: str) -> bool:
+            reader = image.readers.get(source)
+            return isinstance(reader, FieldReader) and reader.give_fields()
+
+        chosen = choose(spec, self._payload, gives_fields=gives_fields).steps
+        if chosen is None:
+            return None
+        folding.use_columns(ColumnFold(chosen, group_count=folding.spec.group_count))
+        return ChainOnColumns(operators[1:], folding, chosen)
 
     def codec(self, route: RouteSpec) -> RecordCodec:
         """Return the codec of an edge."""
@@ -218,12 +235,13 @@ class _Builder:
         context = self._context(spec, selector)
         if spec.watermarks is not None or vertex.kind is OperatorKind.ASSIGN_TIMESTAMPS:
             return self._generator(spec, policy, context)
-        if vertex.kind in _PASSING:
-            return PassOperator(spec, policy, context)
+        if vertex.kind in _PLAIN_OPERATORS:
+            return _PLAIN_OPERATORS[vertex.kind](spec, policy, context)
         if vertex.kind is OperatorKind.SINK:
             return SinkOperator(spec, policy, context, self._image.writers[spec.uid])
         function = self._payload(vertex.payload_id("function"))
         keyed = {
+            OperatorKind.PARTITION_CUSTOM: self._partition,
             OperatorKind.REDUCE: self._reduce,
             OperatorKind.PROCESS: self._process,
             OperatorKind.CO_PROCESS: self._co_process,
@@ -247,6 +265,15 @@ class _Builder:
         if vertex.kind is OperatorKind.SOURCE:
             return SourceOperator(spec, policy, context, keeper)
         return AssignOperator(spec, policy, context, parts["function"], keeper=keeper)
+
+    def _partition(
+        self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, _key: Any
+    ) -> Operator:
+        vertex = spec.vertex
+        select = self._loaded_selector(vertex.payload_id("function"))
+        assert select is not None
+        partitioner = self._payload(vertex.payload_id("partitioner"))
+        return PartitionOperator(spec, policy, context, partitioner, select=select)
 
     def _process(
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
@@ -287,7 +314,7 @@ class _Builder:
                 spec, policy, context, plan, key_selector=selector, record_type=record_type
             )
         assert isinstance(context, KeyedContext)
-        return build_window(
+        return window_operator(plan)(
             spec, policy, context, plan,
             key_selector=selector, record_type=record_type, storage=self._image.storage,
         )  # fmt: skip

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.operators.counting.counts import OperatorCounts
 from bicycle_runtime.operators.counting.key_samples import KeySample
-from bicycle_runtime.operators.functions.watermarks import ShardTimes
-from bicycle_runtime.operators.io import StagedFile
+from bicycle_runtime.operators.shard_times import ShardTimes
+from bicycle_runtime.operators.spec import StagePlan
+from bicycle_runtime.records.blobs import Envelope, ParcelKind, open_parcel, seal_parcel
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.values.forms import StateForms
 
-__all__ = ["TaskReport", "decode_report", "encode_report"]
+__all__ = ["TaskReport", "decode_report", "report_parcel", "reports_in"]
 
 
 class TaskReport(msgspec.Struct, kw_only=True):
@@ -26,7 +29,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     turns. ``times`` are the shards that generators of this task followed;
     ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
     operators wait; ``forms`` are those of states that functions asked for and that were not known
-    before, by operator; ``loaded`` is the size of each range that was loaded anew, by operator, in
+    before, by operator; ``loaded`` is the size of each range that was loaded again, by operator, in
     the process ``worker``; ``keys`` is a sample of the keys of each ``key_by``. With a ``failure``
     (an error as JSON data) the rest counts for nothing.
     """
@@ -65,3 +68,17 @@ def encode_report(report: TaskReport) -> bytes:
 def decode_report(data: bytes | memoryview) -> TaskReport:
     """Return the report that ``encode_report`` wrote."""
     return _DECODER.decode(data)
+
+
+def report_parcel(plan: StagePlan, report: TaskReport) -> tuple[int, bytes]:
+    """Return a report as a parcel that finds its way through the levels below to the driver."""
+    levels = plan.level_parallelism
+    width = levels[report.level + 1] if report.level + 1 < len(levels) else 1
+    envelope = Envelope(ParcelKind.REPORT, len(levels), report.subtask)
+    return (report.subtask % width, seal_parcel(envelope, encode_report(report)))
+
+
+def reports_in(parcels: Iterable[bytes]) -> list[bytes]:
+    """Return the bytes of the task reports among the parcels that left the last level."""
+    opened = map(open_parcel, parcels)
+    return [bytes(body) for envelope, body in opened if envelope.kind is ParcelKind.REPORT]

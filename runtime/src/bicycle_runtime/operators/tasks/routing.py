@@ -14,8 +14,8 @@ from typing import Any, Protocol, assert_never
 from zlib import crc32
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.operators.batch import Batch, Origin
-from bicycle_runtime.operators.io import StagedFile
 from bicycle_runtime.operators.spec import RouteSpec
 from bicycle_runtime.operators.tasks.sharing import Copy
 from bicycle_runtime.records.blobs import (
@@ -160,6 +160,9 @@ class _Spreader:
                 self._add_each(batch.values, targets, times)
             case Partitioning.HASH:
                 self._add_keyed(batch, times)
+            case Partitioning.CUSTOM:
+                assert batch.groups is not None  # The subtasks that ``partition_custom`` chose.
+                self._add_each(batch.values, batch.groups, times)
             case _ as other:
                 assert_never(other)
 

@@ -19,27 +19,11 @@ from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StageP
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.errors import RecordEncodingError
 from bicycle_runtime.records.exactness import PLAIN
-from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.state.frozen import is_frozen_type
 
 __all__ = ["Copy", "copied_edges", "copied_inputs", "copier"]
 
 Copy = Callable[[Batch], Batch]
-
-# Those whose function may change the records that it gets, or keep them.
-_CHANGING = frozenset(
-    {
-        OperatorKind.MAP,
-        OperatorKind.FLAT_MAP,
-        OperatorKind.MAP_BATCHES,
-        OperatorKind.ASYNC_IO,
-        OperatorKind.PROCESS,
-        OperatorKind.CO_PROCESS,
-        OperatorKind.REDUCE,
-        OperatorKind.WINDOW,
-        OperatorKind.WINDOW_COMBINE,
-    }
-)
 
 
 def copied_inputs(spec: ChainSpec) -> list[int]:
@@ -114,7 +98,7 @@ def _keeps(operator: OperatorSpec) -> bool:
 
 
 def _changes(operators: tuple[OperatorSpec, ...]) -> bool:
-    return any(operator.vertex.kind in _CHANGING for operator in operators)
+    return any(operator.vertex.descriptor.may_change_records for operator in operators)
 
 
 def _changes_below(plan: StagePlan, index: int) -> bool:

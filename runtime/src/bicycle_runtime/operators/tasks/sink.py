@@ -7,11 +7,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.functions.contexts import WorkerContext
-from bicycle_runtime.operators.functions.operator import Operator, each
-from bicycle_runtime.operators.io import (
+from bicycle_runtime.contract import (
     EventTimes,
     PreparingWriter,
     RowWriter,
@@ -20,8 +16,12 @@ from bicycle_runtime.operators.io import (
     WriterFactory,
     WriterTask,
 )
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.columnar.records import TupleRecords
+from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.operator import Operator, each
 from bicycle_runtime.operators.spec import OperatorSpec
-from bicycle_runtime.operators.tuple_records import TupleRecords
 from bicycle_sdk.time import TIME_MS_MAX
 
 __all__ = ["SinkOperator"]

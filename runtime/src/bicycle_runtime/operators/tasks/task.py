@@ -25,8 +25,10 @@ import msgspec
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.contract import Slice, WriterTask
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
 from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
+from bicycle_runtime.operators.calling.last_place import LAST_PLACE, enter_operator
 from bicycle_runtime.operators.counting.counts import OperatorCounts
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import (
@@ -37,19 +39,14 @@ from bicycle_runtime.operators.functions.operator import (
     Timed,
 )
 from bicycle_runtime.operators.functions.transform import KeyByOperator
-from bicycle_runtime.operators.functions.watermarks import (
-    GeneratorOperator,
-    ShardTimes,
-    joined_times,
-    lagging,
-    watermark_of,
-)
-from bicycle_runtime.operators.io import Slice, StagedFile, WriterTask
-from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec, StagePlan
+from bicycle_runtime.operators.functions.watermarks import GeneratorOperator
+from bicycle_runtime.operators.shard_times import ShardTimes, joined_times, lagging, watermark_of
+from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec
 from bicycle_runtime.operators.tasks.load_heartbeat import LoadHeartbeat
+from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.read_heartbeat import ReadHeartbeat
-from bicycle_runtime.operators.tasks.reports import TaskReport, encode_report
+from bicycle_runtime.operators.tasks.reports import TaskReport, report_parcel
 from bicycle_runtime.operators.tasks.routing import (
     FeedbackRouter,
     Parcel,
@@ -69,7 +66,6 @@ from bicycle_runtime.records.blobs import (
 from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.records.errors import RecordDecodingError
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import Partitioning
@@ -77,45 +73,7 @@ from bicycle_sdk.graph import Partitioning
 # hot path: small batches stay in the processor's cache: 860 ns a record instead of 1,060 at 65,536.
 _RECORDS_PER_BATCH = 4_096
 
-__all__ = ["EpochOrder", "TaskOrder", "TimeOrder", "report_parcel", "reports_in", "run_task"]
-
-
-class TaskOrder(msgspec.Struct, kw_only=True):
-    """What one task is to do: slices by source, state by operator, feedback files by edge.
-
-    ``turns`` says whose turn it is on edges that take turns; a task that is not told begins with
-    the subtask of its own number.
-    """
-
-    slices: dict[str, list[Slice]] = {}
-    states: dict[str, RangeState] = {}
-    feedback: dict[int, list[StagedFile]] = {}
-    turns: dict[int, int] = {}
-
-
-class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Where event time stands when an epoch begins.
-
-    ``clock_ms`` is the job's own clock, ``times`` the shards of all generators, ``watermarks``
-    those of the operators that have one, ``finished`` the generators whose input has ended. No
-    watermark stays below ``floor_ms``.
-    """
-
-    clock_ms: int = 0
-    times: ShardTimes = {}
-    watermarks: dict[str, int] = {}
-    finished: list[str] = []
-    floor_ms: int = WATERMARK_MIN
-
-
-class EpochOrder(msgspec.Struct, kw_only=True):
-    """What all tasks of one level are to do in one epoch."""
-
-    epoch: int
-    now_ms: int
-    is_interval_over: bool
-    tasks: list[TaskOrder]
-    time: TimeOrder = TimeOrder()
+__all__ = ["run_task"]
 
 
 class _Mark(msgspec.Struct, array_like=True):
@@ -246,6 +204,7 @@ class _Task:
 
     def _begin_operators(self, moment: EpochTime) -> None:
         for operator in self._program.operators():
+            enter_operator(operator.spec.uid)
             operator.begin_epoch(moment)
             if isinstance(operator, Stateful):
                 operator.restore(self._order.states[operator.spec.uid])
@@ -281,6 +240,7 @@ class _Task:
 
     def _advance(self) -> Iterator[None]:
         """Let operators fire what waited for the time that this epoch has brought."""
+        LAST_PLACE.read(None)
         clock_ms = self._epoch.time.clock_ms
         for operator in self._program.operators():
             if isinstance(operator, GeneratorOperator) and operator.keeper is not None:
@@ -324,6 +284,8 @@ class _Task:
         policy = chain.operators[0].policy
         counts, reading = self._report.source_counts, self._reading
         end = part.start
+        enter_operator(uid)
+        LAST_PLACE.read(Origin(source=uid, shard=part.shard, offset=end, end_offset=part.end))
         for batch in self._image.readers[uid].read(part):
             fault_point("read")
             for bad in batch.failures:
@@ -333,10 +295,12 @@ class _Task:
                 timestamps=batch.timestamps, keys=batch.keys, headers=batch.headers,
                 raws=batch.raws,
             )  # fmt: skip
+            LAST_PLACE.read(trail.span())
             chain.feed(Batch(batch.values, trail))
             end = batch.next_offset
             counts[uid] = counts.get(uid, 0) + len(batch.values)
             reading(sum(counts.values()))
+            enter_operator(uid)
             fault_point("operator")
             yield
         ends = self._report.source_ends.setdefault(uid, {})
@@ -350,6 +314,7 @@ class _Task:
             error.facts["reason"] += f" (records from operator {sender!r})"
             raise
         origin = parse_origin(blob.origin)
+        LAST_PLACE.read(origin)
         chain = self._program.chains[route.target_chain]
         for start in range(0, len(values), _RECORDS_PER_BATCH):
             part = slice(start, start + _RECORDS_PER_BATCH)
@@ -367,6 +332,7 @@ class _Task:
     def _write(self) -> None:
         epoch, report = self._epoch.epoch, self._report
         for operator in self._program.operators():
+            enter_operator(operator.spec.uid)
             operator.policy.check_rate()
             if isinstance(operator, Stateful):
                 report.states[operator.spec.uid] = operator.commit(
@@ -385,6 +351,7 @@ class _Task:
                 records_out=operator.records_out,
                 failed=operator.policy.failed,
                 retried=operator.policy.retried,
+                on_columns=operator.on_columns,
                 late=operator.late,
                 timed_out=operator.timed_out,
                 unread=operator.unread,
@@ -437,17 +404,3 @@ class _Task:
         outbox = self._program.outbox
         yield from outbox
         outbox.clear()
-
-
-def report_parcel(plan: StagePlan, report: TaskReport) -> Parcel:
-    """Return a report as a parcel that finds its way through the levels below to the driver."""
-    levels = plan.level_parallelism
-    width = levels[report.level + 1] if report.level + 1 < len(levels) else 1
-    envelope = Envelope(ParcelKind.REPORT, len(levels), report.subtask)
-    return (report.subtask % width, seal_parcel(envelope, encode_report(report)))
-
-
-def reports_in(parcels: Iterable[bytes]) -> list[bytes]:
-    """Return the bytes of the task reports among the parcels that left the last level."""
-    opened = map(open_parcel, parcels)
-    return [bytes(body) for envelope, body in opened if envelope.kind is ParcelKind.REPORT]

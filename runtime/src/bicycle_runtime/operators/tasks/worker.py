@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
+from bicycle_runtime.operators.calling.last_place import LAST_PLACE
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.closing import close_all
+from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program, build_program
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.reports import TaskReport, report_parcel
 from bicycle_runtime.operators.tasks.routing import Parcel
-from bicycle_runtime.operators.tasks.task import EpochOrder, report_parcel, run_task
+from bicycle_runtime.operators.tasks.task import run_task
 from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.state.stores.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError
@@ -41,7 +43,16 @@ class Worker:
     def run(
         self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]
     ) -> Iterator[Parcel]:
-        """Run a task and yield its parcels; functions that can not be loaded are reported."""
+        """Run a task and yield its parcels; functions that cannot be loaded are reported."""
+        LAST_PLACE.begin(self._image.run_id, order.epoch, (level, subtask))
+        try:
+            yield from self._run(level, subtask, order, parcels)
+        finally:
+            LAST_PLACE.end()
+
+    def _run(
+        self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]
+    ) -> Iterator[Parcel]:
         refuse_pickles(state=self._image.state.no_pickle)
         try:
             program = self._program(level, subtask)

@@ -1,6 +1,7 @@
-"""Windows on workers: ``build_window`` makes the operator that carries a window plan out.
+"""Windows on workers: ``window_operator`` tells what carries a window plan out.
 
-*Aligned* windows keep strips of time that windows share, *sessions* grow per key, *triggered* ones
-ask a trigger at each record. The first two fold the records of an epoch first and touch state once
-per key and window; ``combine`` does the folding before the shuffle.
+Windows that fire by the watermark are folded (``folding_operator``): a *placement* tells where
+records go, before the shuffle (``combine``) and behind it, and what is *kept* of windows tells how
+they grow and fire: slices of time that windows share, sessions, sessions that are cut. Windows with
+a trigger or an evictor (``triggered``) ask it at each record.
 """

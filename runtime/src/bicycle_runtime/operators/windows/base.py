@@ -1,10 +1,10 @@
-"""What all window operators share: plan, table, late records, results as batches."""
+"""The base of window operators: plan, table, late records, results as batches."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
@@ -37,7 +37,7 @@ __all__ = ["WindowOperator"]
 
 
 class WindowOperator(Operator, Stateful, Timed):
-    """One kind of windows; derived classes say where records go and when windows fire.
+    """A window vertex; derived classes say where records go and when windows fire.
 
     Args:
         spec: Which operator this is.
@@ -50,7 +50,7 @@ class WindowOperator(Operator, Stateful, Timed):
     """
 
     # Whether each key has windows of its own, with times and records that are replaced one by one.
-    is_by_key: ClassVar[bool] = True
+    is_by_key: bool = True
     context: KeyedContext
 
     def __init__(
@@ -81,21 +81,20 @@ class WindowOperator(Operator, Stateful, Timed):
         self.now_ms = 0
         self._epoch = 0
 
-    @classmethod
     @abstractmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
+    def new_cells(self, windows: WindowTables) -> Cells:
         """Return empty cells of the shape that the operator keeps."""
 
-    def moments(self, cell: Any) -> Iterable[tuple[TimeDomain, int]]:  # noqa: ARG002  # for those by key
+    @abstractmethod
+    def moments(self, cell: Any) -> Iterable[tuple[TimeDomain, int]]:
         """Return the times that a cell waits for. They follow from the plan and the cell."""
-        return ()
 
     def _new_table(self) -> CompositeTable[WindowTable]:
         """Return an empty table; the handles that a window function holds stay good."""
         keyed = self.context.keyed
         keyed.reset()
         windows = self.context.tables.windows
-        cells = self.new_cells(self.plan, self.folding, windows)
+        cells = self.new_cells(windows)
         records = windows.records(self.record_type, is_by_key=self.is_by_key)
         table = windows.table(cells, records)
         settings = window_settings(self.plan, self.folding)

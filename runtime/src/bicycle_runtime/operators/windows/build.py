@@ -1,25 +1,29 @@
-"""Which operator carries out which window."""
+"""The operators of windows: the folding one, and the one that asks a trigger or an evictor."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.calling.policy import RecordPolicy
 from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.spec import OperatorSpec
-from bicycle_runtime.operators.windows.aligned import AlignedOperator
 from bicycle_runtime.operators.windows.base import WindowOperator
-from bicycle_runtime.operators.windows.cut_sessions import CutSessionOperator
-from bicycle_runtime.operators.windows.sessions import SessionOperator
-from bicycle_runtime.operators.windows.triggered import TriggeredOperator
-from bicycle_runtime.state.memory.window_tables import MemoryWindows
+from bicycle_runtime.operators.windows.cut_sessions import CutSessions
+from bicycle_runtime.operators.windows.folding_operator import FoldingOperator, KeptWindows
+from bicycle_runtime.operators.windows.kept_slices import KeptSlices
+from bicycle_runtime.operators.windows.sessions import KeptSessions
+from bicycle_runtime.operators.windows.triggered import TriggeredOperator, pane_cells
+from bicycle_runtime.state.memory.space import MemorySpace
 from bicycle_runtime.state.memory.windows import WindowTable
 from bicycle_sdk.windows import SessionWindows, WindowPlan
 
-__all__ = ["build_window", "window_table"]
+__all__ = ["window_operator", "window_table"]
+
+
+def window_operator(plan: WindowPlan) -> Callable[..., WindowOperator]:
+    """Return what makes the operator of a window, from what a ``WindowOperator`` is made of."""
+    kind = _kind_of(plan)
+    return TriggeredOperator if kind is None else partial(FoldingOperator, kind=kind)
 
 
 def window_table(plan: WindowPlan, folding: Folding, record_type: Any) -> WindowTable:
@@ -30,36 +34,16 @@ def window_table(plan: WindowPlan, folding: Folding, record_type: Any) -> Window
         folding: Its aggregates.
         record_type: Declared type of the records, None when unknown.
     """
-    operator, windows = _operator_of(plan), MemoryWindows()
-    records = windows.records(record_type, is_by_key=operator.is_by_key)
-    return windows.table(operator.new_cells(plan, folding, windows), records)
+    kind, windows = _kind_of(plan), MemorySpace()
+    records = windows.records(record_type, is_by_key=kind is None or kind.is_by_key)
+    new_cells = pane_cells if kind is None else kind.new_cells
+    return windows.table(new_cells(plan, folding, windows), records)
 
 
-def _operator_of(plan: WindowPlan) -> type[WindowOperator]:
+def _kind_of(plan: WindowPlan) -> type[KeptWindows] | None:
+    """Return what is kept of windows that fire by the watermark; None of those with a trigger."""
     if plan.is_triggered:
-        return TriggeredOperator
+        return None
     if not isinstance(plan.assigner, SessionWindows):
-        return AlignedOperator
-    return SessionOperator if plan.assigner.max_duration_ms is None else CutSessionOperator
-
-
-def build_window(
-    spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, plan: WindowPlan,
-    *, key_selector: Callable[[Any], Any], record_type: Any, storage: Storage,
-) -> WindowOperator:  # fmt: skip
-    """Return the operator of a window vertex.
-
-    Args:
-        spec: Which operator this is.
-        policy: Settles records and windows whose function failed.
-        context: Task info, time, and the states that a window function keeps per key.
-        plan: The window.
-        key_selector: Gives the key of a record.
-        record_type: Declared type of the records, None when unknown.
-        storage: Where the state lies.
-    """
-    kind = _operator_of(plan)
-    return kind(
-        spec, policy, context, plan,
-        key_selector=key_selector, record_type=record_type, storage=storage,
-    )  # fmt: skip
+        return KeptSlices
+    return KeptSessions if plan.assigner.max_duration_ms is None else CutSessions

@@ -15,20 +15,20 @@ from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.folding.rows import Rows
 from bicycle_runtime.operators.folding.slots import Session
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
-from bicycle_runtime.operators.windows.sessions import PLACE, SessionOperator
+from bicycle_runtime.operators.windows.sessions import PLACE, KeptSessions
 from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.memory.windows import Cells
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import Window, WindowPlan
 
-__all__ = ["CutSessionOperator"]
+__all__ = ["CutSessions"]
 
 # Start, end, and: whether it is the rest of a session that was cut, time of its first record.
 _Part = tuple[int, int, tuple[bool, int | None]]
 
 
-class CutSessionOperator(SessionOperator):
+class CutSessions(KeptSessions):
     """Keeps the open sessions of each key with their records, and cuts them as they fire."""
 
     @classmethod
@@ -41,9 +41,9 @@ class CutSessionOperator(SessionOperator):
 
     # --- records in --------------------------------------------------------------------------
 
-    def _admitted(self, rows: Rows) -> Rows:
+    def admitted(self, rows: Rows) -> Rows:
         """Return the rows that come before no cut; the others are late: their window has fired."""
-        if min(rows.times) >= self.complete_before:
+        if min(rows.times) >= self.window.complete_before:
             return rows
         late = [
             index
@@ -56,7 +56,7 @@ class CutSessionOperator(SessionOperator):
             return rows
         places = rows.places
         windows = [Window(rows.times[index], places[index]) for index in late]
-        self.count_late(rows.picked(late), windows)
+        self.window.count_late(rows.picked(late), windows)
         gone = set(late)
         return rows.picked([index for index in range(len(places)) if index not in gone])
 

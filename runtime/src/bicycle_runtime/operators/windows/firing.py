@@ -16,11 +16,11 @@ from bicycle_runtime.operators.batch import Batch, ExchangeTrail
 from bicycle_runtime.operators.calling.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
+from bicycle_runtime.operators.columnar.records import TupleRecords
 from bicycle_runtime.operators.errors import WindowStateError
 from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import as_sequences, each
-from bicycle_runtime.operators.tuple_records import TupleRecords
 from bicycle_runtime.state.memory.due import in_order
 from bicycle_runtime.state.undo import Attempts, UndoLog
 from bicycle_sdk.errors import StateDefinitionError
@@ -41,7 +41,7 @@ class Fired(NamedTuple):
 
 
 class Unkept(dict[str, Any]):
-    """Values of a window that can not keep any: a session may become part of another one."""
+    """Values of a window that cannot keep any: a session may become part of another one."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         raise WindowStateError(name=name)

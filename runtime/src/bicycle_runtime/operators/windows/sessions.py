@@ -1,4 +1,4 @@
-"""Session windows that fire by the watermark.
+"""Session windows in state.
 
 Sessions of a key are joined when their intervals touch. A record whose own interval is closed may
 still be saved by a session that is open and touches it; that is decided after all records of the
@@ -13,37 +13,33 @@ from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.blocks import Partials, RawRecords, open_block
-from bicycle_runtime.operators.folding.gathering import FoldedContents, KeptContents
-from bicycle_runtime.operators.folding.intervals import session_ends
-from bicycle_runtime.operators.folding.rows import Rows, rows_of
-from bicycle_runtime.operators.folding.slots import Session, SessionSlots
-from bicycle_runtime.operators.functions.operator import Advance, EpochTime
+from bicycle_runtime.operators.folding.rows import Rows
+from bicycle_runtime.operators.folding.slots import Session
 from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
+from bicycle_runtime.operators.windows.folding_operator import KeptWindows
+from bicycle_runtime.operators.windows.placements import Placement, SessionPlacement
 from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.memory.windows import Cells
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
-__all__ = ["PLACE", "SessionOperator"]
+__all__ = ["PLACE", "KeptSessions"]
 
 PLACE = 0  # sessions belong to keys, not to stretches of time
 Open = list[tuple[int, int, Any]]  # start, end and content of the sessions of one key
 
 
-class SessionOperator(WindowOperator):
+class KeptSessions(KeptWindows):
     """Keeps the open sessions of each key. When they are due is looked up in them once more."""
 
-    def __init__(self, *parts: Any, **options: Any) -> None:
-        super().__init__(*parts, **options)
+    def __init__(self, window: WindowOperator, placement: Placement) -> None:
+        super().__init__(window, placement)
+        assert isinstance(placement, SessionPlacement)
         assert isinstance(self.plan.assigner, SessionWindows)
-        self._assigner = self.plan.assigner
-        self._is_combined = bool(self.spec.vertex.details.get("is_combined", False))
-        keeps = self.keeps_records
-        contents = KeptContents() if keeps else FoldedContents(self.folding, self.policy)
-        self._slots = SessionSlots(contents)
+        self._assigner, self._slots = self.plan.assigner, placement.slots
         self._doubtful: list[tuple[int, Rows]] = []  # end and the one row
         self._touched: set[tuple[int, Any, int]] = set()
 
@@ -60,63 +56,34 @@ class SessionOperator(WindowOperator):
             if lateness:
                 yield "event", end + lateness
 
-    def begin_epoch(self, time: EpochTime) -> None:
-        super().begin_epoch(time)
-        self._slots.clear()
+    def clear(self) -> None:
         self._doubtful.clear()
         self._touched.clear()
 
-    def apply(self, batch: Batch) -> Batch:
-        if self._is_combined:
-            self._open(batch)
-        else:
-            self._gather(rows_of(batch, self.key_of, self.policy, operator=self.spec.uid))
-        return Batch([], batch.trail)
+    def take_late(self, rows: Rows) -> None:
+        for index, end in enumerate(rows.places):
+            self._doubtful.append((end, rows.picked([index])))
 
-    def advance(self, advance: Advance) -> Iterator[Batch]:
-        self.let_come(advance.watermark)
+    def take_partials(self, group: int, block: Partials) -> None:
+        for (starts, ends), keys, contents in block.parts:
+            for session in zip(keys, starts, ends, contents, strict=True):
+                self._join(Session(group, *session))
+
+    def settle(self) -> None:
         for session in self._slots.take():
             self._join(session)
         self._decide_doubtful()
-        self.begin_firing()
-        yield self.fired(list(self._due()))
-        self._touched.clear()
+
+    def fire(self) -> Iterator[Batch]:
+        yield self.window.fired(list(self._due()))
+
+    def expire(self) -> None:
+        self._touched.clear()  # Those that are over went as they were due.
 
     def next_event_ms(self) -> int | None:
-        return self.event_times.first(self._is_waiting)
+        return self.window.event_times.first(self._is_waiting)
 
     # --- records in --------------------------------------------------------------------------
-
-    def _open(self, batch: Batch) -> None:
-        assert batch.groups is not None
-        for data, group in zip(batch.values, batch.groups, strict=True):
-            block = open_block(data)
-            if isinstance(block, Partials):
-                for (starts, ends), keys, contents in block.parts:
-                    for session in zip(keys, starts, ends, contents, strict=True):
-                        self._join(Session(group, *session))
-            elif isinstance(block, RawRecords):
-                raw = Batch(block.values, batch.trail, [group] * len(block.values))
-                keys = list(map(self.key_of, block.values))
-                self._gather(Rows(raw, keys, block.times, [group] * len(keys)))
-
-    def _gather(self, rows: Rows) -> None:
-        rows = session_ends(rows, self._assigner, self.policy)
-        if rows.keys:
-            rows = self._admitted(rows)
-        if not rows.keys:
-            return
-        if self.is_closed(min(rows.places)):
-            for index, end in enumerate(rows.places):
-                if self.is_closed(end):
-                    self._doubtful.append((end, rows.picked([index])))
-            rows = rows.picked([i for i, end in enumerate(rows.places) if not self.is_closed(end)])
-        if rows.keys:
-            self._slots.add(rows)
-
-    def _admitted(self, rows: Rows) -> Rows:
-        """Return the rows that no window which has fired would hold; all of them, as a rule."""
-        return rows
 
     def _decide_doubtful(self) -> None:
         """Join records whose interval is closed to sessions that are open, or count them as late.
@@ -131,7 +98,7 @@ class SessionOperator(WindowOperator):
                 for session in self._slots.take():
                     self._join(session)
             else:
-                self.count_late(row, [Window(start, end)])
+                self.window.count_late(row, [Window(start, end)])
         self._doubtful.clear()
 
     def _join(self, new: Session) -> None:
@@ -155,10 +122,10 @@ class SessionOperator(WindowOperator):
     # --- results out -------------------------------------------------------------------------
 
     def _remember(self, end: int, group: int, key: Any) -> None:
-        self.event_times.add(end, (PLACE, group, key))
+        self.window.event_times.add(end, (PLACE, group, key))
 
     def _due(self) -> Iterator[Fired]:
-        for moment, (_, group, key) in self.event_times.due(self.complete):
+        for moment, (_, group, key) in self.window.event_times.due(self.window.complete):
             yield from self._due_of(moment, group, key)
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
@@ -166,7 +133,9 @@ class SessionOperator(WindowOperator):
         sessions: Open = self.table.cells.find(PLACE, group, key) or []
         for session in sessions:
             start, end, content = session
-            if end == moment and (end > self.complete_before or (group, key, end) in self._touched):
+            if end == moment and (
+                end > self.window.complete_before or (group, key, end) in self._touched
+            ):
                 if self.keeps_records:
                     content = self._row(group, key, start, end)
                 count = (

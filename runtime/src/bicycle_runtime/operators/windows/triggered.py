@@ -50,7 +50,7 @@ from bicycle_sdk.windows import (
     WindowPlan,
 )
 
-__all__ = ["TriggeredOperator"]
+__all__ = ["TriggeredOperator", "pane_cells"]
 
 _ALL_TIME = (WATERMARK_MIN, WATERMARK_MAX)  # bounds of panes that time does not close
 
@@ -68,11 +68,8 @@ class TriggeredOperator(WindowOperator):
         self._times: list[int] = []
         self._has_times = True
 
-    @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
-        kind = type_of_panes(folding.state_type, keeps_records=plan.keeps_records)
-        dump = partial(dump_panes, type_of_all=kind)
-        return windows.cells("p", kind, dump=dump, load=load_panes)
+    def new_cells(self, windows: WindowTables) -> Cells:
+        return pane_cells(self.plan, self.folding, windows)
 
     def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
         for pane in cell:
@@ -370,6 +367,13 @@ class TriggeredOperator(WindowOperator):
     def _emitted(self) -> Batch:
         values, times, self._values, self._times = self._values, self._times, [], []
         return Batch(values, ExchangeTrail(None, times if self._has_times else None))
+
+
+def pane_cells(plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
+    """Return empty cells of panes."""
+    kind = type_of_panes(folding.state_type, keeps_records=plan.keeps_records)
+    dump = partial(dump_panes, type_of_all=kind)
+    return windows.cells("p", kind, dump=dump, load=load_panes)
 
 
 def _divided(times: list[int], pane: Pane) -> tuple[list[int], list[int]]:

@@ -57,7 +57,7 @@ def describe_attributes(function: Any, book: StateBook | None = None) -> list[At
         book: Knows in which forms they are sealed; None when nothing is.
 
     Raises:
-        SchemaRefusedError: what is sealed can not be read as it is declared now.
+        SchemaRefusedError: what is sealed cannot be read as it is declared now.
     """
     snapshots = _snapshots(function)
     sealed = book or StateBook()
@@ -152,7 +152,7 @@ def _hints(annotated: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(annotated)
     except (NameError, TypeError, AttributeError):
-        return {}  # an annotation that can not be resolved here: the values are stored undeclared
+        return {}  # an annotation that cannot be resolved here: the values are stored undeclared
 
 
 def _instance_values(function: Any) -> dict[str, Any]:

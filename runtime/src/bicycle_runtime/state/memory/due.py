@@ -1,6 +1,6 @@
-"""When windows are due: an index by time of what their cells say, made anew from them at will.
+"""When windows are due: an index by time of what their cells say, made again from them at will.
 
-It may name times that a window no longer has: whoever gets one looks the window up.
+It may name times that a window no longer has: the code that gets one looks the window up.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Keyed states of one operator in one subtask: value, list, map, reducing and aggregating state.
 
-All states of an operator form one ordered space, ``key group · state name · key · map key``. Cells
-hold entries as Python objects; an entry is encoded when it is written, by its declared type, and
-only what changed since the last commit is. A state of which a sealed file tells before the function
-has asked for it stays encoded, and is kept even if nobody ever asks.
+Cells, which the space makes, hold entries as Python objects: all of them, or those used last. An
+entry is encoded when it is written, by its declared type, and only what changed since the last
+commit is. A state of which a sealed file tells before the function has asked for it stays encoded,
+and is kept even if nobody ever asks.
 
 Three kinds of sections: ``$state.<kind>.<name>`` has entries, ``$ttl.<name>`` the times from which
 they live. A TTL may therefore be added and taken away again.
@@ -13,65 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.errors import StateKindError
+from bicycle_runtime.state.memory.space import KeyedCells, MemorySpace, StateSpace
 from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section, make_section
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.declaring import SHAPES, keyed_state
-from bicycle_runtime.state.values.reading import OpenedState, StateBook
-from bicycle_sdk.state.access import make_cells
-from bicycle_sdk.state.cells import MapCells, ValueCells
+from bicycle_runtime.state.values.reading import StateBook
+from bicycle_sdk.state.cells import MISSING, MapCells
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain, require_same
 
-__all__ = [
-    "BROADCAST",
-    "BroadcastTable",
-    "Cells",
-    "KeyedBackend",
-    "KeyedTable",
-    "MemoryBackend",
-]
+__all__ = ["BROADCAST", "BroadcastTable", "KeyedTable"]
 
 _KEYS = AnyCodec()
 _STAMPS = ValueCodec(int)
-
-Cells = ValueCells | MapCells
-
-
-class KeyedBackend(Protocol):
-    """Where the entries of states lie while a subtask works with them.
-
-    What it hands out has the methods of the cells: ``get``, ``put``, ``delete``, ``scan`` in key
-    order (by range and by prefix), and notes what was touched. It holds sealed entries and the
-    changes of the running epoch apart, or (in memory) is built anew when an epoch is given up.
-    """
-
-    def cells(
-        self, descriptor: StateDescriptor, opened: OpenedState, clock: Callable[[TimeDomain], int]
-    ) -> Cells:
-        """Return empty cells for a state.
-
-        Args:
-            descriptor: The state.
-            opened: Where its entries lie, and how they are encoded.
-            clock: Tells the time in ms in a domain, for its TTL.
-        """
-
-
-class MemoryBackend:
-    """Entries are dicts of this process."""
-
-    def cells(
-        self,
-        descriptor: StateDescriptor,
-        opened: OpenedState,  # noqa: ARG002  # entries are objects
-        clock: Callable[[TimeDomain], int],
-    ) -> Cells:
-        """Return empty cells for a state."""
-        return make_cells(descriptor, clock=clock, order=encode_key)
 
 
 @dataclass(slots=True)
@@ -79,7 +36,7 @@ class _State:
     """One declared state."""
 
     descriptor: StateDescriptor
-    cells: Cells
+    cells: KeyedCells
     codec: ValueCodec
     place: str
     groups: set[int] = field(default_factory=set)  # Those that may have entries.
@@ -91,7 +48,7 @@ class KeyedTable:
     Args:
         groups: The key group of a key, by indexing.
         clock: Tells the time in ms in a domain, for states with a TTL.
-        backend: Makes cells.
+        space: Where entries lie; None for memory.
         prefix: Begins the names of its sections, so that tables can share files.
         book: Knows in which forms states are sealed; None when nothing is.
     """
@@ -101,13 +58,13 @@ class KeyedTable:
         groups: Mapping[Any, int],
         clock: Callable[[TimeDomain], int],
         *,
-        backend: KeyedBackend | None = None,
+        space: StateSpace | None = None,
         prefix: str = "$",
         book: StateBook | None = None,
     ) -> None:
         self._groups = groups
         self._clock = clock
-        self._backend = MemoryBackend() if backend is None else backend
+        self._space = space or MemorySpace()
         self._entries_prefix = f"{prefix}state."
         self._times_prefix = f"{prefix}ttl."
         self._book = book or StateBook()
@@ -119,13 +76,13 @@ class KeyedTable:
         """Tell whether a section is one of this table."""
         return section_name.startswith((self._entries_prefix, self._times_prefix))
 
-    def cells_of(self, descriptor: StateDescriptor) -> Cells:
+    def cells_of(self, descriptor: StateDescriptor) -> KeyedCells:
         """Return the cells of a state, made and filled when first asked for.
 
         Raises:
             StateDefinitionError: the state was declared otherwise before.
             StateKindError: sealed files have it as another kind.
-            SchemaRefusedError: what is sealed can not be read as it is declared now.
+            SchemaRefusedError: what is sealed cannot be read as it is declared now.
         """
         known = self._states.get(descriptor.name)
         if known is not None:
@@ -135,10 +92,15 @@ class KeyedTable:
         opened = self._book.open(
             keyed_state(descriptor), descriptor.stored_type, descriptor.migrate
         )
-        cells = self._backend.cells(descriptor, opened, self._clock)
+        entries = self._name_of(SHAPES[descriptor.kind], opened.place)
+        times = self._times_prefix + opened.place
+        cells = self._space.keyed_cells(
+            descriptor, opened.codec,
+            entries=entries, times=times, groups=self._groups, clock=self._clock,
+        )  # fmt: skip
         state = _State(descriptor, cells, opened.codec, opened.place)
         self._states[descriptor.name] = self._by_place[opened.place] = state
-        for name in (self._entries_name(state), self._times_prefix + opened.place):
+        for name in (entries, times):
             self.apply(self._unread.pop(name, ()))
         return state.cells
 
@@ -151,10 +113,10 @@ class KeyedTable:
         found = {
             name: SHAPES[state.descriptor.kind] for name, state in sorted(self._states.items())
         }
-        for section_name in sorted(self._unread):
-            if section_name.startswith(self._entries_prefix):
-                shape, _, name = section_name.removeprefix(self._entries_prefix).partition(".")
-                found.setdefault(name, shape)
+        unread = [name for name in self._unread if name.startswith(self._entries_prefix)]
+        for section_name in sorted({*unread, *self._space.names(self._entries_prefix)}):
+            shape, _, name = section_name.removeprefix(self._entries_prefix).partition(".")
+            found.setdefault(name, shape)
         return found
 
     def reset(self) -> None:
@@ -184,7 +146,8 @@ class KeyedTable:
         for section in sections:
             state = self._state_of(section.name)
             if state is None:
-                self._unread.setdefault(section.name, []).append(section)
+                if self._space.holds_all:
+                    self._unread.setdefault(section.name, []).append(section)
             elif section.name.startswith(self._times_prefix):
                 self._apply_times(state, section)
             else:
@@ -212,7 +175,8 @@ class KeyedTable:
     def _refuse_other_kinds(self, descriptor: StateDescriptor) -> None:
         mine = SHAPES[descriptor.kind]
         for shape in sorted(set(SHAPES.values()) - {mine}):
-            if self._name_of(shape, descriptor.name) in self._unread:
+            name = self._name_of(shape, descriptor.name)
+            if name in self._unread or self._space.has(name):
                 raise StateKindError(state=descriptor.name, sealed=shape, asked=descriptor.kind)
 
     def _entries(self, state: _State, cells: Iterable[Any]) -> list[Section]:
@@ -245,6 +209,8 @@ class KeyedTable:
 
     def _held(self, state: _State) -> Callable[[Any], bool]:
         cells = state.cells
+        if not self._space.holds_all:
+            return lambda cell: cells.peek(cell) is not MISSING
         if isinstance(cells, MapCells):
             rows = cells.rows
             return lambda cell: cell[0] in rows and cell[1] in rows[cell[0]]
@@ -268,10 +234,13 @@ class KeyedTable:
         return [(group, *part) for group, part in sorted(parts.items())]
 
     def _apply_entries(self, state: _State, section: Section) -> None:
+        cells = _decoded(section.keys)
+        if not self._space.holds_all:  # They are read again when somebody asks.
+            state.cells.unload([*cells, *_decoded(section.deleted)])
+            return
         if section.is_full and section.group in state.groups:
             self._clear_group(state, section.group)
         state.groups.add(section.group)
-        cells = _decoded(section.keys)
         values = state.codec.decode_list(section.values, section.keys)
         state.cells.load(cells, values)
         state.cells.unload(_decoded(section.deleted))
@@ -284,11 +253,13 @@ class KeyedTable:
         expiry = state.cells.expiry
         if expiry is None:
             return  # The function took the TTL away: entries live on.
+        if not self._space.holds_all:
+            expiry.unload([*_decoded(section.keys), *_decoded(section.deleted)])
+            return
         stamps = _STAMPS.decode_list(section.values)
         for cell, stamp in zip(_decoded(section.keys), stamps, strict=True):
             expiry.put(cell, stamp)
-        for cell in _decoded(section.deleted):
-            expiry.drop(cell)
+        expiry.unload(_decoded(section.deleted))
 
     def _clear_group(self, state: _State, group: int) -> None:
         is_map = isinstance(state.cells, MapCells)
@@ -300,8 +271,7 @@ class KeyedTable:
         state.cells.unload(gone)
         expiry = state.cells.expiry
         if expiry is not None:
-            for cell in gone:
-                expiry.drop(cell)
+            expiry.unload(gone)
 
 
 class _Everywhere(dict[Any, int]):
@@ -312,7 +282,7 @@ class _Everywhere(dict[Any, int]):
 
 
 class BroadcastTable(KeyedTable):
-    """States without keys that all subtasks hold alike: each has a copy, and each writes it.
+    """States without keys that all subtasks hold alike, in memory: each has a copy and writes it.
 
     Every subtask must make the same changes in the same epoch; a rescaled subtask takes the copy
     of any old one. Handles are made over ``cells_of(descriptor)`` with ``BROADCAST`` for a scope.
@@ -324,10 +294,9 @@ class BroadcastTable(KeyedTable):
         self,
         clock: Callable[[TimeDomain], int],
         *,
-        backend: KeyedBackend | None = None,
         book: StateBook | None = None,
     ) -> None:
-        super().__init__(_Everywhere(), clock, backend=backend, prefix="$broadcast.", book=book)
+        super().__init__(_Everywhere(), clock, prefix="$broadcast.", book=book)
 
 
 class _BroadcastScope:

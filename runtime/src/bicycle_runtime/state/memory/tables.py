@@ -1,8 +1,9 @@
-"""State tables: what the operators of one subtask hold in memory, per key group.
+"""The tables of rich functions and of running reduces, per key group.
 
-A table is filled by applying sealed sections, changed by the running epoch, and gives the changes
-as sections at the end of the epoch. It neither reads nor writes files (``stores`` do) and calls
-no user function but the state hooks of rich functions.
+A table takes sealed sections over, is changed by the running epoch, and gives the changes as
+sections at the end of the epoch. It neither reads nor writes files (``stores`` do) and calls no
+user function but the state hooks of rich functions. Where the space does not hold all, a key group
+is read when it is first used.
 """
 
 from __future__ import annotations
@@ -10,16 +11,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute
 from bicycle_runtime.state.memory.dicts import DictState
+from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
 from bicycle_runtime.state.memory.tracked import TrackedDict
 from bicycle_runtime.state.memory.undoing import UndoNamedDict, attribute_memo, undoing_kind
 from bicycle_runtime.state.sealed.changes import Section, emptied_section, make_section
 from bicycle_runtime.state.undo import UndoLog
 from bicycle_runtime.state.values.codecs import ValueCodec
+from bicycle_sdk.functions import RichAsyncFunction
 
 __all__ = ["AccumulatorTable", "FunctionTable", "GroupState", "StateTable"]
 
@@ -31,16 +34,6 @@ _KEYS = AnyCodec()
 _NO_KEY = _KEYS.encode_list([None])
 _NAMED_ATTRIBUTE = Attribute(NAMED, ValueCodec(), TrackedDict, None)
 _BEGUN_ATTRIBUTE = Attribute(BEGUN, ValueCodec(), TrackedDict, None)
-
-
-class StateTable(Protocol):
-    """The state of one operator in one subtask."""
-
-    def changes(self) -> list[Section]:
-        """Return what changed since the last call, and regard it as written."""
-
-    def apply(self, sections: Iterable[Section]) -> None:
-        """Put sealed changes in, oldest first."""
 
 
 @dataclass(slots=True)
@@ -66,13 +59,19 @@ class FunctionTable:
         attributes: Its state attributes, described *before* it was opened.
         call_hook: Calls a hook of the function, waiting for it when it is ``async``.
         undoes: Whether attempts can be undone.
+        space: Where the entries lie; None for memory.
     """
 
     def __init__(
         self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any],
-        *, undoes: bool = False,
+        *, undoes: bool = False, space: StateSpace | None = None,
     ) -> None:  # fmt: skip
         self._prototype = prototype
+        self._space = space or MemorySpace()
+        hook = getattr(type(prototype), "snapshot_state", None)
+        # The dicts of a function that makes its own snapshots are written whole, and in memory.
+        is_by_snapshot = hook not in (None, RichAsyncFunction.snapshot_state)
+        self._attribute_space = MemorySpace() if is_by_snapshot else self._space
         self._named = _NAMED_ATTRIBUTE
         if undoes:
             attributes = list(map(_undoing, attributes))
@@ -117,6 +116,8 @@ class FunctionTable:
 
     def expect(self, record_count: int) -> None:
         """Take note of the records of an epoch: the next one is expected to have as many."""
+        if not self._space.holds_all:
+            return  # What is in memory is not all there is to compare with.
         entry_count = sum(
             len(kept.entries) for state in self.groups.values() for kept in state.dicts.values()
         )
@@ -140,7 +141,8 @@ class FunctionTable:
 
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
-            self._apply_or_wait(section)
+            if self._space.holds_all or section.group in self.groups:
+                self._apply_or_wait(section)
 
     def restore_snapshots(self) -> None:
         """Call ``restore_state``, once for each key group of which newer snapshots were applied.
@@ -169,12 +171,26 @@ class FunctionTable:
     def _known(self, group: int) -> GroupState:
         state = self.groups.get(group)
         if state is None:
-            state = self.groups[group] = self._new_group(group)
+            state = self._new_group(group)
+            if not self._space.holds_all:
+                self._read_values(group, state)
+            self.groups[group] = state
         return state
 
+    def _read_values(self, group: int, state: GroupState) -> None:
+        """Give a key group what is sealed of it and lies in no dict."""
+        snapshot = self._space.read(group, SNAPSHOT, None)
+        if snapshot is not None:
+            self._call_hook(state.instance.restore_state, self._snapshots.decode_one(snapshot))
+        for attribute in self._value_attributes:
+            raw = self._space.read(group, attribute.section, None)
+            if raw is not None:
+                setattr(state.instance, attribute.name, attribute.codec.decode_one(raw))
+                state.written[attribute.name] = hash(b"\x91" + raw)
+
     def _new_group(self, group: int) -> GroupState:
-        named = self._dict_state(group, self._named, {})
-        begun = self._dict_state(group, _BEGUN_ATTRIBUTE, {}) if self._seeded else None
+        named = _dict_state(self._space, group, self._named)
+        begun = _dict_state(self._space, group, _BEGUN_ATTRIBUTE) if self._seeded else None
         state = GroupState(None, {}, named, begun)
         self._renew(group, state)
         return state
@@ -185,7 +201,10 @@ class FunctionTable:
         dicts = {}
         for attribute in self._dict_attributes:
             initial = copy.deepcopy(getattr(self._prototype, attribute.name))
-            kept = dicts[attribute.name] = self._dict_state(group, attribute, initial)
+            if initial and self._is_written(group, attribute.section):
+                initial = {}
+            kept = _dict_state(self._attribute_space, group, attribute, initial)
+            dicts[attribute.name] = kept
             setattr(instance, attribute.name, kept.entries)
         for attribute in self._value_attributes:
             setattr(
@@ -194,21 +213,18 @@ class FunctionTable:
         state.instance, state.dicts = instance, dicts
         state.written, state.known = {}, set()
 
-    def _dict_state(
-        self,
-        group: int,  # noqa: ARG002  # where entries lie by group is the business of others
-        attribute: Attribute,
-        initial: dict[Any, Any],
-    ) -> DictState:
-        return DictState(attribute, initial)
+    def _is_written(self, group: int, section: str) -> bool:
+        """Tell whether a dict that a function begins with entries in lies written in the space."""
+        space = self._attribute_space
+        is_begun = space.read(group, BEGUN, section) is not None
+        return is_begun or space.has(section, (group,))
 
     def _group_changes(self, group: int, state: GroupState) -> list[Section]:
         sections = [state.named.section(group, state.named.entries)]
         hook = getattr(state.instance, "snapshot_state", None)
         snapshot = self._call_hook(hook) if hook is not None else None
         if snapshot is not None:
-            value = self._snapshots.encode_list([snapshot])
-            sections.append(make_section(group, SNAPSHOT, _NO_KEY, value, is_full=True))
+            sections.append(self._whole(group, SNAPSHOT, self._snapshots.encode_list([snapshot])))
         else:
             for name, kept in state.dicts.items():
                 current = getattr(state.instance, name)
@@ -234,7 +250,12 @@ class FunctionTable:
         if digest == known:
             return None
         state.written[attribute.name] = digest
-        return make_section(group, attribute.section, _NO_KEY, data, is_full=True)
+        return self._whole(group, attribute.section, data)
+
+    def _whole(self, group: int, name: str, data: bytes) -> Section:
+        """Return a section of one value, which always has the same place."""
+        # Where the space has entries by their place, nothing else must go.
+        return make_section(group, name, _NO_KEY, data, is_full=self._space.holds_all)
 
     def _apply_one(self, section: Section, state: GroupState) -> None:
         name = section.name
@@ -258,6 +279,12 @@ class FunctionTable:
             state.written[attribute.name] = hash(bytes(section.values))
 
 
+def _dict_state(
+    space: StateSpace, group: int, attribute: Attribute, initial: dict[Any, Any] | None = None
+) -> DictState:
+    return DictState(attribute, space.attribute_dict(attribute, group, initial or {}))
+
+
 def _undoing(attribute: Attribute) -> Attribute:
     tracked = attribute.tracked
     return attribute if tracked is None else replace(attribute, tracked=undoing_kind(tracked))
@@ -272,9 +299,14 @@ class AccumulatorTable:
 
     NAME = "$accumulator"
 
-    def __init__(self, value_type: Any = None, codec: ValueCodec | None = None) -> None:
+    def __init__(
+        self, value_type: Any = None, codec: ValueCodec | None = None,
+        *, space: StateSpace | None = None,
+    ) -> None:  # fmt: skip
         self._codec = codec or ValueCodec(value_type)
-        self.groups: dict[int, dict[Any, Any]] = {}
+        self._space = space or MemorySpace()
+        # A function may change its accumulator in place, but it always returns one.
+        self.groups = self._space.dicts(self.NAME, self._codec)
         self.touched: dict[tuple[int, Any], None] = {}
 
     def changes(self) -> list[Section]:
@@ -287,12 +319,7 @@ class AccumulatorTable:
     def apply(self, sections: Iterable[Section]) -> None:
         for section in sections:
             table = self.groups.setdefault(section.group, {})
-            if section.is_full:
-                table.clear()
-            # hot path: 300 ns a key when a subtask takes over its state, half of it the update.
-            keys = _KEYS.decode_list(bytes(section.keys))
-            values = self._codec.decode_list(section.values, section.keys)
-            table.update(zip(keys, values, strict=True))
+            self._space.load(table, section, self._codec)
 
     def _section(self, group: int, keys: list[Any]) -> Section:
         table = self.groups[group]

@@ -8,19 +8,15 @@ The queues decide the order; this table saves what changed in them: ``$timers.<d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, timer_section
 from bicycle_runtime.state.sealed.changes import Section, make_section
-from bicycle_sdk.state.descriptors import TimeDomain
 from bicycle_sdk.state.timers import TimerQueue
 
-__all__ = ["TimerKind", "TimerTable", "domain_of", "section_of"]
-
-# Those of functions, by domain, and the times for which records of a key wait.
-TimerKind = Literal["event", "processing", "waiting"]
+__all__ = ["TimerTable"]
 
 _KEYS = AnyCodec()
 _PREFIX = "$timers."
@@ -31,24 +27,19 @@ class TimerTable:
 
     Args:
         groups: The key group of a key, by indexing.
-        new_queue: Makes a queue of a kind.
+        space: Where they lie; None for memory.
     """
 
-    def __init__(
-        self,
-        groups: Mapping[Any, int],
-        new_queue: Callable[[TimerKind], TimerQueue] = lambda kind: TimerQueue(
-            domain_of(kind), encode_key
-        ),
-    ) -> None:
+    def __init__(self, groups: Mapping[Any, int], *, space: StateSpace | None = None) -> None:
+        space = space or MemorySpace()
         self._groups = groups
-        self.event = new_queue("event")
-        self.processing = new_queue("processing")
-        self.waiting = new_queue("waiting")
+        self.event = space.timers("event", groups)
+        self.processing = space.timers("processing", groups)
+        self.waiting = space.timers("waiting", groups)
         self._queues = {
-            section_of("event"): self.event,
-            section_of("processing"): self.processing,
-            section_of("waiting"): self.waiting,
+            timer_section("event"): self.event,
+            timer_section("processing"): self.processing,
+            timer_section("waiting"): self.waiting,
         }
 
     def is_due(self, watermark: int, now_ms: int) -> bool:
@@ -78,16 +69,12 @@ class TimerTable:
     def apply(self, sections: Iterable[Section]) -> None:
         """Put sealed changes in, oldest first."""
         for section in sections:
-            queue = self.queue_of(section.name)
+            queue = self._queues[section.name]
             if section.is_full:
                 self._clear_group(queue, section.group)
             queue.load_all(_decoded(section.keys))
             for key, time_ms in _decoded(section.deleted):
                 queue.unload(key, time_ms)
-
-    def queue_of(self, section_name: str) -> TimerQueue:
-        """Return the queue that a section belongs to."""
-        return self._queues[section_name]
 
     def _sections(
         self, name: str, queue: TimerQueue, cells: Iterable[tuple[Any, int]]
@@ -110,16 +97,6 @@ class TimerTable:
     def _clear_group(self, queue: TimerQueue, group: int) -> None:
         for key, time_ms in [cell for cell in queue.waiting if self._groups[cell[0]] == group]:
             queue.unload(key, time_ms)
-
-
-def section_of(kind: TimerKind) -> str:
-    """Return the name of the sections of a kind of timers."""
-    return _PREFIX + kind
-
-
-def domain_of(kind: TimerKind) -> TimeDomain:
-    """Return the domain of time that a kind of timers waits for."""
-    return "processing" if kind == "processing" else "event"
 
 
 def _decoded(cells: Any) -> list[tuple[Any, int]]:

@@ -7,9 +7,12 @@ handing one out counts as a change too: that is ``TouchTrackedDict``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from bicycle_runtime.records.codecs import AnyCodec
+from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.cells import MISSING
 
 if TYPE_CHECKING:
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GONE", "TouchTrackedDict", "TrackedDict"]
 
-
 GONE = object()
+_KEYS = AnyCodec()
 
 
 class TrackedDict(dict[Any, Any]):
@@ -101,11 +104,27 @@ class TrackedDict(dict[Any, Any]):
 
         return put_back
 
-    def load(self, keys: Iterable[Any], values: Iterable[Any], deleted: Iterable[Any]) -> None:
-        """Apply sealed changes: they are not touched."""
-        super().update(zip(keys, values, strict=True))
-        for key in deleted:
+    def replaced_by(self, entries: dict[Any, Any]) -> TrackedDict:
+        """Return a dict of these entries, all of them written."""
+        return type(self)(entries)
+
+    def take_changes(self) -> tuple[dict[Any, Any], list[Any], bool]:
+        """Return what was put and what was removed since the last call; it never is all."""
+        touched, self.touched = self.touched, {}
+        gone = [key for key, value in touched.items() if value is GONE]
+        for key in gone:
+            del touched[key]
+        return touched, gone, False
+
+    def load(self, section: Section, codec: ValueCodec) -> None:
+        """Put sealed changes in: they do not count as written."""
+        if section.is_full:
+            super().clear()
+        values = codec.decode_list(section.values, section.keys)
+        super().update(zip(_KEYS.decode_list(bytes(section.keys)), values, strict=True))
+        for key in _KEYS.decode_list(bytes(section.deleted)):
             super().pop(key, None)
+        self.touched.clear()
 
 
 class TouchTrackedDict(TrackedDict):

@@ -342,7 +342,7 @@ def attribute_memo(
     Args:
         instance: The copy of a function that a key group works on.
         dicts: The dict attributes, with the class that takes notes for them.
-        attributes: The others, whose values are copied unless they can not change in place.
+        attributes: The others, whose values are copied unless they cannot change in place.
     """
     names = [(item.name, is_frozen_attribute(item)) for item in attributes]
 
@@ -366,7 +366,7 @@ def attribute_memo(
 
 
 def is_frozen_attribute(attribute: Attribute) -> bool:
-    """Tell whether the values of an attribute can not be changed in place, by its annotation."""
+    """Tell whether the values of an attribute cannot be changed in place, by its annotation."""
     return attribute.declared is not None and is_frozen_type(attribute.declared)
 
 

@@ -1,32 +1,31 @@
-"""The parts of which the table of a window is made, by the backend of the job."""
+"""What window operators ask of a space: the parts of which the table of a window is made."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.windows import Cells, Records, WindowTable
 from bicycle_sdk.state.descriptors import TimeDomain
 
-__all__ = ["MemoryWindows", "Moments", "WindowTables"]
+__all__ = ["Moments", "WindowTables"]
 
 Moments = Callable[[Any], Iterable[tuple[TimeDomain, int]]]  # The times that a cell waits for.
 
 
-class WindowTables(Protocol):
+class WindowTables(ABC):
     """Makes the parts of the table of one window operator in one subtask."""
 
+    @abstractmethod
     def cells(
-        self,
-        prefix: str,
-        value_type: Any = None,
-        *,
-        dump: Callable[[Any], Any] | None = None,
-        load: Callable[[Any], Any] | None = None,
-    ) -> Cells:
-        """Return empty cells."""
+        self, prefix: str, value_type: Any = None,
+        *, dump: Callable[[Any], Any] | None = None, load: Callable[[Any], Any] | None = None,
+    ) -> Cells:  # fmt: skip
+        """Return empty cells; the arguments are those of ``Cells``."""
 
+    @abstractmethod
     def records(self, value_type: Any, *, is_by_key: bool) -> Records:
         """Return room for the records of windows.
 
@@ -36,12 +35,11 @@ class WindowTables(Protocol):
                 else they are read by key group, and only dropped.
         """
 
-    def table(self, cells: Cells, records: Records) -> WindowTable:
-        """Return a table of these parts, and of values that window functions keep."""
-
+    @abstractmethod
     def due_times(self, domain: TimeDomain) -> DueTimes:
         """Return an empty index of times."""
 
+    @abstractmethod
     def keep_due_times(self, cells: Cells, moments: Moments, rules: str) -> bool:
         """Keep the times of sealed cells with them, and tell whether that is done.
 
@@ -53,28 +51,6 @@ class WindowTables(Protocol):
             rules: What ``moments`` goes by, besides the cell.
         """
 
-
-class MemoryWindows:
-    """``WindowTables`` that hold everything in memory."""
-
-    def cells(
-        self,
-        prefix: str,
-        value_type: Any = None,
-        *,
-        dump: Callable[[Any], Any] | None = None,
-        load: Callable[[Any], Any] | None = None,
-    ) -> Cells:
-        return Cells(prefix, value_type, dump=dump, load=load)
-
-    def records(self, value_type: Any, *, is_by_key: bool) -> Records:  # noqa: ARG002  # all alike
-        return Records(value_type)
-
     def table(self, cells: Cells, records: Records) -> WindowTable:
+        """Return a table of these parts, and of values that window functions keep."""
         return WindowTable(cells, records, self.cells("v"))
-
-    def due_times(self, domain: TimeDomain) -> DueTimes:  # noqa: ARG002  # both alike
-        return DueTimes()
-
-    def keep_due_times(self, cells: Cells, moments: Moments, rules: str) -> bool:  # noqa: ARG002  # as the contract says
-        return False

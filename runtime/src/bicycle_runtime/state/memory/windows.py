@@ -18,9 +18,10 @@ from bicycle_runtime.state.values.forms import DeclaredState
 from bicycle_runtime.state.values.reading import StateBook
 from bicycle_runtime.state.values.schemas import describe
 
-__all__ = ["Cells", "Records", "WindowTable", "extend_row", "joined_row"]
+__all__ = ["RECORDS", "Cells", "Records", "WindowTable", "extend_row", "joined_row"]
 
 _KEYS = AnyCodec()
+RECORDS = "r"  # First letter of the names of sections of records, as that of cells.
 Row = tuple[list[int], list[Any]]  # times and values of records, in the order of arrival
 Settings = tuple[tuple[str, Any], ...]  # Those of the window that give stored values their meaning.
 
@@ -65,6 +66,9 @@ class Cells:
     def open(self, book: StateBook, settings: Settings) -> None:
         """Read what is sealed in any form that the book knows."""
         self._codec = book.open(self.declared(settings), self._value_type, None).codec
+
+    def begin(self) -> None:
+        """Get ready to be read. Called when the table stands at a sealed state."""
 
     def group(self, place: int, group: int) -> dict[Any, Any]:
         """Return the values of a key group at a place, to be read and changed."""
@@ -211,6 +215,9 @@ class Records:
         """Read what is sealed in any form that the book knows."""
         self._codec = book.open(self.declared(settings), self._row_type, None).codec
 
+    def begin(self) -> None:
+        """Get ready to be read. Called when the table stands at a sealed state."""
+
     def add(self, place: int, group: int, key: Any, row: Row) -> None:
         """Add records of a key, in the order of arrival."""
         chunks = self.places.setdefault(place, {}).setdefault(group, {}).setdefault(key, {})
@@ -284,7 +291,7 @@ class Records:
 
     @staticmethod
     def _name(place: int, epoch: int) -> str:
-        return f"r{place}#{epoch}"
+        return f"{RECORDS}{place}#{epoch}"
 
     @staticmethod
     def _place_in(section_name: str) -> tuple[int, int]:
@@ -328,7 +335,7 @@ class WindowTable:
     """The state of one window operator in one subtask, a ``StateTable``.
 
     ``generation`` grows when sealed changes are put in: what the operator derived from the table
-    must then be made anew.
+    must then be made again.
     """
 
     def __init__(self, cells: Cells, records: Records, values: Cells | None = None) -> None:
@@ -337,11 +344,13 @@ class WindowTable:
         self.records = records
         self.generation = 0
         self.parts: dict[str, Cells | Records] = {
-            cells.prefix: cells, "v": self.values, "r": records
+            cells.prefix: cells, "v": self.values, RECORDS: records
         }  # fmt: skip
 
     def begin(self) -> None:
         """Get ready to be read. Called when the table stands at a sealed state."""
+        for part in self.parts.values():
+            part.begin()
 
     def open(self, book: StateBook, settings: Settings, *, keeps_records: bool) -> None:
         """Read what is sealed in any form that the book knows."""

@@ -2,8 +2,8 @@
 
 An index is part of the space only: state files know nothing of it. It is kept up with whatever
 sections are put in, and a mark in the space says that it is complete. Where the mark is missing,
-as in what an earlier version or other code has written, it is made anew from the sections. It may
-hold entries that are out of date, so whoever finds one looks at what it stands for.
+as in what an earlier version or other code has written, it is made again from the sections. It may
+hold entries that are out of date, so the code that finds one looks at what it stands for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.memory.due import Spot
-from bicycle_runtime.state.memory.timers import TimerKind
+from bicycle_runtime.state.memory.space import TimerKind
 from bicycle_runtime.state.rocksdb.places import group_start, index_start, key_bytes, raw_list
 from bicycle_runtime.state.sealed.changes import Section
 from bicycle_sdk.state.descriptors import TimeDomain

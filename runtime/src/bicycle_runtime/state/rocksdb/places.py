@@ -3,7 +3,7 @@
 A place is *key group · name of the section · key*, each part encoded so that bytes sort as the
 parts do; the key of a map's entry is ``(key, map key)``. So all entries of a group, of a state in
 it, and of a key in that stand side by side. This layout is local: a folder that has another one is
-built anew.
+built again.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def restore(
 
     Raises:
         StateFileError: a file is missing or damaged.
-        SpaceError: the folder can not be used.
+        SpaceError: the folder cannot be used.
     """
     indexes = {ref.path: index_of(files, ref) for ref in bases}
     seed = _seed(bases, indexes, groups)

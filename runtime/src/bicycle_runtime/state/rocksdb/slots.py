@@ -30,8 +30,8 @@ _SCRATCH = "base-"
 class Slot:
     """A folder that this process alone uses until ``release``.
 
-    What lies in it has a number that grows with each time that it is built anew, because a database
-    that is damaged may still be held open by a reader.
+    What lies in it has a number that grows each time it is built again, because a database that is
+    damaged may still be held open by a reader.
     """
 
     def __init__(self, path: Path, number: int, descriptor: int) -> None:
@@ -103,7 +103,7 @@ def claim_slot(folder: Path) -> Slot:
     """Take the first slot that nobody holds.
 
     Raises:
-        LocalStateError: the folder can not be used, or all slots are held.
+        LocalStateError: the folder cannot be used, or all slots are held.
     """
     number = 0
     while number < _SLOTS_MAX:

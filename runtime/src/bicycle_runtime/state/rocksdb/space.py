@@ -60,11 +60,11 @@ _BLOOM_BITS = 10
 
 
 class SpaceError(Exception):
-    """The folder can not be read or written; whatever the reason, it can be built anew."""
+    """The folder cannot be read or written; whatever the reason, it can be built again."""
 
 
 class UnreadableError(SpaceError):
-    """Another folder, that is read from, can not be read."""
+    """Another folder, that is read from, cannot be read."""
 
 
 class RocksSpace:
@@ -124,7 +124,7 @@ class RocksSpace:
         """Let what is in memory be written to the folder, beside everything else.
 
         Raises:
-            SpaceError: the folder can not be written.
+            SpaceError: the folder cannot be written.
         """
         with _space_errors():
             self._database.flush(False)
@@ -133,7 +133,7 @@ class RocksSpace:
         """Link all files of the space as it is now into a new folder.
 
         Raises:
-            SpaceError: it can not be done.
+            SpaceError: it cannot be done.
         """
         with _space_errors():
             rocksdict.Checkpoint(self._database).create_checkpoint(str(path))

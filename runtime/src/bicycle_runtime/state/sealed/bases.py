@@ -9,7 +9,7 @@
 The mark goes from epoch to epoch, so all that lies between is of one history, and another worker
 may take what this one made. Nothing is written before an epoch that names the folder is sealed, so
 whatever a worker that died left behind is found from the manifests. What is lost is work, never
-state: a base that nobody makes is announced anew when the checkpoint interval is over.
+state: a base that nobody makes is announced again when the checkpoint interval is over.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Bases:
         Args:
             state: The sealed state.
             prepare: Takes hold of what is sealed there, and returns what writes it; None when it
-                can not now.
+                cannot now.
         """
         mark = state.making
         if self._work is not None and (mark is None or mark.folder != self._work.folder.path):

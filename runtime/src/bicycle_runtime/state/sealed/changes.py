@@ -3,7 +3,7 @@
 One section is what changed in one named state of one key group: entries put, entries deleted, or
 the whole state replaced (*full*). Values are encoded before they come here, so that sections can
 be merged, restricted to a range of key groups and moved without knowing their types; keys are
-compared as Python does, where ``1 == 1.0``. Merging is last-wins, hence applying a section twice,
+compared as Python does, where ``1 == 1.0``. Merging is last-wins, so applying a section twice,
 or one that repeats older entries, changes nothing.
 """
 

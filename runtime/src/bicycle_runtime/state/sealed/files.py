@@ -44,7 +44,7 @@ class SealedFiles:
         self._is_told = True
 
     def untold(self) -> SealedFiles:
-        """Return the same files for whoever reads beside a task, and is no part of its loading."""
+        """Return the same files for a reader beside a task, which is no part of its loading."""
         other = SealedFiles(self.operator, self.storage)
         other._is_told = False
         return other
@@ -96,7 +96,7 @@ class SealedFiles:
         return data
 
     def damaged(self, path: str, reason: str) -> StateFileError:
-        """Return the error of a file that can not be used."""
+        """Return the error of a file that cannot be used."""
         return StateFileError(path=path, operator=self.operator, reason=reason)
 
     def write_delta(

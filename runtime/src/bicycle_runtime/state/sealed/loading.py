@@ -1,7 +1,7 @@
-"""How far loading has come: what whoever loads state, or fetches files of it, tells meanwhile.
+"""How far loading has come: what is told while state is loaded, or files of it are fetched.
 
-A worker process has one meter: it runs one task at a time. Stores say which range they load anew,
-and whoever reads files, or fetches them, says how many bytes there were.
+A worker process has one meter: it runs one task at a time. Stores say which range they load again,
+and the code that reads files, or fetches them, says how many bytes there were.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def untold(done: int, total: int) -> None:
 class LoadMeter:
     """Counts what is loaded while somebody watches.
 
-    ``ranges`` has, by operator, the size of the range that was loaded anew; a range that was there
+    ``ranges`` has, by operator, the size of the range that was loaded again; a range that was there
     already, or only had to catch up, is not in it.
     """
 
@@ -56,7 +56,7 @@ class LoadMeter:
             self._tell = untold
 
     def begin_range(self, operator: str, byte_count: int) -> None:
-        """Take note that the range of an operator is loaded anew."""
+        """Take note that the range of an operator is loaded again."""
         self.ranges[operator] = byte_count
 
     def add(self, byte_count: int) -> None:

@@ -6,7 +6,8 @@ the files of the ranges it overlaps and keeps the key groups it owns. Files are 
 that the list stays short while the cost of a commit stays proportional to what was touched.
 
 A base is made beside the epochs. While it is, the range state carries its *mark*: so everybody who
-seals the range knows of it, and whoever finds it made takes it in place of the files that it holds.
+seals the range knows of it, and a worker that finds it made takes it in place of the files it
+holds.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TIER_FILES = 8  # files of one tier that are merged into one file of the next
 MERGE_BYTES_MAX = 256 << 10  # hot path: merging costs 150 ms a MiB, in the epoch's own time
 DELTA_FILES_MAX = 256  # so many deltas are folded into a base whatever their size
 BASE_BYTES_MIN = 4 << 20  # below this much delta, folding into a base is never worth it
-RECENT_COMMITS_MAX = 64  # how many commits back a worker may catch up instead of loading anew
+RECENT_COMMITS_MAX = 64  # how many commits back a worker may catch up instead of loading again
 BASE_INDEX = "index"  # The object that is written last into the folder of a base.
 
 
@@ -138,7 +139,8 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
     table stands at one of them only applies files that end later. States of functions without keys
     are kept per subtask: the "group" is the subtask index, and ``old_parallelism`` is set while a
     change of parallelism has not yet been merged (the groups are then old subtasks). ``making`` is
-    carried from epoch to epoch while a base is being made, and not written where none is.
+    carried from epoch to epoch while a base is being made, and not written where none is. ``lists``
+    are the files of all subtasks, of an operator whose lists are about to be divided.
     """
 
     first_group: int
@@ -147,6 +149,19 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
     recent: tuple[tuple[int, str], ...] = ()
     old_parallelism: int | None = None
     mark: BaseMark | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="making")
+    list_files: tuple[StateRef, ...] | msgspec.UnsetType = msgspec.field(
+        default=msgspec.UNSET, name="lists"
+    )
+
+    @property
+    def lists(self) -> tuple[StateRef, ...]:
+        """The files from which lists are divided; none where they stay as they are."""
+        return () if self.list_files is msgspec.UNSET else self.list_files
+
+    def with_lists(self, files: tuple[StateRef, ...]) -> RangeState:
+        """Return this state with the files from which lists are divided."""
+        value = files or msgspec.UNSET
+        return self if value == self.list_files else msgspec.structs.replace(self, list_files=value)
 
     @property
     def label(self) -> str:

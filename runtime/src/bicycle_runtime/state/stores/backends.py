@@ -1,76 +1,76 @@
-"""Which tables an operator works with, and which store keeps them: by the backend of the job.
+"""The tables that an operator works with, and the state space they are made over, by its name.
 
-Operators ask here and do not know the answer. ``memory`` is this module; ``rocksdb`` is loaded when
-a job asks for it.
+Operators ask here and do not know the backend. ``space_for`` is the one place that does: ``memory``
+is at hand, ``rocksdb`` and what an extension brings are loaded when a job asks for them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from pkgutil import resolve_name
+from typing import Any, TypeVar
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.state.errors import StateBackendError
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.keyed import KeyedTable
-from bicycle_runtime.state.memory.tables import AccumulatorTable, FunctionTable, StateTable
+from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
+from bicycle_runtime.state.memory.tables import AccumulatorTable, FunctionTable
 from bicycle_runtime.state.memory.timers import TimerTable
-from bicycle_runtime.state.memory.window_tables import MemoryWindows, WindowTables
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.stores.in_memory import StateStore
+from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.values.declaring import accumulator_state
 from bicycle_runtime.state.values.reading import StateBook
 from bicycle_sdk.state.descriptors import TimeDomain
 
-__all__ = ["MemoryTables", "Store", "Tables", "remove_unowned", "tables_for"]
+__all__ = ["Tables", "remove_unowned", "space_for", "tables_for"]
 
 Table = TypeVar("Table", bound=StateTable)
-Made_co = TypeVar("Made_co", bound=StateTable, covariant=True)
 
 
-class Store(Protocol[Made_co]):
-    """Keeps the table of one operator and subtask at the sealed state."""
-
-    def at(self, state: RangeState) -> Made_co:
-        """Return the table as of a sealed state. Until ``commit`` it counts as unsealed."""
-
-    def commit(
-        self, state: RangeState, *, epoch: int, attempt: str, is_interval_over: bool
-    ) -> RangeState:
-        """Write what changed since ``at`` and return the state that includes it."""
-
-    def close(self) -> None:
-        """Let go of what is open."""
-
-
-class Tables(Protocol):
+class Tables:
     """Makes the tables of one operator in one subtask, and their store.
 
-    ``book`` knows in which forms the states of the operator are sealed, ``windows`` makes the parts
-    of the table of a window. ``undoes`` says whether attempts can be undone in what is made.
+    ``undoes`` says whether attempts can be undone in what is made.
+
+    Args:
+        book: Knows in which forms the states of the operator are sealed; None when nothing is.
+        space: Where their entries lie; None for memory.
     """
 
-    book: StateBook
-    undoes: bool
-    windows: WindowTables
+    def __init__(self, book: StateBook | None = None, space: StateSpace | None = None) -> None:
+        self.book = book or StateBook()
+        self.space = space or MemorySpace()
+        self.undoes = False
+
+    @property
+    def windows(self) -> WindowTables:
+        """Makes the parts of the table of a window."""
+        return self.space
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
         """Return an empty table of a running reduce."""
+        opened = self.book.open(accumulator_state(value_type), value_type, None)
+        return AccumulatorTable(value_type, opened.codec, space=self.space)
 
     def attributes(
         self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
     ) -> FunctionTable:
         """Return an empty table of a rich function's attributes."""
+        return FunctionTable(prototype, attributes, call_hook, undoes=self.undoes, space=self.space)
 
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
         """Return an empty table of keyed states."""
+        return KeyedTable(groups, clock, space=self.space, book=self.book)
 
     def timers(self, groups: Mapping[Any, int]) -> TimerTable:
         """Return an empty table of timers."""
+        return TimerTable(groups, space=self.space)
 
     def store(
         self, operator: str, storage: Storage, new_table: Callable[[], Table]
-    ) -> Store[Table]:
+    ) -> StateStore[Table]:
         """Return the store of a table made of these.
 
         Args:
@@ -78,41 +78,11 @@ class Tables(Protocol):
             storage: Checkpoint storage of the job.
             new_table: Makes an empty table.
         """
+        return StateStore(operator, storage, new_table, book=self.book, space=self.space)
 
     def trim(self) -> None:
         """Keep the bound on what is in memory. Called between batches."""
-
-
-class MemoryTables:
-    """``Tables`` that hold everything in memory."""
-
-    def __init__(self, book: StateBook | None = None) -> None:
-        self.book = book or StateBook()
-        self.undoes = False
-        self.windows: WindowTables = MemoryWindows()
-
-    def accumulators(self, value_type: Any) -> AccumulatorTable:
-        opened = self.book.open(accumulator_state(value_type), value_type, None)
-        return AccumulatorTable(value_type, opened.codec)
-
-    def attributes(
-        self, prototype: Any, attributes: list[Attribute], call_hook: Callable[..., Any]
-    ) -> FunctionTable:
-        return FunctionTable(prototype, attributes, call_hook, undoes=self.undoes)
-
-    def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
-        return KeyedTable(groups, clock, book=self.book)
-
-    def timers(self, groups: Mapping[Any, int]) -> TimerTable:
-        return TimerTable(groups)
-
-    def store(
-        self, operator: str, storage: Storage, new_table: Callable[[], Table]
-    ) -> StateStore[Table]:
-        return StateStore(operator, storage, new_table, book=self.book)
-
-    def trim(self) -> None:
-        """Keep everything."""
+        self.space.trim()
 
 
 def tables_for(settings: StateSettings, *, job_url: str, book: StateBook | None = None) -> Tables:
@@ -123,12 +93,35 @@ def tables_for(settings: StateSettings, *, job_url: str, book: StateBook | None 
         job_url: The job's checkpoint storage, which tells its state from that of others.
         book: Knows in which forms the states of the operator are sealed; None when nothing is.
     """
-    if settings.backend == "memory":
-        return MemoryTables(book)
-    # A library of 11 MB, which jobs with state in memory do not need.
-    from bicycle_runtime.state.stores.on_disk_tables import RocksTables
+    return Tables(book, space_for(settings, job_url=job_url))
 
-    return RocksTables(settings, job_url=job_url, book=book)
+
+def space_for(settings: StateSettings, *, job_url: str) -> StateSpace:
+    """Return an empty space of the backend that the settings name.
+
+    Raises:
+        StateBackendError: it is one of an extension, which cannot be imported, or raised.
+    """
+    if settings.factory is not None:
+        return _made_by_extension(settings, job_url)
+    if settings.backend == "memory":
+        return MemorySpace()
+    # A library of 11 MB, which jobs with state in memory do not need.
+    from bicycle_runtime.state.disk.space import DiskSpace
+
+    return DiskSpace(settings, job_url=job_url)
+
+
+def _made_by_extension(settings: StateSettings, job_url: str) -> StateSpace:
+    assert settings.factory is not None
+    try:
+        made: StateSpace = resolve_name(settings.factory)(settings, job_url=job_url)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise StateBackendError(
+            backend=settings.backend, place=settings.factory, reason=reason
+        ) from error
+    return made
 
 
 def remove_unowned(
@@ -136,14 +129,14 @@ def remove_unowned(
 ) -> int:
     """Remove local state of ranges that no subtask owns any more; return how many folders.
 
-    It is a cache: whoever removes too much makes somebody build it anew.
+    It is a cache: what is missing is built again.
 
     Args:
         settings: The backend, and the local folder of this machine.
         job_url: The job's checkpoint storage.
         owned: The key groups of each subtask, by operator.
     """
-    if settings.backend == "memory" or settings.folder is None:
+    if settings.backend != "rocksdb" or settings.folder is None:
         return 0
     # As above: jobs with state in memory have no use for it.
     from bicycle_runtime.state.rocksdb.slots import identity_of, remove_others

@@ -37,7 +37,10 @@ _ENCODE = msgspec.msgpack.Encoder().encode
 _STAMP = msgspec.msgpack.Decoder(int)
 _CELL = re.compile(r"(?P<letter>[cspv])(?P<place>-?\d+)")
 _CHUNK = re.compile(r"r(?P<place>-?\d+)#(?P<epoch>\d+)")
-_STATE = re.compile(r"\$(?:broadcast\.)?state\.(?P<kind>value|list|map)\.(?P<name>.*)", re.DOTALL)
+_STATE = re.compile(
+    r"\$(?:broadcast\.|lists\.)?state\.(?P<kind>value|(?:operator_|union_)?list|map)\.(?P<name>.*)",
+    re.DOTALL,
+)
 _TIMES = re.compile(r"\$(?:broadcast\.)?ttl\.(?P<name>.*)", re.DOTALL)
 _WINDOW_KINDS: dict[str, StateKind] = {
     "c": "window",
@@ -45,7 +48,9 @@ _WINDOW_KINDS: dict[str, StateKind] = {
     "p": "panes",
     "v": "window-values",
 }
-_KINDS: dict[str, StateKind] = {"value": "value", "list": "list", "map": "map"}
+_KINDS: dict[str, StateKind] = {
+    "value": "value", "list": "list", "map": "map", "operator_list": "list", "union_list": "list",
+}  # fmt: skip
 _FIXED: dict[str, tuple[str, StateKind]] = {
     "$accumulator": ("accumulator", "accumulator"),
     "$named": ("", "named"),  # the name is part of each key

@@ -1,7 +1,7 @@
 """How values of state become bytes: by their declared type where there is one, else as they are.
 
 Each encoded value tells by itself how it was written, because files of several epochs are merged
-without knowing types: what the declared type can not hold exactly is written as an extension, like
+without knowing types: what the declared type cannot hold exactly is written as an extension, like
 undeclared values. A value of a form that is not the state's first is led by the index of the form
 (see ``forms``), so that values of several forms can stand in one file.
 """
@@ -124,7 +124,7 @@ class ValueCodec:
             return data
         if len(listed) == 1:
             return self._as_it_is(listed)
-        # One value that the type can not hold must not make pickles of the others.
+        # One value that the type cannot hold must not make pickles of the others.
         return _ENCODER.encode([msgspec.Raw(self._encoded([value])[1:]) for value in listed])
 
     def _proven(self, values: list[Any]) -> bytes | None:

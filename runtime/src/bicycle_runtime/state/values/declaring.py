@@ -8,7 +8,7 @@ from bicycle_runtime.state.values.forms import DeclaredState
 from bicycle_runtime.state.values.schemas import describe, describe_key
 from bicycle_sdk.state import MapStateDescriptor, StateDescriptor
 
-__all__ = ["ACCUMULATOR", "SHAPES", "accumulator_state", "keyed_state"]
+__all__ = ["ACCUMULATOR", "LIST_KINDS", "SHAPES", "accumulator_state", "keyed_state"]
 
 ACCUMULATOR = "$accumulator"
 # How the entries of each kind of state lie; part of the state format.
@@ -18,7 +18,11 @@ SHAPES = {
     "aggregating": "value",
     "list": "list",
     "map": "map",
+    "operator_list": "operator_list",
+    "union_list": "union_list",
 }
+
+LIST_KINDS = ("operator_list", "union_list")  # Those of subtasks, which a restore divides.
 
 
 def keyed_state(descriptor: StateDescriptor) -> DeclaredState:

@@ -79,7 +79,7 @@ def shapes_here(names: Collection[str]) -> dict[str, Schema]:
         try:
             cls = attrgetter(path)(importlib.import_module(module))
         except (ImportError, AttributeError):
-            continue  # That it is gone is for whoever asks to tell.
+            continue  # That it is gone is for the caller to tell.
         if isinstance(cls, type):
             found[name] = shape_of(cls)
     return found
@@ -116,7 +116,7 @@ def _shape_of(cls: type) -> Schema:
 
 
 def _is_users(hook: Any) -> bool:
-    """Tell whether a method that pickles is written by whoever wrote the class."""
+    """Tell whether a method that pickles is written by the author of the class."""
     module = getattr(hook, "__module__", None)
     return hasattr(hook, "__code__") and module not in ("dataclasses", "enum", "typing")
 
@@ -127,7 +127,7 @@ def _default(cls: type, name: str) -> dict[str, Any]:
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    """Return the annotations of a class and its bases; as texts where they can not be resolved."""
+    """Return the annotations of a class and its bases; as texts where they cannot be resolved."""
     try:
         return typing.get_type_hints(cls)
     except (NameError, TypeError, AttributeError):

@@ -102,7 +102,7 @@ class StateBook:
             hook: Migrates values of earlier versions.
 
         Raises:
-            SchemaRefusedError: what is sealed can not be read so.
+            SchemaRefusedError: what is sealed cannot be read so.
         """
         stored = self._asked.get(declared.name) or self._known.find(declared)
         is_asked = stored is None or stored.is_asked

@@ -16,7 +16,7 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{name}"
-        for name in ("extension_suite", "output", "running", "sink_suite", "source_suite")
+        for name in ("extension_suite", "output", "plugin", "running", "sink_suite", "source_suite")
     )
 )
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.connectors.contract import ConnectorSpec, Guarantee, Sink, Source
 from bicycle_runtime.connectors.registry import (
     ConnectorRegistry,
     Extension,
     default_registry,
     load_registry,
 )
-from bicycle_runtime.operators.io import Headers
+from bicycle_runtime.contract import ConnectorSpec, Guarantee, Headers, Sink, Source
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor
 
 __all__ = [
@@ -150,7 +149,7 @@ class SinkCase(Case):
         """
 
     def started(self, sink: Sink) -> None:
-        """Connect whoever will look at the output, for sinks that keep nothing."""
+        """Connect those who will look at the output, for sinks that keep nothing."""
 
     def spec(self) -> ConnectorSpec:
         """Return what the engine would make of the descriptor."""
@@ -182,11 +181,11 @@ class CarriesMetadata(ABC):
 
 
 class FeedsBadRecords(ABC):
-    """Trait of sources that decode, and so can meet what can not be decoded."""
+    """Trait of sources that decode, and so can meet what cannot be decoded."""
 
     @abstractmethod
     def feed_bad(self) -> bytes:
-        """Put one piece of input that can not be decoded behind what was fed; return its bytes."""
+        """Put one piece of input that cannot be decoded behind what was fed; return its bytes."""
 
 
 class HasOutages(ABC):
@@ -206,7 +205,7 @@ class CanBeUnwritable(ABC):
 
     @abstractmethod
     def unwritable(self) -> SinkDescriptor[Any]:
-        """Return a sink whose output can not be written."""
+        """Return a sink whose output cannot be written."""
 
 
 class RunsInForks(ABC):

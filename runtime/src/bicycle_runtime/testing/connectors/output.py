@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from bicycle_runtime.connectors.contract import Guarantee
+from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors.cases import SinkCase
 from bicycle_runtime.testing.connectors.running import pauses
 

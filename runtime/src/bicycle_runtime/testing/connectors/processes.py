@@ -1,4 +1,4 @@
-"""Other processes for the suite: one that reads a slice anew, and one that dies at a given line."""
+"""Other processes for the suite: one reads a slice again, one dies at a given line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import cloudpickle
 
-from bicycle_runtime.operators.io import Slice, SourceBatch, SourceReader
+from bicycle_runtime.contract import Slice, SourceBatch, SourceReader
 
 __all__ = ["killed_at", "read_elsewhere"]
 

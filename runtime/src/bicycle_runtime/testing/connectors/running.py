@@ -1,6 +1,6 @@
 """The engine's side of one connector: what is sealed, and the live object.
 
-A run keeps offsets and memos as a manifest would (through JSON) and hands them back at a restart.
+A run keeps offsets and states as a manifest would (through JSON) and hands them back at a restart.
 It has no tasks and no threads: that is what jobs on the ``Harness`` add.
 """
 
@@ -19,23 +19,24 @@ import cloudpickle
 
 from bicycle_runtime.base.clock import Clock, ManualClock
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.contract import (
+from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
+from bicycle_runtime.contract import (
+    BadRecord,
     Budget,
     ConnectorSpec,
     DriverServices,
-    Sink,
-    Source,
-    SourceStatus,
-)
-from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
-from bicycle_runtime.operators.io import (
-    BadRecord,
+    FollowsPublication,
     PreparingWriter,
+    Sink,
     SinkWriter,
     Slice,
+    SnapshotsState,
+    Source,
     SourceBatch,
     SourceReader,
+    SourceStatus,
     StagedFile,
+    StagedPublication,
     WriterTask,
 )
 
@@ -76,7 +77,7 @@ def services_in(
         prefix="connectors/v",
         clock=clock or ManualClock(start_ms=1_000_000),
         collected={} if collected is None else collected,
-        console=(printed if printed is not None else []).append,
+        console=lambda text: None if printed is None else printed.extend(text.split("\n")),
     )
 
 
@@ -140,7 +141,7 @@ class SourceRun:
     services: DriverServices
     registry: ConnectorRegistry = field(default_factory=default_registry)
     offsets: dict[str, int] = field(default_factory=dict)
-    memo: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
     on_start: Callable[[Source], None] = lambda _: None
     is_publishing: bool = False
     source: Source = field(init=False)
@@ -149,7 +150,7 @@ class SourceRun:
     def start(self) -> SourceRun:
         """Start a source from what is sealed."""
         self.source = self.registry.create_source(self.spec)
-        self.source.start(self.services, dict(self.offsets), self.memo)
+        self.source.start(self.services, dict(self.offsets), self.state)
         self.reader = pickle.loads(cloudpickle.dumps(self.source.reader()))
         self.on_start(self.source)
         return self
@@ -170,11 +171,12 @@ class SourceRun:
         return Epoch(slices, [list(self.reader.read(part)) for part in slices])
 
     def seal(self, epoch: Epoch) -> None:
-        """Seal it; the memo goes through JSON, as in a manifest."""
-        self.memo = json.loads(json.dumps(self.source.memo(epoch.slices, epoch.ends)))
+        """Seal it; the state goes through JSON, as in a manifest."""
+        if isinstance(self.source, SnapshotsState):
+            self.state = json.loads(json.dumps(self.source.snapshot(epoch.slices, epoch.ends)))
         self.offsets.update(epoch.ends)
         self.source.sealed(epoch.ends)
-        if self.is_publishing:
+        if self.is_publishing and isinstance(self.source, FollowsPublication):
             self.source.published(dict(self.offsets))
 
     def poll_for_input(self, wait_s: float = _WAIT_S) -> SourceStatus:
@@ -238,7 +240,7 @@ class SinkRun:
     spec: ConnectorSpec
     services: DriverServices
     registry: ConnectorRegistry = field(default_factory=default_registry)
-    memo: dict[str, Any] = field(default_factory=dict)
+    state: dict[str, Any] = field(default_factory=dict)
     epoch: int = -1
     attempt: int = 0
     is_sealed: bool = False
@@ -251,10 +253,10 @@ class SinkRun:
     def start(self) -> SinkRun:
         """Start a sink from what is sealed and publish that again, as the engine does."""
         self.sink = self.registry.create_sink(self.spec)
-        self.sink.start(self.services, self.memo)
+        self.sink.start(self.services, self.state)
         self.on_start(self.sink)
         if self.is_sealed:
-            self.sink.publish(self.epoch, self.memo)
+            self.sink.publish(self.epoch, self.state)
         return self
 
     def restart(self) -> SinkRun:
@@ -298,17 +300,17 @@ class SinkRun:
         writer.write(values)
 
     def seal(self, records: list[list[Any]], *, is_last: bool = False) -> None:
-        """Stage and seal the next epoch; the memo goes through JSON, as in a manifest."""
+        """Stage and seal the next epoch; the state goes through JSON, as in a manifest."""
         staged = self.stage(self.epoch + 1, records)
-        memo = self.sink.prepare(self.epoch + 1, staged, is_last=is_last)
-        self.memo = json.loads(json.dumps(memo))
+        state = self.sink.prepare(self.epoch + 1, staged, is_last=is_last)
+        self.state = json.loads(json.dumps(state))
         self.sealed.append(records)
         self.is_sealed = True
         self.epoch += 1
 
     def publish(self) -> None:
         """Publish the sealed epoch."""
-        self.sink.publish(self.epoch, self.memo)
+        self.sink.publish(self.epoch, self.state)
 
     def run_epoch(self, records: list[list[Any]], *, is_last: bool = False) -> None:
         """Seal and publish."""
@@ -317,6 +319,8 @@ class SinkRun:
 
     def collect(self) -> None:
         """Delete the staged files that the sealed epoch does not claim, as the engine does."""
-        claimed = self.sink.referenced_paths(self.memo)
+        claimed: set[str] = set()
+        if isinstance(self.sink, StagedPublication):
+            claimed = self.sink.referenced_paths(self.state)
         for path in sorted(set(self.services.storage.list("staged")) - claimed):
             self.services.storage.delete(path)

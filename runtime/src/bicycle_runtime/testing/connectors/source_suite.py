@@ -1,6 +1,6 @@
 """The rules for sources: bounded slices, replay, resume; and jobs that are killed while they read.
 
-They follow from the contract (``connectors.contract``, ``operators.io``): a source owns no
+They follow from the contract (``contract``): a source owns no
 progress, so that whatever dies, reading goes on exactly where the last sealed epoch ended.
 """
 
@@ -18,9 +18,8 @@ from typing import Any, ClassVar
 import pytest
 
 from bicycle_runtime.base.faults import FAULT_POINTS
-from bicycle_runtime.connectors.contract import Budget, Guarantee
+from bicycle_runtime.contract import Budget, Guarantee, Slice, SourceBatch
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.operators.io import Slice, SourceBatch
 from bicycle_runtime.testing.connectors.cases import (
     RECORD_COUNT,
     CarriesMetadata,
@@ -141,7 +140,7 @@ class SourceSuite(Suite):
         check(case, values_of(epochs))
 
     @needs(FeedsBadRecords)
-    def test_input_that_can_not_be_decoded_is_reported_with_its_bytes(
+    def test_input_that_cannot_be_decoded_is_reported_with_its_bytes(
         self, case: SourceCase, tmp_path: Path
     ) -> None:
         """A bad record stops nothing: it is a failure with bytes, place and reason."""
@@ -249,7 +248,7 @@ class SourceSuite(Suite):
     def test_a_restart_after_every_epoch_loses_and_repeats_nothing(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """Offsets and memo of the last sealed epoch say exactly what is left."""
+        """Offsets and state of the last sealed epoch say exactly what is left."""
         epochs = drain(run, case, replace(PLENTY, record_count=8), restarts=True)
 
         check(case, values_of(epochs))
@@ -289,7 +288,7 @@ class SourceSuite(Suite):
         run.source.stop()
 
     def test_stopping_what_never_started_is_harmless(self, case: SourceCase) -> None:
-        """When one connector can not start, the others are stopped unstarted."""
+        """When one connector cannot start, the others are stopped unstarted."""
         feed_first(case, lambda: case.feed(_ALL))
         source = case.registry().create_source(case.spec())
 

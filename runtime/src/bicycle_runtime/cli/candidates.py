@@ -1,0 +1,59 @@
+"""Names that a shell completes: plugins, their parameters, files. Read from metadata and texts.
+
+Nothing is imported or run for them, as a person waits with a finger on TAB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+__all__ = ["file_names", "matching", "parameter_names", "plugin_names"]
+
+_PLUGINS = "bicycle.plugins"
+
+
+def matching(names: Iterable[str], begin: str) -> list[CompletionItem]:
+    """Return the names that begin so, in order."""
+    return [CompletionItem(name) for name in sorted(set(names)) if name.startswith(begin)]
+
+
+def plugin_names(
+    _context: click.Context, _parameter: click.Parameter, begin: str
+) -> list[CompletionItem]:
+    """Return the installed plugins."""
+    # Slow to import, and needed for this alone.
+    from importlib.metadata import entry_points
+
+    return matching(entry_points(group=_PLUGINS).names, begin)
+
+
+def parameter_names(
+    context: click.Context, _parameter: click.Parameter, begin: str
+) -> list[CompletionItem]:
+    """Return ``NAME=`` for each parameter of the plugin, or of the file, that the line names."""
+    # Slow to import, and needed for this alone.
+    from importlib.metadata import entry_points
+
+    # As above.
+    from bicycle_runtime.extraction.parameter_names import names_in_file, names_in_module
+
+    # Words that no option took are in ``args`` while the last option has no value yet.
+    plugin = context.params.get("plugin") or next(iter(context.args), "")
+    path, _, function = plugin.partition(":")
+    if path.endswith(".py"):
+        names = names_in_file(Path(path).expanduser(), function)
+    else:
+        points = entry_points(group=_PLUGINS, name=plugin)
+        names = [name for point in points for name in names_in_module(point.module, point.attr)]
+    return matching((f"{name}=" for name in names), begin)
+
+
+def file_names(
+    _context: click.Context, _parameter: click.Parameter, begin: str
+) -> list[CompletionItem]:
+    """Let the shell complete the name of a file."""
+    return [CompletionItem(begin, type="file")]

@@ -1,0 +1,60 @@
+"""``bicycle completion``: the script that lets a shell complete commands, options and names.
+
+The script asks ``bicycle`` itself at every TAB; ``click`` speaks to the shells.
+"""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers
+from bicycle_runtime.cli.rendering import answer_json
+
+__all__ = ["completion_command"]
+
+_PROGRAM = "bicycle"
+# A name of a parameter ends with "=" and its value follows at once; where we know nothing, bash
+# completes names of files.
+_MORE_FOR_BASH = """
+_bicycle_completion_or_files() {
+    _bicycle_completion "$@"
+    if [[ ${COMPREPLY[0]} == *= ]]; then
+        compopt -o nospace
+    fi
+}
+
+complete -o nosort -o default -F _bicycle_completion_or_files bicycle;
+"""
+
+
+@click.command(
+    "completion",
+    epilog=examples(
+        "bicycle completion bash",
+        "bicycle completion zsh",
+        "bicycle completion fish > ~/.config/fish/completions/bicycle.fish",
+    ),
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@answers
+@click.pass_context
+def completion_command(context: click.Context, *, shell: str, as_json: bool) -> None:
+    """Print the script that completes words in a shell.
+
+    It completes commands and options, and names of plugins, their parameters, jobs and savepoints.
+    For bash and zsh put eval "$(bicycle completion SHELL)" into their start file; fish reads a file
+    in its folder of completions. The script asks this command at every TAB, so it
+    stays right when Bicycle or a plugin is upgraded.
+    """
+    found = get_completion_class(shell)
+    assert found is not None
+    root = context.find_root().command
+    script = found(root, {}, _PROGRAM, f"_{_PROGRAM.upper()}_COMPLETE").source()
+    if shell == "bash":
+        script += _MORE_FOR_BASH
+    if as_json:
+        answer_json({"shell": shell, "script": script})
+    else:
+        click.echo(script)

@@ -1,0 +1,44 @@
+"""The answer of a command that failed: the error, for people or as JSON, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+
+import click
+
+from bicycle_runtime.cli.errors import InternalError, UsageRefusedError
+from bicycle_runtime.cli.exit_codes import exit_code_of
+from bicycle_runtime.cli.rendering import answer_json, error_text, show_text
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["refuse"]
+
+
+def refuse(error: Exception, *, as_json: bool, is_debugged: bool) -> int:
+    """Write an error where people or programs look for it, and return its exit code.
+
+    Args:
+        error: Any error; one that is not ours is a bug, or wrong words on the command line.
+        as_json: Write one JSON document to standard output.
+        is_debugged: Show our own traceback, too.
+    """
+    told = _told(error)
+    if is_debugged:
+        traceback.print_exc(file=sys.stderr)
+    if as_json:
+        answer_json(told.to_json())
+    else:
+        show_text(error_text(told), err=True)
+    return exit_code_of(told)
+
+
+def _told(error: Exception) -> BicycleError:
+    if isinstance(error, BicycleError):
+        return error
+    if isinstance(error, click.UsageError):
+        command = error.ctx.command_path if error.ctx else "bicycle"
+        return UsageRefusedError(problem=error.format_message(), command=command)
+    return InternalError(
+        exception=type(error).__name__, exception_message=str(error) or "no message"
+    )

@@ -1,0 +1,294 @@
+"""The contract of a sink: what it says on the driver, and what its writers do on workers.
+
+A sink changes nothing that is visible before ``publish``, and publishing an epoch twice is
+harmless. Five methods are required; each mixin below stands for one thing that only some sinks do,
+and says what the engine then asks, and when.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.contract.vertex import Connector, DriverServices, Guarantee
+
+__all__ = [
+    "ChecksBeforeStart",
+    "DropsRecords",
+    "EventTimes",
+    "HoldsBackOutput",
+    "InterruptiblePublication",
+    "MakesTargets",
+    "PreparingWriter",
+    "RowWriter",
+    "Sink",
+    "SinkWriter",
+    "StagedFile",
+    "StagedPublication",
+    "Waiting",
+    "WriterFactory",
+    "WriterTask",
+    "in_subtask_order",
+]
+
+# The event time of each record in ms, None for one that has none; None alone: the sink does not
+# ask for times, or the stream has none.
+EventTimes = Sequence[int | None] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedFile:
+    """One finished staged file of a writer. ``details`` is plain JSON for the sink's driver."""
+
+    path: str
+    record_count: int
+    byte_count: int
+    crc32: int
+    subtask: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return how a sink's state names the file; ``from_json`` is the inverse."""
+        return {
+            "path": self.path,
+            "records": self.record_count,
+            "bytes": self.byte_count,
+            "crc32": self.crc32,
+            "subtask": self.subtask,
+            "details": dict(self.details),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StagedFile:
+        """Return the staged file that a state names."""
+        return cls(
+            path=data["path"],
+            record_count=data["records"],
+            byte_count=data["bytes"],
+            crc32=data["crc32"],
+            subtask=data["subtask"],
+            details=data["details"],
+        )
+
+
+def in_subtask_order(staged: Sequence[StagedFile]) -> list[StagedFile]:
+    """Return the files in an order that does not depend on which task ended first."""
+    return sorted(staged, key=lambda file: (file.subtask, file.path))
+
+
+class Sink(Connector, ABC):
+    """One sink vertex, on the driver. The constructor checks options only.
+
+    ``guarantee`` is what this vertex promises; ``takes_times`` tells that its writers are
+    ``PreparingWriter``s which want the event times of records, ``takes_rows`` that they are
+    ``RowWriter``s which take rows. Where options decide them, the constructor sets them; ask
+    instances only.
+    """
+
+    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    takes_times: bool = False
+    takes_rows: bool = False
+
+    @abstractmethod
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Begin or resume with the state of the last sealed epoch, or empty. May open ports.
+
+        After this call the engine publishes the last sealed epoch again, then begins new ones. An
+        output that cannot be written is an error here, not later.
+        """
+
+    @abstractmethod
+    def writer(self) -> WriterFactory:
+        """Return the picklable factory of writers that tasks use."""
+
+    @abstractmethod
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Decide how the epoch will be published, changing nothing. Called just before sealing.
+
+        The result is plain JSON; it is sealed in the manifest and is the state of the next start.
+        Everything that ``publish`` needs must be in it. ``is_last`` is set at the end of bounded
+        input, at a clean stop, and for a savepoint: what is open is completed; epochs may follow.
+        """
+
+    @abstractmethod
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
+        """Make a sealed epoch visible as ``state`` says. Called again after a crash: harmless."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Close what was opened. Called once, also after errors."""
+
+
+class StagedPublication(ABC):  # noqa: B024 - it can all be kept as it is.
+    """A sink whose writers stage files: nobody sees them until ``publish`` reads them.
+
+    It has the ``prepare`` of a sink that publishes all files of an epoch at once; name it before
+    ``Sink`` among the bases. Attempts that lose leave files, too, which are removed as garbage: a
+    sink that publishes some files later says in ``referenced_paths`` which ones it still needs.
+    """
+
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Name the staged files, in an order that does not depend on which task ended first."""
+        return {"files": [file.to_json() for file in in_subtask_order(staged)]}
+
+    def staged_files(self, state: Mapping[str, Any]) -> list[StagedFile]:
+        """Return the files of the epoch whose state this is, in order; none for an empty state."""
+        return [StagedFile.from_json(entry) for entry in state.get("files", ())]
+
+    def referenced_paths(self, state: Mapping[str, Any]) -> set[str]:
+        """Return the staged paths that publishing this state, or a later epoch, still needs."""
+        return {file.path for file in self.staged_files(state)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """Output that is sealed and not yet visible: it comes later, whatever dies.
+
+    ``record_count`` is 0 where it is not known. ``visible_ms`` is when (clock ms) it becomes
+    visible at the latest, while the job runs; None where that is not known.
+    """
+
+    record_count: int
+    byte_count: int
+    visible_ms: int | None = None
+
+
+class HoldsBackOutput(ABC):
+    """A sink that makes some sealed output visible with a later epoch, as large parts of files."""
+
+    @abstractmethod
+    def deadline_ms(self) -> int | None:
+        """Return when (clock ms) an epoch is due without input, as a part must roll; or None."""
+
+    @abstractmethod
+    def waiting(self) -> Waiting | None:
+        """Return what is sealed and not yet visible, of the last epoch; None for nothing.
+
+        Called after each ``prepare``.
+        """
+
+
+class ChecksBeforeStart(ABC):
+    """A sink that can refuse its output before any sink of the job is started."""
+
+    @abstractmethod
+    def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Raise what ``start`` would, as far as it can be known; change nothing.
+
+        Called at each start for every sink before the first one is started, so that what one of
+        them lacks leaves nothing behind that another one made. ``start`` gets the same arguments.
+        Called as well, with the state of another job's epoch, before a job begins with that and
+        anything of it is copied: another job may go on with what the state names.
+        """
+
+
+class MakesTargets(ABC):
+    """A sink whose ``start`` makes what it writes to, where that is missing: a topic, a folder."""
+
+    @abstractmethod
+    def makes(self) -> Collection[str]:
+        """Return names of what ``start`` makes, for ``StartsBeforeSinks.is_fed_by`` of sources.
+
+        A name begins with what it is of, as in ``kafka:orders``. Called before ``start``.
+        """
+
+
+class InterruptiblePublication(ABC):
+    """A sink whose ``publish`` may wait for another system, and can be told to give up."""
+
+    @abstractmethod
+    def interrupt(self) -> None:
+        """Let a ``publish`` that waits raise ``PublishInterruptedError`` soon.
+
+        Called from another thread when the job must end; the next start publishes the epoch.
+        """
+
+
+class DropsRecords(ABC):
+    """A sink that may publish records which nobody takes, and counts them."""
+
+    @abstractmethod
+    def dropped_count(self) -> int:
+        """Return how many records of this run reached nobody: no client, or it was stuck."""
+
+
+Sink._mixins = (
+    StagedPublication,
+    HoldsBackOutput,
+    ChecksBeforeStart,
+    MakesTargets,
+    InterruptiblePublication,
+    DropsRecords,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriterTask:
+    """Where a writer stages its output.
+
+    ``prefix`` is unique to (sink, epoch, subtask, attempt): whatever is written below it is
+    garbage until a manifest names it.
+    """
+
+    storage: Storage
+    prefix: str
+    epoch: int
+    subtask: int
+
+
+class WriterFactory(Protocol):
+    """The picklable part of a sink that travels to workers."""
+
+    def open(self, task: WriterTask) -> SinkWriter:
+        """Return a writer for one subtask and epoch; it creates no file before the first record."""
+
+
+class SinkWriter(Protocol):
+    """Takes the records of one subtask in one epoch. Created on a worker for each attempt."""
+
+    def write(self, values: list[Any]) -> None:
+        """Take some records, in order. Called any number of times."""
+
+    def finish(self) -> list[StagedFile]:
+        """Make everything durable and return what was staged (empty when there were no records)."""
+
+    def abort(self) -> None:
+        """Drop everything. Called instead of ``finish`` when the task fails."""
+
+
+@runtime_checkable
+class PreparingWriter(SinkWriter, Protocol):
+    """A writer that first turns records into what it writes, which may fail for single ones.
+
+    User code runs there (a key function, a schema), and formats and limits are checked. What fails
+    is settled by the vertex's ``on_error``; ``write`` then takes what was prepared. Event times are
+    there when the sink ``takes_times``.
+    """
+
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
+        """Return what to write, one for each record; raise anything when one of them fails.
+
+        Called once per batch, before ``write``.
+        """
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
+        """Return what to write for one record; raise a plain exception that says why it fails.
+
+        Called for each record of a batch for which ``prepare`` raised, and again for a retry.
+        """
+
+
+@runtime_checkable
+class RowWriter(PreparingWriter, Protocol):
+    """One that, where ``takes_rows``, also takes ``TupleRecords`` in place of a list.
+
+    Their ``rows`` give what they hold as plain tuples, one at a time.
+    """
+
+    takes_rows: bool
+
+    def write(self, values: Sequence[Any]) -> None: ...
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> Any: ...

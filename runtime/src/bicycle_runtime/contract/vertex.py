@@ -1,0 +1,81 @@
+"""The driver's view of one source or sink vertex: its guarantee, its specification, its services.
+
+The base class of sources and sinks is here as well. It refuses a class that has a method of a mixin
+without the mixin: the engine asks only those that say so, and would never call that method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.storage import Storage
+
+__all__ = ["Connector", "ConnectorSpec", "DriverServices", "Guarantee"]
+
+
+class Guarantee(Enum):
+    """What a connector promises after any crash; ordered from weakest to strongest."""
+
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectorSpec:
+    """What the graph says about a connector: vertex, properties (JSON), live payloads by role.
+
+    ``record_type`` is the declared record type of a source, or the input type of a sink, when
+    known.
+    """
+
+    vertex_id: str
+    connector_type: str
+    properties: Mapping[str, Any]
+    payloads: Mapping[str, Any] = field(default_factory=dict)
+    record_type: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverServices:
+    """What the driver lends a connector.
+
+    ``storage`` is the job's checkpoint storage; ``prefix`` is the connector's own folder in it
+    (journals, open parts). ``collected`` gets the records of collect sinks by name. ``console``
+    writes one line for people, or several with newlines between them. ``job`` is the job's name,
+    for connectors that leave a name in another system; ``epoch_interval_ms`` is the least time
+    between two epochs.
+    """
+
+    storage: Storage
+    prefix: str
+    clock: Clock
+    collected: dict[str, list[Any]]
+    console: Any  # Callable[[str], None]
+    job: str = "job"
+    epoch_interval_ms: int = 0
+
+
+class Connector:
+    """One vertex on the driver: what sources and sinks have in common."""
+
+    _mixins: ClassVar[tuple[type, ...]] = ()
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        self.spec = spec
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        contract = next(base for base in cls.__mro__ if "_mixins" in vars(base))
+        for mixin in cls._mixins:
+            names = [name for name in vars(mixin) if not name.startswith("_")]
+            lost = [name for name in names if hasattr(cls, name) and not hasattr(contract, name)]
+            if lost and not issubclass(cls, mixin):
+                raise TypeError(
+                    f"{cls.__qualname__} has {lost[0]}(), which is called for a "
+                    f"{mixin.__name__} only: add {mixin.__name__} to its bases, or rename it"
+                )

@@ -1,0 +1,124 @@
+"""How a Python worker ended and at what, where Spark says no more than that it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.processes import how_it_ended
+from bicycle_runtime.engine.errors import WorkerEndedError
+from bicycle_runtime.engine.spark.cluster import located
+from bicycle_runtime.engine.spark.places_folder import places_folder
+from bicycle_runtime.operators.calling.frames import blamed, is_ours
+from bicycle_runtime.operators.calling.last_place import LastPlace, ended_workers
+from bicycle_runtime.operators.spec import StagePlan
+
+__all__ = ["ends_on_hosts", "worker_ended"]
+
+_ANSWER_S = 10.0
+_FRAME = re.compile(r'  File "(?P<filename>[^"]+)", line (?P<line>\d+) in ')
+_CRASHES = {
+    -number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL)
+} | {-signal.SIGFPE}
+_NO_MEMORY = (
+    "possibly out of memory: look at `dmesg` and at the memory limit of the machine or container. "
+    "Smaller epochs (--max-records-per-epoch), state on disk (--state-backend rocksdb) and fewer "
+    "tasks at a time (--parallelism) need less"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A frame of a worker that crashed."""
+
+    filename: str
+    number: int
+
+
+def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPlace]:
+    """Return what the hosts of a cluster know of workers that ended; [] when they do not answer."""
+    from py4j.protocol import Py4JError  # Spark is imported when it is used
+    from pyspark import RDD
+    from pyspark.serializers import UTF8Deserializer
+
+    late = threading.Timer(_ANSWER_S, context.cancelAllJobs)
+    late.start()
+    try:
+        with contextlib.suppress(Py4JError):
+            names = located(context, [(name, name) for name in sorted(hosts)])
+            texts = UTF8Deserializer()  # type: ignore[no-untyped-call]  # Spark's own
+            tasks: Any = RDD(names, context, texts)
+            answers = tasks.mapPartitions(_own_ends).collect()
+            return [msgspec.json.decode(answer, type=LastPlace) for answer in answers]
+    finally:
+        late.cancel()
+    return []
+
+
+def _own_ends(names: Iterable[object]) -> Iterator[bytes]:
+    list(names)  # Else Spark would not use the worker again.
+    return map(msgspec.json.encode, ended_workers(Path(places_folder())))
+
+
+def worker_ended(place: LastPlace, plan: StagePlan, *, job: str, reason: str) -> WorkerEndedError:
+    """Return the error of a worker that ended.
+
+    Args:
+        place: What it was at.
+        plan: Knows the operators.
+        job: Job id.
+        reason: What Spark says; with the lines of a worker that crashed.
+    """
+    told = {spec.uid: spec.vertex.told for spec in plan.operators()}
+    error = WorkerEndedError(
+        epoch=place.epoch, job=job, subtask=place.subtask, operator=place.operator,
+        how="no word" if place.code is None else how_it_ended(place.code),
+        told=told.get(place.operator, "none yet"),
+        position=_position(place), source=place.source, shard=place.shard, offset=place.offset,
+        end_offset=place.end_offset, hint=_hint(place.code),
+    )  # fmt: skip
+    location = _location(reason)
+    if location is not None:
+        error.facts["location"] = location
+    return error
+
+
+def _position(place: LastPlace) -> str:
+    """Say what is known without the source, which may say it in its own words."""
+    if place.source is None:
+        return "no batch of input: it loaded or wrote state, or timers and windows fired"
+    return f"source {place.source!r}, {place.shard}, offsets {place.offset} to {place.end_offset}"
+
+
+def _hint(code: int | None) -> str:
+    if code == -signal.SIGKILL:
+        return _NO_MEMORY
+    if code in _CRASHES:
+        return "a library crashed in native code: see which one the function calls, and update it"
+    if code is not None and code < 0:
+        return "look for who sends this signal to the workers"
+    if code is not None:
+        return "let the function raise an exception where it, or what it calls, ends the process"
+    return "look at the log of the workers"
+
+
+def _location(reason: str) -> str | None:
+    """Return the user's line in what Python wrote when it crashed: the deepest call comes first."""
+    lines = [_Line(match["filename"], int(match["line"])) for match in _FRAME.finditer(reason)]
+    users = []
+    for line in lines:
+        if is_ours(line):
+            break
+        users.append(line)
+    if not users:
+        return None
+    line = blamed(users[::-1])
+    return f"{line.filename}:{line.number}"

@@ -1,0 +1,140 @@
+"""Arrays of 64-bit ints: how their rows are grouped, and how they travel. They are numpy's.
+
+A column travels in as few bytes as what it holds needs. Counts, lengths and starts of windows
+differ by little, and one or two bytes will do for each. On the exchange of a window of 100,000 keys
+Java spends 0.2 us a record so, and 0.3 with eight bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+__all__ = [
+    "TOTAL_MAX", "NarrowInts", "PackedInts", "Runs", "as_numbers", "int_array", "magnitude",
+    "numpy", "steps", "unpacked",
+]  # fmt: skip
+
+PackedInts = tuple[int, str, bytes]  # What is to be added, the type of the items, and the items.
+
+TOTAL_MAX = 1 << 62  # what a sum of ints may come to: half of what an item holds
+_SPAN_MAX = 1 << 20
+_NARROW_MAX = (1 << 32) - 1
+
+
+def numpy() -> Any:
+    """Return the library."""
+    # A slow import (100 ms): only jobs that fold by field wait for it.
+    import numpy as np
+
+    return np
+
+
+def int_array(column: Sequence[int]) -> Any:
+    """Return a column of ints as an array; None when one of them has more than 64 bits."""
+    try:
+        return numpy().array(column, numpy().int64)
+    except OverflowError:
+        return None
+
+
+class Runs:
+    """Rows in the order of a number that each has; a run is the rows with one number.
+
+    Args:
+        numbers: By row, from 0 on; at least one.
+    """
+
+    def __init__(self, numbers: Any) -> None:
+        self._order = _order(numbers)
+        self._begins = _begins(numbers[self._order])
+        self._firsts = self._order[self._begins]
+
+    def of(self, column: Any) -> Any:
+        """Return one item of a column for each run, where all rows of a run have the same."""
+        return column[self._firsts]
+
+    def lengths(self) -> Any:
+        """Return how many rows each run has."""
+        return numpy().diff(self._begins, append=len(self._order))
+
+    def joined(self, column: Any, ufunc: str) -> Any:
+        """Return the items of a column joined run by run.
+
+        Args:
+            column: By row.
+            ufunc: Name of a function of two numbers: ``add``, ``minimum``, ``maximum``.
+        """
+        return getattr(numpy(), ufunc).reduceat(column[self._order], self._begins)
+
+
+def as_numbers(column: Any, step: int) -> tuple[Any, int]:
+    """Return small numbers that have the order of a column's items, and a bound above them all.
+
+    Args:
+        column: By row; items differ by multiples of ``step``.
+        step: At least 1.
+    """
+    least = int(column.min())
+    span = (int(column.max()) - least) // step
+    if span < _SPAN_MAX:
+        return (column - least) // step, span + 1
+    known, numbers = numpy().unique(column, return_inverse=True)
+    return numbers, len(known)
+
+
+def magnitude(column: Any) -> int:
+    """Return the greatest distance of an item from zero; 0 when there is no item."""
+    return max(-int(column.min()), int(column.max())) if len(column) else 0
+
+
+def steps(column: Any) -> list[int]:
+    """Return the positions at which a column's item is another than the one before, and its end."""
+    return [*_begins(column).tolist(), len(column)]
+
+
+class NarrowInts:
+    """A column as small numbers and what is to be added to them.
+
+    Args:
+        column: An array of ints of 64 bits, of at least one.
+    """
+
+    def __init__(self, column: Any) -> None:
+        least, greatest = int(column.min()), int(column.max())
+        is_narrow = greatest - least <= _NARROW_MAX
+        self._base = least if is_narrow else 0
+        self._numbers = (
+            (column - least).astype(numpy().min_scalar_type(greatest - least))
+            if is_narrow
+            else column
+        )
+
+    def packed(self, first: int, end: int) -> PackedInts:
+        """Return the items from ``first`` to before ``end`` as plain data."""
+        numbers = self._numbers[first:end]
+        return self._base, numbers.dtype.str, numbers.tobytes()
+
+
+def unpacked(several: Iterable[PackedInts]) -> Any:
+    """Return in one array what ``NarrowInts`` packed; at least one."""
+    np = numpy()
+    return np.concatenate(
+        [np.add(np.frombuffer(data, kind), base, dtype=np.int64) for base, kind, data in several]
+    )
+
+
+def _order(numbers: Any) -> Any:
+    """Return the positions of numbers in their order; none is less than 0."""
+    np = numpy()
+    # hot path: 12 ns a row for each 16 bits, which are sorted by counting; argsort() takes 80.
+    order = numbers.astype(np.uint16).argsort(kind="stable")
+    for shift in range(16, int(numbers.max()).bit_length(), 16):
+        digits = (numbers >> shift).astype(np.uint16)
+        order = order[digits[order].argsort(kind="stable")]
+    return order
+
+
+def _begins(column: Any) -> Any:
+    np = numpy()
+    return np.flatnonzero(np.concatenate(([True], column[1:] != column[:-1])))

@@ -1,0 +1,167 @@
+"""The fold of columns by key and window before the shuffle, without making records.
+
+Only what is exact in 64 bits is folded so: counts, and sums, least and greatest values of ints. It
+travels as columns; ``ColumnMerge`` is at the other end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from bicycle_runtime.operators.columnar.arrays import (
+    TOTAL_MAX,
+    NarrowInts,
+    PackedInts,
+    Runs,
+    as_numbers,
+    magnitude,
+    numpy,
+    steps,
+)
+from bicycle_runtime.operators.columnar.choice import ColumnSteps, FieldColumn
+from bicycle_runtime.operators.columnar.keys import (
+    KeyCodes,
+    PackedKeys,
+    key_array,
+    packed_keys,
+    picked,
+)
+from bicycle_runtime.operators.columnar.records import FieldRecords
+
+__all__ = ["ColumnFold", "ColumnPartials"]
+
+_ROWS_MAX = 1 << 18  # rows that are held back at most; then what they fold to travels
+_KEYS_MAX = 1 << 18  # keys that are known from one epoch to the next
+
+
+@dataclass(slots=True)
+class ColumnPartials:
+    """Contents that were folded in columns, each of a key and a window, and no two of the same.
+
+    Shape: as many contents as item i of ``lengths`` says belong to key i; ``starts`` has the start
+    of the window of each, and each of ``columns`` what an aggregate folded.
+    """
+
+    key_count: int
+    keys: PackedKeys
+    lengths: PackedInts
+    starts: PackedInts
+    columns: list[PackedInts]
+
+
+class ColumnFold:
+    """Folds the records of an epoch.
+
+    Args:
+        chosen: Key, event time, windows, and what contents are made of.
+        group_count: Key groups.
+    """
+
+    def __init__(self, chosen: ColumnSteps, *, group_count: int) -> None:
+        self._key, self._time = chosen.key, chosen.times[-1]
+        self._columns = chosen.columns
+        self._fields = {column.field for column in chosen.columns if column.field is not None}
+        self._slide_ms, self._offset_ms = chosen.slide_ms, chosen.offset_ms
+        self._group_count = group_count
+        self._codes = KeyCodes(group_count)
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything that was added."""
+        if len(self._codes) > _KEYS_MAX:
+            self._codes = KeyCodes(self._group_count)
+        self._keys: list[Any] = []
+        self._held: list[dict[str, Any]] = []
+        self._count = 0
+        self._total_max = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what was folded should travel now."""
+        return self._count >= _ROWS_MAX
+
+    def add(self, records: FieldRecords, least_open: int) -> int | None:
+        """Take records in; return the time of the last one.
+
+        None when they must be folded one by one: an int has more than 64 bits or a sum might have,
+        or a window may be closed. Then none of them was taken.
+
+        Args:
+            records: At least one.
+            least_open: The start of the earliest window that may be open.
+        """
+        arrays = {name: records.ints(name) for name in (*self._fields, self._time)}
+        if any(array is None for array in arrays.values()):
+            return None
+        keys = key_array(records, self._key)
+        if keys is None:
+            return None
+        times = arrays[self._time]
+        starts = times - (times - self._offset_ms) % self._slide_ms
+        total_max = self._total_max + len(records) * max(
+            (magnitude(arrays[name]) for name in self._fields), default=0
+        )
+        if starts.min() < least_open or total_max > TOTAL_MAX:
+            return None
+        self._total_max = total_max
+        held = {name: arrays[name] for name in self._fields}
+        self._keys.append(keys)
+        self._held.append({**held, _STARTS: starts})
+        self._count += len(records)
+        return int(times[-1])
+
+    def take(self) -> list[tuple[int, ColumnPartials]]:
+        """Return what was folded, a block per key group, and forget it."""
+        if not self._held:
+            return []
+        np = numpy()
+        rows = {name: np.concatenate([part[name] for part in self._held]) for name in self._held[0]}
+        rows[_CODES] = self._codes.of(self._keys)
+        groups = self._codes.groups[rows[_CODES]]
+        windows, window_count = as_numbers(rows[_STARTS], self._slide_ms)
+        runs = Runs((groups * len(self._codes) + rows[_CODES]) * window_count + windows)
+        codes, starts = runs.of(rows[_CODES]), runs.of(rows[_STARTS])
+        contents = [self._content(column, rows, runs) for column in self._columns]
+        bounds = np.array(steps(codes))  # of the contents of a key
+        keys = picked(self._codes.keys, codes[bounds[:-1]])
+        self.clear()
+        groups = runs.of(groups)[bounds[:-1]]
+        return list(_blocks(keys, groups, bounds, starts=starts, contents=contents))
+
+    @staticmethod
+    def _content(column: FieldColumn, rows: dict[str, Any], runs: Runs) -> Any:
+        if column.field is None:
+            return runs.lengths()
+        return runs.joined(rows[column.field], column.ufunc)
+
+
+_CODES, _STARTS = "", " "  # No field has such a name.
+
+
+def _blocks(
+    keys: Any, groups: Any, bounds: Any, *, starts: Any, contents: Sequence[Any]
+) -> Iterator[tuple[int, ColumnPartials]]:
+    """Yield what belongs to each key group.
+
+    Args:
+        keys: In the order of their groups.
+        groups: The group of each key.
+        bounds: Where the contents of each key begin, and where those of the last one end.
+        starts: The start of the window of each content.
+        contents: What each aggregate folded.
+    """
+    cuts = steps(groups)
+    lengths, places = NarrowInts(numpy().diff(bounds)), NarrowInts(starts)
+    columns = list(map(NarrowInts, contents))
+    for (first, end), block_keys in zip(pairwise(cuts), packed_keys(keys, cuts), strict=True):
+        part = int(bounds[first]), int(bounds[end])
+        yield (
+            int(groups[first]),
+            ColumnPartials(
+                end - first, block_keys, lengths.packed(first, end), places.packed(*part),
+                [column.packed(*part) for column in columns],
+            ),
+        )  # fmt: skip

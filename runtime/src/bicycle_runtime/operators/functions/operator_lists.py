@@ -1,0 +1,93 @@
+"""Lists of one subtask without keys, which a start or another parallelism divides.
+
+Every subtask writes the elements of its own lists under its own number. When the job starts again,
+and when the parallelism changes, each subtask reads those of all: an operator list is cut into even
+parts, a union list is given whole to each. A worker that is lost changes nothing: its successor
+reads the lists of this one subtask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from bicycle_runtime.state.memory.keyed import KeyedTable
+from bicycle_runtime.state.memory.space import KeyedCells
+from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.values.reading import StateBook
+from bicycle_sdk.contexts import TaskInfo
+from bicycle_sdk.errors import StateDefinitionError
+from bicycle_sdk.state import StateDescriptor, UnionListStateDescriptor
+from bicycle_sdk.state.cells import MapCells
+
+__all__ = ["OperatorLists"]
+
+
+class _OwnNumber(dict[Any, int]):
+    """The group of a subtask's elements: its number, which is their key."""
+
+    def __missing__(self, subtask: Any) -> int:
+        return int(subtask)
+
+
+class OperatorLists(KeyedTable):
+    """The lists of one subtask; also the scope of their handles.
+
+    Args:
+        task_info: Which subtask this is.
+        book: Knows in which forms states are sealed.
+    """
+
+    def __init__(self, task_info: TaskInfo, book: StateBook) -> None:
+        super().__init__(_OwnNumber(), lambda _: 0, prefix="$lists.", book=book)
+        self._task_info = task_info
+        self._is_opened = False
+
+    def state_key(self) -> int:
+        """Return the number of the subtask, under which its elements lie."""
+        return self._task_info.subtask_index
+
+    def end_open(self) -> None:
+        """Refuse lists that are asked for from now on: a restore divides those that it knows."""
+        self._is_opened = True
+
+    def cells_of(self, descriptor: StateDescriptor) -> KeyedCells:
+        """Return the cells of a list.
+
+        Raises:
+            StateDefinitionError: it is asked for after ``open``, or was declared otherwise before.
+        """
+        if self._is_opened and descriptor.name not in self._states:
+            raise StateDefinitionError(
+                state=descriptor.name,
+                problem="a list of a subtask is asked for after open()",
+                hint="get it in open() and keep the handle: a restore divides the lists it knows",
+            )
+        return super().cells_of(descriptor)
+
+    def divide(self, sections: Iterable[Section]) -> None:
+        """Take this subtask's part of what all subtasks have sealed.
+
+        Args:
+            sections: What lies in the files of all of them, oldest first.
+        """
+        self.reset()
+        self.apply(section for section in sections if self.claims(section.name))
+        for descriptor in self.declared():
+            cells = self.cells_of(descriptor)
+            assert isinstance(cells, MapCells)
+            elements = [
+                element
+                for _, row in sorted(cells.rows.items())
+                for _, element in sorted(row.items(), key=lambda item: item[0])
+            ]
+            own = self.state_key()
+            cells.unload([cell for cell in cells.cells() if cell[0] != own])
+            cells.clear(own)
+            cells.append(own, self._part(descriptor, elements))
+
+    def _part(self, descriptor: StateDescriptor, elements: list[Any]) -> list[Any]:
+        if isinstance(descriptor, UnionListStateDescriptor):
+            return elements
+        own, count = self.state_key(), self._task_info.parallelism
+        return elements[len(elements) * own // count : len(elements) * (own + 1) // count]

@@ -1,0 +1,109 @@
+"""An operator that lets records through at a rate: one token bucket in each subtask.
+
+A record takes a token. Tokens come at an even rate, and at most ``burst`` of them wait for records,
+so that after a pause so many may pass at once. A bucket is full when a worker process begins; no
+checkpoint holds it, since time goes on while a job is down.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from time import monotonic
+
+from bicycle_runtime.operators.batch import Batch, PickTrail
+from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.functions.operator import Operator
+from bicycle_runtime.operators.spec import OperatorSpec
+
+__all__ = ["RateLimitOperator", "TokenBucket"]
+
+# Records go on in pieces of at least this time, since each piece costs about as much as a record.
+_PIECE_S = 0.01
+_EXACTNESS = 1e-9  # of sums of fractions
+
+
+class TokenBucket:
+    """Tokens that come at an even rate.
+
+    Args:
+        per_second: How many come.
+        burst: How many it holds, 1 or more; it begins full.
+        now: Reads a clock that only goes forward, in seconds.
+        wait: Lets so many seconds pass on that clock; None waits in real time.
+
+    Example:
+        >>> from bicycle_runtime.base.clock import ManualClock
+        >>> clock = ManualClock()
+        >>> bucket = TokenBucket(
+        ...     2, 3, now=clock.monotonic, wait=lambda s: clock.advance(round(s * 1_000))
+        ... )
+        >>> [bucket.take(5), bucket.take(2), clock.monotonic()]
+        [3, 1, 0.5]
+    """
+
+    def __init__(
+        self,
+        per_second: float,
+        burst: int,
+        *,
+        now: Callable[[], float] = monotonic,
+        wait: Callable[[float], object] | None = None,
+    ) -> None:
+        self._per_second = per_second
+        self._burst = burst
+        self._piece = min(burst, max(1, int(per_second * _PIECE_S)))
+        self.follow(now, threading.Event().wait if wait is None else wait)
+
+    def follow(self, now: Callable[[], float], wait: Callable[[float], object]) -> None:
+        """Go by this clock from now on, with a full bucket."""
+        self._now, self._wait = now, wait
+        self._tokens, self._seen = float(self._burst), now()
+
+    def take(self, wanted: int) -> int:
+        """Wait until records may pass, take their tokens, and return how many: 1 to ``wanted``."""
+        enough = min(wanted, self._piece)
+        self._fill()
+        while self._tokens < enough - _EXACTNESS:
+            self._wait((enough - self._tokens) / self._per_second)
+            self._fill()
+        count = min(wanted, int(self._tokens + _EXACTNESS))
+        self._tokens -= count
+        return count
+
+    def _fill(self) -> None:
+        now = self._now()
+        self._tokens = min(self._tokens + (now - self._seen) * self._per_second, float(self._burst))
+        self._seen = now
+
+
+class RateLimitOperator(Operator):
+    """Lets records through at a rate; what does not fit waits, and with it the whole task.
+
+    The subtasks share the rate and the burst evenly. What may pass goes on through the chain at
+    once, by ``emit``, which the chain sets; the last piece of a batch is what ``apply`` returns.
+    """
+
+    def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext) -> None:
+        super().__init__(spec, policy, context)
+        details, width = spec.vertex.details, spec.vertex.parallelism
+        self.bucket = TokenBucket(details["per_second"] / width, max(1, details["burst"] // width))
+        self.emit: Callable[[Batch], None] = self._unconnected
+
+    def apply(self, batch: Batch) -> Batch:
+        total = len(batch.values)
+        start = 0
+        while True:
+            end = start + self.bucket.take(total - start)
+            piece = batch.values if end - start == total else batch.values[start:end]
+            output = Batch(piece, PickTrail(batch.trail, partial(range, start, end)))
+            if end == total:
+                return output
+            self.records_out += end - start
+            self.emit(output)
+            start = end
+
+    def _unconnected(self, _: Batch) -> None:
+        raise AssertionError(f"operator {self.spec.uid!r} stands in no chain")

@@ -1,0 +1,134 @@
+"""Event time by shard, and the watermark that follows from it: pure functions of what is sealed.
+
+Driver and tasks compute the same with them, and the driver loads no operator for that.
+
+Source: ADR-0013 (watermarks by epoch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from bicycle_runtime.operators.spec import WatermarkSpec
+from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
+
+__all__ = [
+    "ShardTime",
+    "ShardTimes",
+    "joined_times",
+    "lagging",
+    "source_shard",
+    "subtask_shard",
+    "watermark_of",
+]
+
+
+class ShardTime(msgspec.Struct, frozen=True, kw_only=True):
+    """How far one shard has come.
+
+    ``watermark_ms`` as the strategy says, ``event_ms`` of the newest record, ``active_ms`` when (on
+    the job's clock) there was a record or unread input last.
+    """
+
+    watermark_ms: int = WATERMARK_MIN
+    event_ms: int = WATERMARK_MIN
+    active_ms: int = 0
+
+
+# Generator -> shard -> time.
+ShardTimes = dict[str, dict[str, ShardTime]]
+
+
+def joined_times(*parts: Mapping[str, Mapping[str, ShardTime]]) -> ShardTimes:
+    """Return the furthest that any part says of each shard.
+
+    The empty shard stands for those that a generator has not shown yet; the first one shown takes
+    its place. Driver and tasks must agree on that, or they compute different watermarks.
+    """
+    joined: ShardTimes = {}
+    for part in parts:
+        for uid, shards in part.items():
+            known = joined.setdefault(uid, {})
+            for shard, time in shards.items():
+                before = known.get(shard)
+                known[shard] = time if before is None else _furthest(before, time)
+    for known in joined.values():
+        if len(known) > 1:
+            known.pop("", None)
+    return joined
+
+
+def _furthest(first: ShardTime, second: ShardTime) -> ShardTime:
+    return ShardTime(
+        watermark_ms=max(first.watermark_ms, second.watermark_ms),
+        event_ms=max(first.event_ms, second.event_ms),
+        active_ms=max(first.active_ms, second.active_ms),
+    )
+
+
+def watermark_of(
+    generators: Iterable[WatermarkSpec],
+    times: Mapping[str, Mapping[str, ShardTime]],
+    *,
+    finished: Iterable[str],
+    clock_ms: int,
+) -> int:
+    """Return the watermark below some generators. The caller keeps it from going back.
+
+    1. Generators whose input has ended count no more; when all have, it is ``WATERMARK_MAX``.
+    2. A shard is idle when it has been silent for the idle timeout of its strategy.
+    3. The least watermark of the shards that are not idle counts.
+    4. When all are idle, those that were heard last go on with the clock from where they stood.
+
+    Args:
+        generators: Those above the operator.
+        times: The shards of each.
+        finished: Generators whose input has ended.
+        clock_ms: The job's clock.
+    """
+    # 1. Generators whose input has ended count no more; when all have, it is ``WATERMARK_MAX``.
+    above, ended = list(generators), set(finished)
+    counting = [spec for spec in above if spec.uid not in ended]
+    if not counting:
+        return WATERMARK_MAX if above else WATERMARK_MIN
+    # 2. A shard is idle when it has been silent for the idle timeout of its strategy.
+    active: list[int] = []
+    idle: list[ShardTime] = []
+    for spec in counting:
+        for time in times.get(spec.uid, {}).values():
+            silent_ms = clock_ms - time.active_ms
+            if spec.idle_timeout_ms is None or silent_ms < spec.idle_timeout_ms:
+                active.append(time.watermark_ms)
+            elif time.watermark_ms > WATERMARK_MIN:
+                idle.append(time)
+    # 3. The least watermark of the shards that are not idle counts.
+    if active:
+        return min(active)
+    # 4. When all are idle, those that were heard last go on with the clock from where they stood.
+    if not idle:
+        return WATERMARK_MIN
+    heard_ms = max(time.active_ms for time in idle)
+    last = min(time.watermark_ms for time in idle if time.active_ms == heard_ms)
+    return last + clock_ms - heard_ms
+
+
+def lagging(watermark: int, lag_ms: int) -> int:
+    """Return the watermark of an operator that stays behind its generators.
+
+    Args:
+        watermark: The one that ``watermark_of`` gives.
+        lag_ms: How far it stays behind.
+    """
+    return watermark if watermark in (WATERMARK_MIN, WATERMARK_MAX) else watermark - lag_ms
+
+
+def subtask_shard(subtask: int) -> str:
+    """Return the shard of a generator behind an exchange."""
+    return f"subtask {subtask}"
+
+
+def source_shard(source: str, shard: str) -> str:
+    """Return the shard of an assigner in the chain of a source."""
+    return f"{source}: {shard}"

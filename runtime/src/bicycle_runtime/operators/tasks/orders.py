@@ -1,0 +1,50 @@
+"""Orders: what the driver tells the tasks of a level to do in one epoch."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bicycle_runtime.contract import Slice, StagedFile
+from bicycle_runtime.operators.shard_times import ShardTimes
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_sdk.contexts import WATERMARK_MIN
+
+__all__ = ["EpochOrder", "TaskOrder", "TimeOrder"]
+
+
+class TaskOrder(msgspec.Struct, kw_only=True):
+    """What one task is to do: slices by source, state by operator, feedback files by edge.
+
+    ``turns`` says whose turn it is on edges that take turns; a task that is not told begins with
+    the subtask of its own number.
+    """
+
+    slices: dict[str, list[Slice]] = {}
+    states: dict[str, RangeState] = {}
+    feedback: dict[int, list[StagedFile]] = {}
+    turns: dict[int, int] = {}
+
+
+class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """Where event time stands when an epoch begins.
+
+    ``clock_ms`` is the job's own clock, ``times`` the shards of all generators, ``watermarks``
+    those of the operators that have one, ``finished`` the generators whose input has ended. No
+    watermark stays below ``floor_ms``.
+    """
+
+    clock_ms: int = 0
+    times: ShardTimes = {}
+    watermarks: dict[str, int] = {}
+    finished: list[str] = []
+    floor_ms: int = WATERMARK_MIN
+
+
+class EpochOrder(msgspec.Struct, kw_only=True):
+    """What all tasks of one level are to do in one epoch."""
+
+    epoch: int
+    now_ms: int
+    is_interval_over: bool
+    tasks: list[TaskOrder]
+    time: TimeOrder = TimeOrder()

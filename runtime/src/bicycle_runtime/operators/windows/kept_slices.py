@@ -1,0 +1,222 @@
+"""Tumbling and sliding windows in state: slices of time that windows share."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from bicycle_runtime.operators.batch import Batch, emitted
+from bicycle_runtime.operators.columnar.choice import field_columns, fires_from_columns
+from bicycle_runtime.operators.columnar.merge import ColumnMerge, ColumnWindow
+from bicycle_runtime.operators.columnar.records import joined
+from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.rows import Rows
+from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.blocks import Partials
+from bicycle_runtime.operators.windows.folding_operator import KeptWindows
+from bicycle_runtime.operators.windows.placements import Placement, SlicePlacement
+from bicycle_runtime.state.memory.window_tables import WindowTables
+from bicycle_runtime.state.memory.windows import Cells
+from bicycle_sdk.windows import Window, WindowPlan
+
+__all__ = ["KeptSlices"]
+
+_RESULTS_PER_BATCH = 4_096
+
+
+class KeptSlices(KeptWindows):
+    """Keeps one entry (or the records) per key and slice; a window joins its slices when it fires.
+
+    What is over goes slice by slice, when all windows of a slice are.
+    """
+
+    is_by_key: ClassVar[bool] = False
+    columns: ColumnMerge
+
+    def __init__(self, window: WindowOperator, placement: Placement) -> None:
+        super().__init__(window, placement)
+        assert isinstance(placement, SlicePlacement)
+        self._slices, self._slots = placement.slices, placement.slots
+        self._updated: dict[int, dict[int, dict[Any, None]]] = {}
+        self._complete: dict[int, ColumnWindow] = {}
+        columns = field_columns(self.folding.functions) or []
+        self.columns = ColumnMerge(columns, slide_ms=self._slices.slide_ms)
+        self._fires_from_columns = fires_from_columns(self.plan)
+
+    @classmethod
+    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
+        return windows.cells("c", None if plan.keeps_records else folding.state_type)
+
+    def clear(self) -> None:
+        self.columns.clear()
+        self._updated.clear()
+        self._complete.clear()
+
+    def take_late(self, rows: Rows) -> None:
+        windows = [next(self._slices.windows_of(start)) for start in rows.places]
+        self.window.count_late(rows, windows)
+
+    def take_partials(self, group: int, block: Partials) -> None:
+        self._settle((start, group, keys, contents) for start, keys, contents in block.parts)
+
+    def settle(self) -> None:
+        self._settle(self._slots.take())
+        for arrived in self.columns.take():
+            if arrived.is_whole and self._fires_at_once(arrived.start):
+                self._complete[arrived.start] = arrived
+            else:
+                self._settle(arrived.parts(self.columns.columns))
+
+    def next_event_ms(self) -> int | None:
+        places = sorted({*self.table.cells.places, *self.table.records.places})
+        for start in places:
+            end = self._slices.first_end_after(start, self.window.complete)
+            if end is not None:
+                return self.window.watermark_for(end)
+        if not places:
+            return None
+        last_end = self._slices.last_end(places[0])
+        return self.window.watermark_for(last_end + self.plan.lateness_ms)
+
+    def _settle(self, parts: Iterable[tuple[int, int, list[Any], Sequence[Any]]]) -> None:
+        """Put what was gathered into the table: start, key group, keys and their contents."""
+        for start, group, keys, contents in parts:
+            if self.keeps_records:
+                for key, row in zip(keys, contents, strict=True):
+                    self.table.records.add(start, group, key, row)
+            else:
+                self._merge(start, group, keys, contents)
+            if start < self.window.complete_before:
+                updated = self._updated.setdefault(start, {}).setdefault(group, {})
+                updated.update(dict.fromkeys(keys))
+
+    def _fires_at_once(self, start: int) -> bool:
+        """Tell whether the window of a slice fires now, once, and with what this epoch brought."""
+        if not self._fires_from_columns:
+            return False
+        complete_before, complete = self.window.complete_before, self.window.complete
+        is_due = complete_before < self._slices.last_end(start) <= complete
+        return is_due and start not in self._kept()
+
+    def _merge(self, start: int, group: int, keys: list[Any], contents: Sequence[Any]) -> None:
+        cells, merged = self.table.cells, self.folding.merged
+        kept = cells.group(start, group)
+        cells.touch(start, group, keys)
+        if not kept:
+            kept.update(zip(keys, contents, strict=True))
+            return
+        # hot path: 200 ns per key and window that is new, and a merge for the others.
+        for key, content in zip(keys, contents, strict=True):
+            known = kept.get(key)
+            kept[key] = content if known is None else merged(known, content)
+
+    # --- results out -------------------------------------------------------------------------
+
+    def fire(self) -> Iterator[Batch]:
+        complete = self._complete
+        parts: list[Sequence[Any]] = []
+        times: list[int] = []
+        for window in self._windows_due(sorted(self._kept()), complete):
+            # hot path: results that leave before the next are made cost 6 to 10 % less of it all.
+            if len(times) >= _RESULTS_PER_BATCH:
+                yield emitted(joined(parts), times)
+                parts, times = [], []
+            for given, given_times in self._results_of(window, complete.pop(window.start, None)):
+                parts.append(given)
+                times += given_times
+        yield emitted(joined(parts), times)
+
+    def _results_of(
+        self, window: Window, arrived: ColumnWindow | None
+    ) -> Iterator[tuple[Sequence[Any], list[int]]]:
+        """Yield records that a window gives, and their event times."""
+        if arrived is not None:
+            yield self.window.firing.of_columns(window, arrived.keys(), arrived.columns())
+            return
+        places = self._kept()
+        parts = [start for start in self._slices.parts(window) if start in places]
+        again = window.end <= self.window.complete_before
+        for group in sorted({group for start in parts for group in places[start]}):
+            contents = self._contents_of(parts, group, is_again=again)
+            yield self.window.firing.of_group(
+                window, contents, partial(self._values, window, group)
+            )
+
+    def _windows_due(self, places: list[int], complete: Iterable[int]) -> list[Window]:
+        """Return the windows that fire, in the order of their ends."""
+        due = set()
+        # Of slices that lie far back only windows near the watermark fire.
+        first = bisect_left(places, self._slices.least_open(self.window.complete_before))
+        for start in places[first:]:
+            for window in self._slices.windows_of(start):
+                if self.window.complete_before < window.end <= self.window.complete:
+                    due.add(window)
+        for start in complete:
+            due.update(self._slices.windows_of(start))
+        for start in self._updated:
+            for window in self._slices.windows_of(start):
+                if window.end <= self.window.complete_before and not self.window.is_closed(
+                    window.end
+                ):
+                    due.add(window)
+        return sorted(due)
+
+    def _kept(self) -> Any:
+        kept = self.table.records if self.keeps_records else self.table.cells
+        return kept.places
+
+    def _contents_of(self, parts: list[int], group: int, *, is_again: bool) -> Mapping[Any, Any]:
+        """Return the content of a window by key: of all keys, or of those that got more records."""
+        keys: set[Any] | None = None
+        if is_again:
+            keys = set().union(*(self._updated.get(s, {}).get(group, ()) for s in parts))
+        if self.keeps_records:
+            return self._rows(parts, group, keys)
+        found = [self.table.cells.contents(start, group, keys) for start in parts]
+        if len(found) == 1 and keys is None:
+            return found[0]
+        joined: dict[Any, Any] = {}
+        own: set[Any] = set()
+        merged = self.folding.merged
+        for contents in found:
+            for key, content in contents.items():
+                if keys is not None and key not in keys:
+                    continue
+                if key not in joined:
+                    joined[key] = content
+                    continue
+                if key not in own:  # What the table holds must not be changed by merging.
+                    joined[key] = merged(self.folding.fresh(), joined[key])
+                    own.add(key)
+                joined[key] = merged(joined[key], content)
+        return joined
+
+    def _rows(self, parts: list[int], group: int, keys: set[Any] | None) -> dict[Any, Any]:
+        joined: dict[Any, Any] = {}
+        for start in parts:
+            for key, row in self.table.records.rows(start, group, keys).items():
+                times, values = joined.setdefault(key, ([], []))
+                times += row[0]
+                values += row[1]
+        return joined
+
+    def _values(self, window: Window, group: int, key: Any) -> dict[str, Any]:
+        """Return the values that a window function keeps for a window, to be changed by it."""
+        if self.plan.process is None or not self.plan.lateness_ms:
+            return {}
+        values = self.table.values.group(window.start, group).setdefault(key, {})
+        self.table.values.touch(window.start, group, (key,))
+        found: dict[str, Any] = values
+        return found
+
+    def expire(self) -> None:
+        self._updated.clear()
+        closed = self.window.complete - self.plan.lateness_ms
+        for kept in (self.table.cells, self.table.records):
+            for start in [s for s in kept.places if self._slices.last_end(s) <= closed]:
+                kept.drop(start)
+        size = self.plan.assigner.size_ms  # type: ignore[union-attr]  # aligned, as the placement says
+        for start in [s for s in self.table.values.places if s + size <= closed]:
+            self.table.values.drop(start)

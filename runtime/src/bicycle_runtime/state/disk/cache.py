@@ -1,0 +1,196 @@
+"""What all parts on disk of one operator share: the open space, healing, and the bound on memory.
+
+An entry is *hot* when it was used since the cache was last aged, *warm* when it was used in the
+span before, and *touched* when the running epoch changed it. Touched entries stay until they are
+sealed; of the others the bound keeps those used last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from bicycle_runtime.state.rocksdb.indexes import Index
+from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError, is_from_rocksdb
+from bicycle_runtime.state.settings import StateSettings
+
+__all__ = ["CachePart", "DiskCache", "UncountedPart"]
+
+
+class CachePart(Protocol):
+    """Something that keeps entries of the space in memory.
+
+    ``is_lasting`` says that it outlives the table: handles of functions hold it.
+    """
+
+    is_lasting: bool
+
+    def settle(self) -> None:
+        """Regard what the epoch changed as part of the space."""
+
+    def clean_count(self) -> int:
+        """Return how many entries are hot and not touched."""
+
+    def age(self, share: float) -> None:
+        """Let go of what is warm, and make warm the newest part of what is hot and not touched.
+
+        Args:
+            share: How large a part, up to 1.
+        """
+
+
+class UncountedPart:
+    """A part that holds what the running epoch changed, or what another part counts."""
+
+    __slots__ = ()
+
+    def clean_count(self) -> int:
+        """Return 0: there is nothing to let go of."""
+        return 0
+
+    def age(self, share: float) -> None:
+        """Keep everything."""
+
+
+class DiskCache:
+    """The parts on disk of one operator in one subtask.
+
+    Args:
+        settings: Bounds of memory.
+        job_url: The job's checkpoint storage, which tells its state from that of others.
+    """
+
+    def __init__(self, settings: StateSettings, *, job_url: str) -> None:
+        self.settings = settings
+        self.job_url = job_url
+        self.groups = range(0)
+        self.timed: dict[str, bool] = {}
+        self.marks: set[str] = set()
+        self._indexes: dict[str, Index] = {}
+        self._space: RocksSpace | None = None
+        self.get: Callable[[bytes], bytes | None] = _nowhere
+        self._heal: Callable[[BaseException], RocksSpace] | None = None
+        self._members: list[CachePart] = []
+        self._stale: list[bytes] = []
+
+    def stand_on(
+        self, space: RocksSpace, groups: range, heal: Callable[[BaseException], RocksSpace]
+    ) -> None:
+        """Read from a space from now on.
+
+        Args:
+            space: Sealed entries.
+            groups: The key groups in it.
+            heal: Builds the space again when it cannot be read, and returns it.
+        """
+        self._space, self._heal, self.groups = space, heal, groups
+        self.get = space.get
+        self.marks = space.marks()
+        self._stale.clear()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a space to read from."""
+        return self._space is not None
+
+    def let_go(self) -> None:
+        """Read from no space any more."""
+        self._space = self._heal = None
+        self.get = _nowhere
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def read(self, place: bytes) -> bytes | None:
+        """Return what is sealed at a place."""
+        try:
+            return self.get(place)
+        except Exception as error:
+            if not is_from_rocksdb(error):
+                raise
+            return self._healed(error).get(place)
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield what is sealed at ``start <= place < end``, in order."""
+        assert self._space is not None
+        entries = self._space.scan(start, end)
+        place: bytes | None = None
+        while True:
+            try:
+                entry = next(entries, None)
+            except SpaceError as error:
+                entries = self._healed(error).scan(start if place is None else place + b"\0", end)
+                continue
+            if entry is None:
+                return
+            place = entry[0]
+            yield entry
+
+    def last(self, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
+        """Return the last sealed entry with ``start <= place < end``."""
+        assert self._space is not None
+        try:
+            return self._space.last(start, end)
+        except SpaceError as error:
+            return self._healed(error).last(start, end)
+
+    def names(self, group: int, prefix: str = "") -> list[str]:
+        """Return the names of what is sealed in a key group, of those that begin so."""
+        assert self._space is not None
+        try:
+            return self._space.names(group, prefix)
+        except SpaceError as error:
+            return self._healed(error).names(group, prefix)
+
+    def _healed(self, error: BaseException) -> RocksSpace:
+        assert self._heal is not None
+        self._space = self._heal(error)
+        self.get = self._space.get
+        return self._space
+
+    # --- memory ------------------------------------------------------------------------------
+
+    def join(self, part: CachePart) -> None:
+        """Let a part be settled and aged with the others."""
+        self._members.append(part)
+
+    def keep_index(self, index: Index) -> None:
+        """Have an index in the space, in place of another about the same sections."""
+        self._indexes[index.prefix] = index
+
+    @property
+    def indexes(self) -> list[Index]:
+        """The indexes that the space has."""
+        return list(self._indexes.values())
+
+    def forget(self) -> None:
+        """Forget the cache of a table that is thrown away, with what was found out of date."""
+        self._stale.clear()
+        self._members = [part for part in self._members if part.is_lasting]
+
+    def trim(self) -> None:
+        """Keep the bound on entries in memory. Called between batches."""
+        limit = self.settings.cache_entries // 2
+        count = sum(part.clean_count() for part in self._members)
+        if count <= limit:
+            return
+        for part in self._members:
+            part.age(limit / count)
+
+    def settle(self) -> None:
+        """Regard what the epoch changed as part of the space. Called when it is."""
+        assert self._space is not None
+        for part in self._members:
+            part.settle()
+        marks = {n: is_set for n, is_set in self.timed.items() if is_set != (n in self.marks)}
+        if self._stale or marks:
+            self._space.tidy(self._stale, marks)
+            self.marks = {n for n in self.marks | set(marks) if marks.get(n, True)}
+            self._stale.clear()
+
+    def drop_stale(self, place: bytes) -> None:
+        """Take note of a place of the index by time that nothing stands for."""
+        self._stale.append(place)
+
+
+def _nowhere(place: bytes) -> bytes | None:
+    raise AssertionError(f"nothing is open to read {place!r} from")

@@ -1,0 +1,300 @@
+"""The cells of keyed states of which only a part is in memory.
+
+Single values are dicts on disk by key. Maps and lists are one dict on disk by ``(key, map key)``,
+so that a map of any size is read entry by entry; scans join what is sealed with what the epoch
+changed, both in key order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import takewhile
+from typing import Any
+
+from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
+from bicycle_runtime.state.disk.dicts import MISSING, DiskDict, SealedEntries, TouchDiskDict
+from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
+from bicycle_sdk.state.cells import MISSING as NO_BOUND
+from bicycle_sdk.state.cells import CarefulValueCells, MapCells, has_prefix
+from bicycle_sdk.state.expiry import Expiry
+
+__all__ = ["DiskMapCells", "DiskValueCells", "new_dict"]
+
+_Entry = tuple[bytes, Any, bytes | None]  # Bytes of a map key, the map key, what is sealed for it.
+
+
+def new_dict(sealed: SealedEntries, *, is_frozen: bool) -> DiskDict:
+    """Return a dict on disk for values that can, or cannot, be changed in place."""
+    return DiskDict(sealed) if is_frozen else TouchDiskDict(sealed)
+
+
+class DiskValueCells(CarefulValueCells):
+    """One value per key.
+
+    Args:
+        sealed: Where the values lie.
+        is_frozen: Whether values are of a type that cannot be changed in place.
+        expiry: When values expire; None for never.
+    """
+
+    __slots__ = ("stored",)
+
+    def __init__(self, sealed: SealedEntries, *, is_frozen: bool, expiry: Expiry | None) -> None:
+        super().__init__(is_frozen=is_frozen, expiry=expiry)
+        self.stored = new_dict(sealed, is_frozen=is_frozen)
+        self.entries = self.stored
+
+    def peek(self, cell: Any) -> Any:
+        """Return the value of a cell without using it; the SDK's ``MISSING`` for none."""
+        value = self.stored.peek(cell)
+        return NO_BOUND if value is MISSING else value
+
+    def load(self, cells: Iterable[Any], values: Iterable[Any]) -> None:  # noqa: ARG002  # they are on disk
+        """Forget what is in memory of cells that others have sealed."""
+        self.stored.drop(cells)
+
+    def unload(self, cells: Iterable[Any]) -> None:
+        """Forget what is in memory of cells that others have removed."""
+        self.stored.drop(cells)
+
+    def reset(self) -> None:
+        """Forget all that is in memory."""
+        self.stored.forget()
+        self.touched.clear()
+        if self.expiry is not None:
+            self.expiry.reset()
+
+
+class DiskMapCells(UncountedPart, MapCells):
+    """A map or a list per key.
+
+    Args:
+        cache: The operator's.
+        name: Name of the section.
+        group_of: The key group of a key.
+        sealed: Where the entries lie, by ``(key, map key)``.
+        is_frozen: Whether values are of a type that cannot be changed in place.
+        expiry: When entries expire; None for never.
+    """
+
+    __slots__ = ("_cache", "_ends", "_fresh", "_group_of", "_name", "is_lasting", "stored")
+
+    def __init__(
+        self, cache: DiskCache, name: str, group_of: Callable[[Any], int], sealed: SealedEntries,
+        *, is_frozen: bool, expiry: Expiry | None,
+    ) -> None:  # fmt: skip
+        super().__init__(is_frozen=is_frozen, expiry=expiry, order=encode_key)
+        self._cache = cache
+        self._name = name
+        self._group_of = group_of
+        self.is_lasting = True  # Handles of functions hold it.
+        self._fresh: dict[Any, dict[Any, None]] = {}  # Map keys that the epoch has touched, by key.
+        self._ends: dict[Any, int] = {}  # Positions behind the lists that the epoch has touched.
+        self.stored = new_dict(sealed, is_frozen=is_frozen)
+        cache.join(self)
+
+    # --- in the cache ------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Regard what the epoch changed as part of the space."""
+        self._fresh.clear()
+        self._ends.clear()
+
+    # --- as cells ----------------------------------------------------------------------------
+
+    def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:
+        """Return an entry of a key's map, else the default."""
+        cell = (key, part)
+        value = self.stored.peek(cell)
+        if value is MISSING or not self._use(cell):
+            return default
+        return value
+
+    def has(self, key: Hashable, part: Hashable) -> bool:
+        """Tell whether a key's map has an entry."""
+        cell = (key, part)
+        return cell in self.stored and self._is_found(cell)
+
+    def put(self, key: Hashable, part: Hashable, value: Any) -> None:
+        """Set an entry of a key's map."""
+        cell = (key, part)
+        self._order(part)  # Refuse what has no order now, not when the epoch is written.
+        self.stored[cell] = value
+        self._touch(cell)
+        if self.expiry is not None:
+            self.expiry.renew(cell)
+
+    def append(self, key: Hashable, values: Iterable[Any]) -> None:
+        """Put values behind the last position of a key's list."""
+        position = self.end(key)
+        for value in values:
+            self.put(key, position, value)
+            position += 1
+        self._ends[key] = position
+
+    def end(self, key: Hashable) -> int:
+        """Return a position behind a key's list."""
+        known = self._ends.get(key)
+        if known is not None:
+            return known
+        start = self._start_of(key)
+        last = self._cache.last(start, behind_key(start))
+        positions = list(self._fresh.get(key, ()))
+        if last is not None:
+            section = len(start) - len(key_start(key))
+            positions.append(key_in(last[0][section:], last[1])[1])
+        return max(positions, default=-1) + 1
+
+    def cut(self, key: Hashable, start: int) -> None:
+        """Remove the end of a key's list, from a position on."""
+        super().cut(key, start)
+        self._ends[key] = start
+
+    def parts(self, key: Hashable) -> list[Any]:
+        """Return the map keys that a key has, expired or not, in order."""
+        return [
+            part
+            for _, part, data in self._entries(key)
+            if self.stored.found((key, part), data) is not MISSING
+        ]
+
+    def delete(self, key: Hashable, part: Hashable) -> None:
+        """Remove an entry of a key's map; harmless when there is none."""
+        cell = (key, part)
+        if cell not in self.stored:
+            return
+        del self.stored[cell]
+        self._touch(cell)
+        if self.expiry is not None:
+            self.expiry.forget(cell)
+
+    def clear(self, key: Hashable) -> None:
+        """Remove a key's map."""
+        for _, part, _ in list(self._entries(key)):
+            self.delete(key, part)
+
+    def items(self, key: Hashable) -> list[tuple[Any, Any]]:
+        """Return the entries of a key's map, in key order, which for lists is the oldest first."""
+        return list(self.scan(key))
+
+    def is_empty(self, key: Hashable) -> bool:
+        """Tell whether a key's map has no entry."""
+        return not any(
+            self.stored.found((key, part), data) is not MISSING and self._is_live((key, part))
+            for _, part, data in self._entries(key)
+        )
+
+    def scan(
+        self, key: Hashable, start: Any = NO_BOUND, end: Any = NO_BOUND, *, prefix: Any = NO_BOUND
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield the entries of a key's map in key order, as they are when they are reached."""
+        first = prefix if start is NO_BOUND else start
+        entries: Iterable[_Entry] = self._entries(
+            key,
+            None if first is NO_BOUND else self._order(first),
+            None if end is NO_BOUND else self._order(end),
+        )
+        if prefix is not NO_BOUND:
+            entries = takewhile(lambda entry: has_prefix(entry[1], prefix), entries)
+        for _, part, data in entries:
+            cell = (key, part)
+            value = self.stored.found(cell, data)
+            if value is not MISSING and self._use(cell):
+                yield part, value
+
+    def load(self, cells: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:  # noqa: ARG002  # they are on disk
+        """Forget what is in memory of cells that others have sealed."""
+        self.stored.drop(cells)
+
+    def unload(self, cells: Iterable[tuple[Any, Any]]) -> None:
+        """Forget what is in memory of cells that others have removed."""
+        self.stored.drop(cells)
+
+    def peek(self, cell: tuple[Any, Any]) -> Any:
+        """Return the value of a cell without using it; the SDK's ``MISSING`` for none."""
+        value = self.stored.peek(cell)
+        return NO_BOUND if value is MISSING else value
+
+    def view(self, key: Hashable) -> Any:
+        """Return the live entries of a key without using them; ``MISSING`` when there are none."""
+        found = {
+            part: value
+            for _, part, data in self._entries(key)
+            if (value := self.stored.found((key, part), data)) is not MISSING
+            and self._is_live((key, part))
+        }
+        return found or NO_BOUND
+
+    def keys(self) -> Iterable[Any]:
+        """Return the keys that have entries."""
+        return dict.fromkeys(key for key, _ in self.stored)
+
+    def cells(self) -> Iterable[tuple[Any, Any]]:
+        """Return all cells."""
+        return iter(self.stored)
+
+    def reset(self) -> None:
+        """Forget all that is in memory."""
+        self.stored.forget()
+        self.settle()
+        self.touched.clear()
+        if self.expiry is not None:
+            self.expiry.reset()
+
+    # --- the order of map keys ---------------------------------------------------------------
+
+    def _touch(self, cell: tuple[Any, Any]) -> None:
+        self.touched[cell] = None
+        self._fresh.setdefault(cell[0], {})[cell[1]] = None
+
+    def _use(self, cell: tuple[Any, Any]) -> bool:
+        if not super()._use(cell):
+            return False
+        if not self._is_frozen:
+            self.stored.touched[cell] = None
+            self._fresh.setdefault(cell[0], {})[cell[1]] = None
+        return True
+
+    def _start_of(self, key: Hashable) -> bytes:
+        return section_start(self._group_of(key), self._name) + key_start(key)
+
+    def _entries(
+        self, key: Hashable, low: bytes | None = None, high: bytes | None = None
+    ) -> Iterator[_Entry]:
+        """Yield the map keys that a key has or had, in order, with what is sealed for them.
+
+        Args:
+            key: Whose map.
+            low: Bytes of the first map key; None for no bound.
+            high: Bytes of the map key behind the last; None for no bound.
+        """
+        touched = [(self._order(part), part, None) for part in self._fresh.get(key, ())]
+        fresh: list[_Entry] = [
+            entry
+            for entry in sorted(touched, key=lambda entry: entry[0])
+            if (low is None or low <= entry[0]) and (high is None or entry[0] < high)
+        ]
+        yield from _joined(fresh, self._sealed(key, low, high))
+
+    def _sealed(self, key: Hashable, low: bytes | None, high: bytes | None) -> Iterator[_Entry]:
+        start = self._start_of(key)
+        section = len(start) - len(key_start(key))
+        first = start if low is None else start + low
+        end = behind_key(start) if high is None else start + high
+        for place, data in self._cache.scan(first, end):
+            _, part = key_in(place[section:], data)
+            yield place[len(start) : -1], part, data
+
+
+def _joined(fresh: list[_Entry], sealed: Iterator[_Entry]) -> Iterator[_Entry]:
+    """Yield the entries of two ordered sequences in order, those in both once."""
+    position = 0
+    for entry in sealed:
+        while position < len(fresh) and fresh[position][0] < entry[0]:
+            yield fresh[position]
+            position += 1
+        if position < len(fresh) and fresh[position][0] == entry[0]:
+            position += 1
+        yield entry
+    yield from fresh[position:]

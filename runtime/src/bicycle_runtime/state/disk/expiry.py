@@ -1,0 +1,132 @@
+"""When the entries of one state expire, with their times on disk.
+
+Times lie in the space twice: by cell, as they are sealed, and by time, so that a sweep reads only
+what is due. Nothing here holds an entry or removes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any
+
+from bicycle_runtime.state.disk.cache import DiskCache
+from bicycle_runtime.state.disk.dicts import DiskDict
+from bicycle_runtime.state.rocksdb.places import (
+    behind,
+    index_place,
+    index_start,
+    indexed_key,
+    indexed_time,
+    key_bytes,
+)
+from bicycle_sdk.state.descriptors import StateTtl
+from bicycle_sdk.state.expiry import Expiry
+
+__all__ = ["DiskExpiry"]
+
+_STALE_MAX = 1_000  # So many times that are out of date are passed over when one is looked for.
+UNKNOWN_MS = -(2**63)  # What clocks of event time say before any event time is known.
+
+
+class DiskExpiry(Expiry):
+    """When the entries of one state expire, with their times on disk too.
+
+    The space keeps them by time as well; what it has there may be out of date, so each is looked up
+    before it counts.
+
+    Args:
+        ttl: How long cells live.
+        clock: Tells the time in ms in the domain of the TTL.
+        cache: The operator's.
+        name: Name of the section of times.
+        stamps: The times by cell.
+        cells: Returns all cells of the state.
+    """
+
+    __slots__ = ("_cache", "_cells", "_name", "stored")
+
+    def __init__(
+        self, ttl: StateTtl, clock: Callable[[], int], cache: DiskCache, name: str,
+        *, stamps: DiskDict, cells: Callable[[], Iterable[Any]],
+    ) -> None:  # fmt: skip
+        super().__init__(ttl, clock)
+        self._cache = cache
+        self._name = name
+        self._cells = cells
+        self.stored = stamps
+        self.stamps = stamps
+
+    def put(self, cell: Hashable, stamp: int) -> None:
+        """Set the time of a cell."""
+        self.stamps[cell] = stamp
+
+    def unload(self, cells: Iterable[Hashable]) -> None:
+        """Forget what is in memory of cells of which others have sealed something."""
+        self.stored.drop(cells)
+
+    def due(self) -> Iterator[Any]:
+        """Yield the cells that are expired."""
+        self._start_timeless()
+        now = self._clock()
+        if now == UNKNOWN_MS:
+            return
+        limit = (now - self.ttl_ms) // self._width * self._width
+        yield from self._due_of_epoch(limit)
+        start = index_start(self._name)
+        for place, raw in self._cache.scan(start, start + key_bytes(max(limit, UNKNOWN_MS + 1))):
+            cell = indexed_key(raw)
+            stamp = self.stamps.get(cell)
+            if stamp is None or place != index_place(self._name, stamp, cell):
+                if cell not in self.stored.touched:
+                    self._cache.drop_stale(place)
+            elif stamp == UNKNOWN_MS:
+                self.renew(cell)
+            elif stamp < limit:
+                yield cell
+
+    def reset(self) -> None:
+        """Forget all that is in memory."""
+        self.stored.forget()
+        self.touched.clear()
+
+    def next_due_ms(self) -> int | None:
+        """Return when the next cell may be removed, in the domain of the TTL; None without any."""
+        start = index_start(self._name) + key_bytes(UNKNOWN_MS + 1)
+        stamps = [stamp for cell in self.stored.touched if (stamp := self._timed(cell)) is not None]
+        if self._cache.is_open:
+            stamps += self._first_sealed(start)
+        if not stamps:
+            return None
+        return (min(stamps) // self._width + 1) * self._width + self.ttl_ms
+
+    def _first_sealed(self, start: bytes) -> list[int]:
+        """Return the first time that is sealed, in a list; none without any."""
+        index = self._cache.scan(start, behind(index_start(self._name)))
+        for position, (place, raw) in enumerate(index):
+            cell = indexed_key(raw)
+            stamp = self.stamps.get(cell)
+            is_valid = stamp is not None and place == index_place(self._name, stamp, cell)
+            # To wake up too early is harmless, to look at everything is not.
+            if is_valid or position == _STALE_MAX:
+                return [indexed_time(place, self._name)]
+        return []
+
+    def _timed(self, cell: Any) -> int | None:
+        stamp: int | None = self.stamps.get(cell)
+        return None if stamp == UNKNOWN_MS else stamp
+
+    def _due_of_epoch(self, limit: int) -> Iterator[Any]:
+        for cell in list(self.stored.touched):
+            stamp = self.stamps.get(cell)
+            if stamp == UNKNOWN_MS:
+                self.renew(cell)
+            elif stamp is not None and stamp < limit:
+                yield cell
+
+    def _start_timeless(self) -> None:
+        """Let cells live from now on that were sealed before the state had a time to live."""
+        if self._name in self._cache.marks:
+            return
+        for cell in self._cells():
+            if self.stamps.get(cell) is None:
+                self.renew(cell)

@@ -1,0 +1,305 @@
+"""The local folder of a state space, and the sealed files: open or heal, catch up.
+
+The folder stands at a label, as the table in memory does:
+
+- What this process wrote and the driver sealed is put in as it is.
+- What others have sealed since is read from their files and put in.
+- A folder that is missing, foreign, damaged or at a label that is not among the last ones is built
+  again from the files. That is told by a log event, never by an error: the folder is a cache.
+
+Nothing that is not sealed ever reaches the folder. So a base is a checkpoint of the folder at the
+beginning of an epoch; its files are written beside the epochs (``rocksdb.bases``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.state.disk.cache import DiskCache
+from bicycle_runtime.state.errors import LocalStateError, StateFileError
+from bicycle_runtime.state.memory.space import StateTable, Store
+from bicycle_runtime.state.rocksdb.bases import upload
+from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK
+from bicycle_runtime.state.rocksdb.restoring import restore
+from bicycle_runtime.state.rocksdb.slots import Slot, claim_slot, folder_of, identity_of
+from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError
+from bicycle_runtime.state.sealed.bases import BaseFolder, Make
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
+from bicycle_runtime.state.sealed.loading import LOADING
+from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
+
+__all__ = ["LocalFolder"]
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class LocalFolder:
+    """Keeps a database, and the table over it, at the sealed state.
+
+    Args:
+        store: Has the table.
+        cache: What the parts of the table share.
+    """
+
+    def __init__(self, store: Store, cache: DiskCache) -> None:
+        self._store = store
+        self._files = store.files
+        self._cache = cache
+        self._sealed: RangeState | None = None
+        self._slot: Slot | None = None
+        self._space: RocksSpace | None = None
+        self._identity = ""
+        self._known: dict[str, SstRef] = {}  # What storage has of the files of the space, by name.
+
+    def stand_at(self, state: RangeState, label: str | None, written: list[Section]) -> None:
+        """Let the database and the table stand at a sealed state.
+
+        Args:
+            state: The sealed state.
+            label: Where they stand; None for nowhere.
+            written: The changes that lead there and are not put in yet.
+
+        Raises:
+            StateFileError: a sealed file is missing or damaged.
+            LocalStateError: the local folder cannot be used.
+        """
+        is_known = (
+            label is not None
+            and self._space is not None
+            and (label == state.label or state.epoch_of(label) is not None)
+            and self._groups_of(state) == self._cache.groups
+        )
+        self._sealed = state
+        try:
+            if is_known and label is not None:
+                self._settle(written, label)
+            else:
+                self._renew_table()
+                self._open(state)
+            self._catch_up(state, is_table_current=is_known)
+            self._complete()
+        except SpaceError as error:
+            self._tell("state_folder_damaged", error=error)
+            self._start_over(state)
+
+    def close(self) -> None:
+        """Let go of the folder; what is in memory is written to it first."""
+        self._cache.let_go()
+        self._close_space()
+        if self._slot is not None:
+            self._slot.release()
+            self._slot = None
+
+    def _renew_table(self) -> None:
+        self._cache.forget()
+        self._store.renew()
+
+    # --- the folder --------------------------------------------------------------------------
+
+    def _open(self, state: RangeState) -> None:
+        """Open the folder of the state's key groups, if it is not open."""
+        groups = self._groups_of(state)
+        if self._space is not None and groups == self._cache.groups:
+            return
+        self.close()
+        identity = identity_of(self._cache.job_url, self._files.operator, groups)
+        folder = self._cache.settings.folder
+        assert folder is not None, "the executor names a folder before it starts"
+        self._slot = claim_slot(folder_of(folder, identity))
+        if self._slot.number:
+            self._tell("state_folder_held_by_another", level=logging.INFO)
+        self._slot.discard_scratch()
+        self._identity = identity
+        try:
+            self._space = self._opened(self._slot.current())
+            is_foreign = self._space.is_foreign
+        except SpaceError as error:
+            self._tell("state_folder_damaged", error=error)
+            is_foreign = True
+        if is_foreign:
+            if self._space is not None:
+                self._tell("state_folder_foreign")
+            self._anew()
+        assert self._space is not None
+        self._cache.stand_on(self._space, groups, self._heal)
+
+    def _opened(self, place: Path) -> RocksSpace:
+        return RocksSpace.open_space(place, self._identity, self._cache.settings)
+
+    def _anew(self, bases: Sequence[StateRef] = ()) -> None:
+        """Have a space with what bases have in place of what lies in the folder."""
+        assert self._slot is not None
+        groups = self._groups_of(self._sealed) if self._sealed is not None else range(0)
+        self._close_space()
+        self._known = {}
+        try:
+            place = self._slot.renew()
+            if bases:
+                self._space, self._known = restore(
+                    self._files, bases, groups, place=place, open_space=self._opened
+                )
+            else:
+                self._space = self._opened(place)
+        except (SpaceError, OSError) as error:
+            raise self._local_error(error) from error
+
+    def _close_space(self) -> None:
+        space, self._space = self._space, None
+        if space is None:
+            return
+        try:
+            space.close()
+        except SpaceError as error:
+            self._tell("state_folder_not_written", level=logging.INFO, error=error)
+
+    def _heal(self, error: BaseException) -> RocksSpace:
+        """Build the space of the running epoch again, in the middle of it."""
+        assert self._sealed is not None
+        self._tell("state_folder_damaged", error=error)
+        self._rebuild(self._sealed)
+        assert self._space is not None
+        return self._space
+
+    def _tell(
+        self, event: str, *, level: int = logging.WARNING, error: BaseException | None = None
+    ) -> None:
+        assert self._slot is not None
+        log_event(
+            _LOGGER, event, level=level, operator=self._files.operator,
+            folder=str(self._slot.path), reason="" if error is None else str(error),
+        )  # fmt: skip
+
+    # --- sealed changes ----------------------------------------------------------------------
+
+    def _settle(self, changes: list[Section], label: str) -> None:
+        """Put in what this process wrote and the driver sealed."""
+        assert self._space is not None
+        if changes:
+            self._space.apply([changes], label, self._cache.indexes)
+        self._cache.settle()
+
+    def _catch_up(self, state: RangeState, *, is_table_current: bool) -> None:
+        """Let the space stand at a sealed state, and the table with it.
+
+        Args:
+            state: The sealed state.
+            is_table_current: Whether the table stands where the space does.
+        """
+        assert self._space is not None
+        label = self._space.label
+        since = state.epoch_of(label) if label else None
+        newer = [] if since is None else [ref for ref in state.files if ref.last_epoch > since]
+        if label == state.label:
+            newer = []
+        elif since is None:
+            self._start_over(state)
+            return
+        elif any(ref.is_base for ref in newer):
+            # A base is complete: what it does not name must be gone. The deltas in it say so too.
+            if not self._replay(state, since, is_table_current=is_table_current):
+                self._start_over(state)
+                return
+            newer = []
+        if newer:
+            self._apply(newer, state, self._store.table if is_table_current else None)
+        if not is_table_current:
+            self._load_residents()
+
+    def _replay(self, state: RangeState, since: int, *, is_table_current: bool) -> bool:
+        """Put in the deltas that were folded into a base meanwhile, if all are still there."""
+        assert self._space is not None
+        groups = self._groups_of(state)
+        paths = [path for epoch, path in state.recent if epoch > since]
+        try:
+            files = self._files.read_deltas(paths, groups)
+        except StateFileError:
+            return False
+        for sections in files if is_table_current else ():
+            self._store.table.apply(sections)
+        self._space.apply_of_others(files, state.label, self._cache.indexes)
+        self._cache.marks = self._space.marks()
+        return True
+
+    def _start_over(self, state: RangeState) -> None:
+        """Build the space and the table again from sealed files."""
+        if state.files:
+            LOADING.begin_range(self._files.operator, state.byte_count)
+        self._renew_table()
+        self._rebuild(state)
+        try:
+            self._load_residents()
+        except SpaceError as error:
+            raise self._local_error(error) from error
+
+    def _rebuild(self, state: RangeState) -> None:
+        self._anew([ref for ref in state.files if ref.is_database])
+        assert self._space is not None
+        groups = self._groups_of(state)
+        self._cache.stand_on(self._space, groups, self._heal)
+        try:
+            self._apply([ref for ref in state.files if not ref.is_database], state, None)
+            self._complete()
+        except SpaceError as error:
+            raise self._local_error(error) from error
+
+    def _apply(self, refs: Sequence[StateRef], state: RangeState, table: StateTable | None) -> None:
+        assert self._space is not None
+        groups = self._groups_of(state)
+
+        def files() -> Iterator[Sequence[Section]]:
+            for sections in self._files.read_all(refs, groups):
+                if table is not None:
+                    table.apply(sections)
+                yield sections
+
+        self._space.apply_of_others(files(), state.label, self._cache.indexes)
+        self._cache.marks = self._space.marks()
+
+    def _complete(self) -> None:
+        """Have the indexes that the table asks for."""
+        assert self._space is not None
+        indexes = self._cache.indexes
+        found = {mark for mark in self._cache.marks if mark.startswith(INDEX_MARK)}
+        if found != {index.mark for index in indexes}:
+            self._space.complete(indexes, self._cache.groups)
+            self._cache.marks = self._space.marks()
+
+    def _load_residents(self) -> None:
+        """Give the table what it holds in memory: what all subtasks have a copy of."""
+        assert self._space is not None
+        space = self._space
+        self._store.table.apply(
+            [space.section(EVERYWHERE, name) for name in space.names(EVERYWHERE)]
+        )
+
+    def _local_error(self, error: BaseException) -> LocalStateError:
+        assert self._slot is not None
+        return LocalStateError(folder=str(self._slot.path), reason=str(error))
+
+    # --- bases -------------------------------------------------------------------------------
+
+    def write_soon(self) -> None:
+        """Let the checkpoint that is made in the next epoch have little to write."""
+        assert self._space is not None
+        with contextlib.suppress(SpaceError):  # The next epoch finds out, and heals.
+            self._space.write_soon()
+
+    def checkpoint(self, state: RangeState, folder: BaseFolder) -> Make | None:
+        """Link the space as it is at a sealed state, and return what writes a base of it."""
+        assert self._space is not None
+        assert self._slot is not None
+        place = self._slot.scratch(f"{folder.epoch}")
+        try:
+            self._space.checkpoint(place)
+        except SpaceError as error:
+            self._tell("base_not_begun", error=error)
+            return None
+        return upload(state, place, self._known)
+
+    @staticmethod
+    def _groups_of(state: RangeState) -> range:
+        return range(state.first_group, state.end_group)

@@ -1,0 +1,185 @@
+"""The state space of the backend ``rocksdb``: a part is in memory, the rest in a local database.
+
+It gives tables dicts, cells and queues that read what they do not hold (``cache``), and stands on
+the folder that holds what is sealed (``folder``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from bicycle_runtime.state.disk.cache import DiskCache
+from bicycle_runtime.state.disk.cells import DiskMapCells, DiskValueCells
+from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries
+from bicycle_runtime.state.disk.due import DiskDueTimes
+from bicycle_runtime.state.disk.expiry import DiskExpiry
+from bicycle_runtime.state.disk.folder import LocalFolder
+from bicycle_runtime.state.disk.records import DiskKeyRecords, DiskPlaceRecords
+from bicycle_runtime.state.disk.timers import DiskTimerQueue
+from bicycle_runtime.state.disk.undoing import DISK_KINDS
+from bicycle_runtime.state.disk.windows import DiskCells
+from bicycle_runtime.state.memory.attributes import Attribute
+from bicycle_runtime.state.memory.due import DueTimes
+from bicycle_runtime.state.memory.space import KeyedCells, StateSpace, Store, TimerKind
+from bicycle_runtime.state.memory.window_tables import Moments
+from bicycle_runtime.state.memory.windows import Cells, Records
+from bicycle_runtime.state.rocksdb.indexes import DueIndex
+from bicycle_runtime.state.rocksdb.places import behind, key_bytes, section_start, value_in
+from bicycle_runtime.state.sealed.bases import BaseFolder, Make
+from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.settings import StateSettings
+from bicycle_runtime.state.values.codecs import ValueCodec
+from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
+from bicycle_sdk.state.frozen import is_frozen_type
+from bicycle_sdk.state.timers import TimerQueue
+
+__all__ = ["DiskSpace"]
+
+_STAMPS = ValueCodec(int)
+
+
+class DiskSpace(StateSpace):
+    """The state of one operator in one subtask, of which only a part is in memory.
+
+    Args:
+        settings: Where the folder is, and the bounds of memory.
+        job_url: The job's checkpoint storage.
+    """
+
+    holds_all = False
+
+    def __init__(self, settings: StateSettings, *, job_url: str) -> None:
+        self.cache = DiskCache(settings, job_url=job_url)
+        self._folder: LocalFolder | None = None
+
+    @property
+    def groups(self) -> range:  # type: ignore[override]  # it follows the folder
+        """The key groups in the space."""
+        return self.cache.groups
+
+    # --- what is sealed ----------------------------------------------------------------------
+
+    def read(self, group: int, name: str, key: Any) -> bytes | None:
+        data = self.cache.read(section_start(group, name) + key_bytes(key))
+        return None if data is None else value_in(data)
+
+    def has(self, name: str, groups: Iterable[int] | None = None) -> bool:
+        if not self.cache.is_open:
+            return False
+        starts = (section_start(each, name) for each in groups or self.cache.groups)
+        return any(next(self.cache.scan(s, behind(s)), None) is not None for s in starts)
+
+    def names(self, prefix: str) -> set[str]:
+        groups = self.cache.groups
+        return {name for group in groups for name in self.cache.names(group, prefix)}
+
+    # --- parts of tables ---------------------------------------------------------------------
+
+    def dicts(self, name: str, codec: ValueCodec) -> dict[int, dict[Any, Any]]:
+        return _Dicts(lambda group: DiskDict(SealedEntries(self.cache, name, codec, group=group)))
+
+    def load(self, entries: dict[Any, Any], section: Section, codec: ValueCodec) -> None:
+        assert isinstance(entries, DiskDict)
+        entries.load(section, codec)
+
+    def attribute_dict(self, attribute: Attribute, group: int, initial: dict[Any, Any]) -> DiskDict:
+        assert attribute.tracked is not None
+        sealed = SealedEntries(self.cache, attribute.section, attribute.codec, group=group)
+        found = DISK_KINDS[attribute.tracked](sealed)
+        DiskDict.update(found, initial)  # An attempt does not undo them.
+        return found
+
+    def keyed_cells(
+        self, descriptor: StateDescriptor, codec: ValueCodec, *, entries: str, times: str,
+        groups: Mapping[Any, int], clock: Callable[[TimeDomain], int],
+    ) -> KeyedCells:  # fmt: skip
+        cache, is_map = self.cache, descriptor.kind in ("list", "map")
+
+        def group_of(cell: Any) -> int:
+            return groups[cell[0]] if is_map else groups[cell]
+
+        ttl = descriptor.time_to_live
+        cache.timed[times] = ttl is not None
+        cells: KeyedCells
+        expiry = None
+        if ttl is not None:
+            expiry = DiskExpiry(
+                ttl, lambda: clock(ttl.time), cache, times,
+                stamps=DiskDict(SealedEntries(cache, times, _STAMPS, group_of=group_of)),
+                cells=lambda: cells.cells(),  # noqa: PLW0108  # they are made below
+            )  # fmt: skip
+        frozen = descriptor.stored_type is not None and is_frozen_type(descriptor.stored_type)
+        sealed = SealedEntries(cache, entries, codec, group_of=group_of)
+        if is_map:
+            cells = DiskMapCells(
+                cache, entries, groups.__getitem__, sealed, is_frozen=frozen, expiry=expiry
+            )
+        else:
+            cells = DiskValueCells(sealed, is_frozen=frozen, expiry=expiry)
+        return cells
+
+    def timers(self, kind: TimerKind, groups: Mapping[Any, int]) -> TimerQueue:
+        return DiskTimerQueue(kind, groups, self.cache)
+
+    def cells(
+        self, prefix: str, value_type: Any = None,
+        *, dump: Callable[[Any], Any] | None = None, load: Callable[[Any], Any] | None = None,
+    ) -> Cells:  # fmt: skip
+        return DiskCells(self.cache, prefix, value_type, dump=dump, load=load)
+
+    def records(self, value_type: Any, *, is_by_key: bool) -> Records:
+        kind = DiskKeyRecords if is_by_key else DiskPlaceRecords
+        return kind(self.cache, value_type)
+
+    def due_times(self, domain: TimeDomain) -> DueTimes:
+        return DiskDueTimes(self.cache, domain)
+
+    def keep_due_times(self, cells: Cells, moments: Moments, rules: str) -> bool:
+        self.cache.keep_index(DueIndex(cells.prefix, cells.decoded, moments, rules))
+        return True
+
+    # --- epochs ------------------------------------------------------------------------------
+
+    def stand_at(
+        self, store: Store, state: RangeState, label: str | None, written: list[Section]
+    ) -> None:
+        if self._folder is None:
+            self._folder = LocalFolder(store, self.cache)
+        self._folder.stand_at(state, label, written)
+
+    def prepare_base(self, store: Store, state: RangeState, folder: BaseFolder) -> Make | None:  # noqa: ARG002  # it is the folder's
+        assert self._folder is not None
+        return self._folder.checkpoint(state, folder)
+
+    def announce_base(self) -> None:
+        assert self._folder is not None
+        self._folder.write_soon()
+
+    def trim(self) -> None:
+        self.cache.trim()
+
+    def close(self) -> None:
+        if self._folder is not None:
+            self._folder.close()
+
+
+class _Dicts(dict[int, dict[Any, Any]]):
+    """The dict of each key group, made when first asked for."""
+
+    def __init__(self, make: Callable[[int], DiskDict]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, group: int) -> dict[Any, Any]:
+        made = self[group] = self._make(group)
+        return made
+
+    def get(self, group: int, default: Any = None) -> Any:  # noqa: ARG002  # there is always one
+        """Return the dict of a key group."""
+        return self[group]
+
+    def setdefault(self, group: int, default: Any = None) -> Any:  # noqa: ARG002  # as above
+        """Return the dict of a key group."""
+        return self[group]

@@ -1,0 +1,148 @@
+"""Timers of which only a part is in memory.
+
+Whether a timer is set is told by a dict on disk; in which order they fire, by an agenda over the
+index by time. What is set already is not written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Hashable, Mapping, Sequence
+from typing import Any
+
+from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.state.disk.agenda import Agenda
+from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
+from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries
+from bicycle_runtime.state.memory.space import TimerKind, domain_of, timer_section
+from bicycle_runtime.state.rocksdb.indexes import TimerIndex, names_of, timer_in, timer_order
+from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
+from bicycle_runtime.state.values.codecs import ValueCodec
+from bicycle_sdk.state.timers import Timer, TimerQueue
+
+__all__ = ["DiskTimerQueue"]
+
+_DELETED_MIN = 64  # So many deleted timers may wait in the agenda before it is worth a look.
+
+
+class DiskTimerQueue(UncountedPart, TimerQueue):
+    """A ``TimerQueue`` over cache.
+
+    Args:
+        kind: What they are for.
+        groups: The key group of a key, by indexing.
+        cache: The operator's.
+    """
+
+    is_lasting = True  # Contexts of functions hold it.
+
+    def __init__(self, kind: TimerKind, groups: Mapping[Any, int], cache: DiskCache) -> None:
+        super().__init__(domain_of(kind), encode_key)
+        self._groups = groups
+        self._cache = cache
+        self._name = timer_section(kind)
+        self.stored = DiskDict(
+            SealedEntries(cache, self._name, ValueCodec(), group_of=lambda cell: groups[cell[0]])
+        )
+        self.waiting = self.stored
+        self._agenda: Agenda[tuple[Any, int]] = Agenda(
+            cache, names_of("timers", kind), lambda _, data: timer_in(data)
+        )
+        self._deleted_count = 0
+        self._keys: Container[Any] | None = None
+        cache.join(self)
+        cache.keep_index(TimerIndex())
+
+    # --- in the cache ------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Regard what the epoch changed as part of the space."""
+        self._agenda.trim(self._cache.settings.cache_entries // 2)
+        self._deleted_count = 0
+
+    # --- as a queue --------------------------------------------------------------------------
+
+    def set(self, key: Hashable, time_ms: int) -> None:
+        """Set a timer; harmless when it is set already."""
+        cell = (key, time_ms)
+        if cell in self.stored:
+            return
+        self.stored[cell] = None
+        self.touched[cell] = None
+        self._agenda.add(timer_order(key, time_ms), cell)
+
+    def delete(self, key: Hashable, time_ms: int) -> None:
+        """Delete a timer; harmless when there is none."""
+        cell = (key, time_ms)
+        if cell not in self.stored:
+            return
+        self._remove(cell)
+        self._deleted_count += 1
+        if self._deleted_count > _DELETED_MIN and 2 * self._deleted_count > len(self._agenda):
+            self._agenda.discard(self._is_deleted)
+            self._deleted_count = 0
+
+    def pop_due(self, time_ms: int) -> Timer | None:
+        """Take out and return the first timer that is due at a time; None when none is."""
+        first = self.peek()
+        if first is None or first.time_ms > time_ms:
+            return None
+        self._agenda.pop()
+        self._remove((first.key, first.time_ms))
+        return first
+
+    def is_due(self, time_ms: int) -> bool:
+        """Tell whether a timer is due at a time."""
+        first = self.peek()
+        return first is not None and first.time_ms <= time_ms
+
+    def peek(self) -> Timer | None:
+        """Return the first timer; None when there is none."""
+        while (entry := self._agenda.first()) is not None:
+            order, cell = entry
+            if cell in self.stored and (self._keys is None or cell[0] in self._keys):
+                return Timer(self.domain, cell[1], cell[0])
+            self._agenda.pop()
+            if self._groups[cell[0]] not in self._cache.groups:  # It came with a base of others.
+                self._cache.drop_stale(self._agenda.place(order))
+        return None
+
+    def keep_only(self, keys: Container[Any]) -> None:
+        """Forget the timers of other keys, as if there had never been any."""
+        self._keys = keys
+
+    def load_all(self, cells: Sequence[tuple[Hashable, int]]) -> None:
+        """Forget what is in memory of timers that others have sealed."""
+        self.stored.drop(cells)
+        self._agenda.reset()
+
+    def unload(self, key: Hashable, time_ms: int) -> None:
+        """Forget what is in memory of a timer that others have deleted."""
+        self.stored.drop([(key, time_ms)])
+
+    def reset(self) -> None:
+        """Forget all timers that are in memory."""
+        self.stored.forget()
+        self.touched.clear()
+        self._agenda.reset()
+        self._deleted_count = 0
+
+    def times_of(self, key: Hashable) -> list[int]:
+        """Return the times for which a key has timers, in order."""
+        start = section_start(self._groups[key], self._name)
+        first = start + key_start(key)
+        found = {
+            key_in(place[len(start) :], data)[1]
+            for place, data in self._cache.scan(first, behind_key(first))
+        }
+        for cell in self.stored.touched:
+            if cell[0] == key:
+                (found.discard if self._is_deleted(cell) else found.add)(cell[1])
+        return sorted(found)
+
+    def _remove(self, cell: tuple[Any, int]) -> None:
+        del self.stored[cell]
+        self.touched[cell] = None
+
+    def _is_deleted(self, cell: tuple[Any, int]) -> bool:
+        """Tell whether the running epoch has deleted a timer."""
+        return cell in self.stored.touched and not dict.__contains__(self.stored, cell)

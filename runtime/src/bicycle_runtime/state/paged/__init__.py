@@ -1,1 +1,0 @@
-"""Tables of which only a part is in memory: hot entries in Python, all others on disk."""

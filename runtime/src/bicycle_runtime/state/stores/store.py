@@ -1,0 +1,149 @@
+"""A state table at the sealed state: load what is sealed, catch up, write the changes of an epoch.
+
+A store belongs to one operator in one subtask and lives as long as the worker process. Its table
+stands at a *label*, the path of the commit that it includes. The driver says which label is
+sealed; a table that stands elsewhere (another attempt won, or another worker ran the last epochs)
+catches up, or is built again: by the space in which its entries lie, where that is a database, else
+from the files. Bases are made beside the epochs, so no epoch writes all of a state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Generic, TypeVar
+
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.state.errors import StateFileError
+from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
+from bicycle_runtime.state.sealed.bases import Bases, Make
+from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.files import SealedFiles
+from bicycle_runtime.state.sealed.loading import LOADING
+from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.stores.contents import parts_of
+from bicycle_runtime.state.stores.folding import fold_files
+from bicycle_runtime.state.values.reading import StateBook
+
+__all__ = ["StateStore"]
+
+Table = TypeVar("Table", bound=StateTable)
+
+
+class StateStore(Generic[Table]):
+    """Keeps the table of one operator and subtask at the sealed state.
+
+    Args:
+        operator: Operator uid, for paths and errors.
+        storage: Checkpoint storage of the job.
+        new_table: Makes an empty table.
+        book: Is told of the classes of what is pickled.
+        space: Where the entries of the table lie; None for memory.
+    """
+
+    def __init__(
+        self, operator: str, storage: Storage, new_table: Callable[[], Table],
+        *, book: StateBook | None = None, space: StateSpace | None = None,
+    ) -> None:  # fmt: skip
+        self.files = SealedFiles(operator, storage)
+        self._new_table = new_table
+        self._book = book or StateBook(operator)
+        self._space = space or MemorySpace()
+        self.table = new_table()
+        self._label: str | None = "" if self._space.holds_all else None
+        self._written: list[Section] = []
+        self.bases = Bases(self.files)
+
+    def at(self, state: RangeState) -> Table:
+        """Return the table as of a sealed state. Until ``commit`` it counts as unsealed.
+
+        Raises:
+            StateFileError: a file is missing or damaged.
+            LocalStateError: the local folder cannot be used.
+        """
+        label, self._label = self._label, None
+        written, self._written = self._written, []
+        self._space.stand_at(self, state, label, written)
+        self.bases.begin(state, partial(self._space.prepare_base, self, state))
+        self._space.trim()
+        return self.table
+
+    def commit(
+        self, state: RangeState, *, epoch: int, attempt: str, is_interval_over: bool
+    ) -> RangeState:
+        """Write what changed since ``at`` and return the state that includes it.
+
+        An epoch that changed nothing writes nothing. Now and then a commit also merges older files
+        with its own, a few of one tier into one of the next, or takes a base that was made.
+
+        Args:
+            state: The sealed state that ``at`` was given.
+            epoch: The epoch being run, 1 or more.
+            attempt: Unique name of this attempt; makes the path unique.
+            is_interval_over: Whether the checkpoint interval has passed since the last base.
+        """
+        with self._book.noting_classes():
+            changes = self.table.changes()
+        if changes:
+            state = self.bases.settled(
+                state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
+            )
+            is_announced = state.making is not None and state.making.epoch == epoch
+            state = self.files.write_delta(state, changes, epoch=epoch, attempt=attempt)
+            if is_announced:
+                self._space.announce_base()
+        self._label = state.label
+        self._written = [] if self._space.holds_all else changes
+        return state
+
+    def rewrite(self, table: Table) -> None:
+        """Put another table in place of what ``at`` returned; its changes are committed next."""
+        self.table = table
+
+    def close(self) -> None:
+        """Give up the base that is in the making, and let go of what is open."""
+        self.bases.close()
+        self._space.close()
+        if not self._space.holds_all:
+            self._label = None
+
+    # --- for the space -----------------------------------------------------------------------
+
+    def renew(self) -> None:
+        """Put an empty table in place of the one that there is."""
+        self.table = self._new_table()
+
+    def read_files(self, state: RangeState, label: str | None) -> None:
+        """Let the table, which stands at a label, stand at a sealed state, by its files."""
+        if label == state.label and label != "":
+            return
+        since = state.epoch_of(label) if label else None
+        if since is not None and any(r.is_base and r.last_epoch > since for r in state.files):
+            if self._replay(state, since):
+                return
+            since = None  # A base is complete: what it does not name must be gone.
+        if since is None:
+            self.renew()
+            since = -1
+            if state.files:
+                LOADING.begin_range(self.files.operator, state.byte_count)
+        groups = range(state.first_group, state.end_group)
+        newer = [ref for ref in state.files if ref.last_epoch > since]
+        for part in parts_of(self.files, newer, groups):
+            self.table.apply(part)
+
+    def fold(self, state: RangeState) -> Make:
+        """Return what writes a base of the files of a sealed state."""
+        return fold_files(state)
+
+    def _replay(self, state: RangeState, since: int) -> bool:
+        """Apply the deltas that a base has taken in meanwhile, if all of them are still there."""
+        groups = range(state.first_group, state.end_group)
+        paths = [path for epoch, path in state.recent if epoch > since]
+        try:
+            files = self.files.read_deltas(paths, groups)
+        except StateFileError:
+            return False
+        for sections in files:
+            self.table.apply(sections)
+        return True

@@ -1,0 +1,104 @@
+"""``rate_limit``: records wait, and none is lost, on the harness and on Spark alike."""
+
+import pytest
+
+from bicycle_runtime.testing import CRASH, END, EPOCH, Harness, script_source
+from bicycle_sdk import AsyncFunction
+
+
+class Next(AsyncFunction[int, int]):
+    def process(self, value, ctx):
+        return [value + 1]
+
+
+def itself(value):
+    return value
+
+
+def sizes(batch):
+    return [len(batch)]
+
+
+def limited(numbers):
+    return numbers.rate_limit(400, burst=20).uid("limit").process(Next()).uid("next")
+
+
+@pytest.mark.core
+def test_all_records_pass_in_their_order_over_epochs_and_crashes(runner):
+    #  epoch 1: 0..29 | epoch 2: 30..49 ✗      restart → epoch 2: 30..59 |
+    first, second, third = list(range(30)), list(range(30, 50)), list(range(50, 60))
+
+    done = runner(limited, [*first, EPOCH, *second, CRASH, *third, END])
+
+    assert done.published == list(range(1, 61))
+    assert done.crash_count == 1
+
+
+def test_event_times_go_along(runner):
+    def job(env):
+        numbers = env.add_source(script_source(int)).uid("numbers").assign_timestamps(itself)
+        passed = numbers.rate_limit(500, burst=2)
+        passed.key_by(lambda value: value % 2).tumbling_window(10).count().collect("out")
+
+    done = runner(job, {"numbers": [1, 2, 3, 11, 25]})
+
+    counted = sorted((one.key, one.start, one.value) for one in done.results["out"])
+    assert counted == [(0, 0, 1), (1, 0, 2), (1, 10, 1), (1, 20, 1)]
+
+
+def test_what_follows_gets_no_more_at_once_than_the_burst():
+    def job(env):
+        env.add_source(script_source(int)).rate_limit(10, burst=4).map_batches(sizes).collect("out")
+
+    with Harness(job) as harness:
+        harness.push(range(30))
+        began_ms = harness.clock.now_ms()
+        harness.end()
+        harness.run()
+
+        # Four pass at once, then one each 100 ms; waiting moves the clock.
+        assert harness.published == [4, *[1] * 26]
+        assert 2_600 <= harness.clock.now_ms() - began_ms <= 2_610
+
+
+def test_after_a_pause_a_burst_may_pass_again():
+    def job(env):
+        env.add_source(script_source(int)).rate_limit(10, burst=4).map_batches(sizes).collect("out")
+
+    with Harness(job) as harness:
+        harness.push(range(6))
+        harness.run_epoch()
+        harness.clock.advance(60_000)
+        harness.push(range(5))
+        harness.run_epoch()
+
+        assert harness.published == [4, 1, 1, 4, 1]
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_subtasks_share_the_rate_and_another_parallelism_shares_it_again(width):
+    def job(env):
+        numbers = env.add_source(script_source(int))
+        numbers.rate_limit(10, burst=10).map_batches(sizes).collect("out")
+
+    with Harness(job, parallelism=3) as harness:
+        harness.rescale(width)
+        harness.push(range(20))
+        harness.end()
+        harness.run()
+
+        # Each subtask begins with its share of the burst.
+        assert max(harness.published) == 10 // width
+        assert sum(harness.published) == 20
+
+
+def test_a_slow_rate_makes_epochs_small():
+    def job(env):
+        env.add_source(script_source(int)).rate_limit(3).collect("out")
+
+    with Harness(job) as harness:
+        harness.push(range(100))
+        stats = harness.run_epoch()
+
+        assert stats is not None
+        assert stats.record_count == 6  # of the two seconds that an epoch is to take

@@ -1,0 +1,100 @@
+"""The process that starts Python workers: it notes how they ended. Driven as Java does it."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from bicycle_runtime.engine.spark.worker import LevelTask
+from tests.waiting import until
+
+
+@pytest.fixture
+def places(tmp_path):
+    folder = tmp_path / "bicycle-places"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def sockets():
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # The path of a socket is short.
+        yield folder
+
+
+@pytest.fixture
+def daemon(tmp_path, sockets):
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "SPARK_LOCAL_DIRS": f"{tmp_path},/nowhere", "SPARK_REUSE_WORKER": "1",
+        "PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": sockets,
+    }  # fmt: skip
+    command = [sys.executable, "-m", "bicycle_runtime.engine.spark.daemon", "pyspark.worker"]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=environment,
+    )  # fmt: skip
+    yield process
+    process.communicate(timeout=60)
+
+
+@pytest.fixture
+def door(daemon):
+    (length,) = struct.unpack(">i", daemon.stdout.read(4))
+    return daemon.stdout.read(length).decode()
+
+
+def worker_of(door):
+    """Ask for a worker; return its connection, which it ends with, and its process id."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(60)
+    connection.connect(door)
+    (pid,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+    return connection, pid
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_the_signal_that_ended_a_worker_is_noted_beside_its_place(door, places, number):
+    connection, pid = worker_of(door)
+    (places / str(pid)).touch()
+    with connection:
+        until(lambda: signal_is_free(pid), "the worker to be itself")
+        os.kill(pid, number)
+        until((places / f"{pid}.-{int(number)}").exists, "a note of the end")
+
+    assert [path.name for path in places.iterdir()] == [f"{pid}.-{int(number)}"]
+
+
+def signal_is_free(pid):
+    """Tell whether a process takes SIGTERM as any program does: the daemon has a handler of it."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
+    [caught] = [line.split()[1] for line in status if line.startswith("SigCgt:")]
+    return not int(caught, 16) & 1 << (signal.SIGTERM - 1)
+
+
+def test_a_worker_that_ends_in_order_leaves_nothing(door, places):
+    connection, pid = worker_of(door)
+    other, other_pid = worker_of(door)
+    (places / str(pid)).touch()
+    (places / str(other_pid)).touch()
+    with other:
+        connection.close()
+        until(lambda: not (places / str(pid)).exists(), "the end of the worker")
+
+        assert [path.name for path in places.iterdir()] == [str(other_pid)]
+
+
+def test_importing_what_workers_run_starts_no_thread():
+    program = f"import {LevelTask.__module__}, os; print(len(os.listdir('/proc/self/task')))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+
+    assert done.stdout == "1\n"

@@ -1,0 +1,167 @@
+"""What plan tells of columns: which operators work on them, and why the others do not."""
+
+import json
+from dataclasses import dataclass
+from operator import attrgetter
+
+import pytest
+
+from bicycle_runtime.cli.plan import report_lines
+from bicycle_runtime.testing import Harness
+from bicycle_sdk import WatermarkStrategy, file_sink
+from bicycle_sdk.windows import Average, Count, Distinct, Maximum, Minimum, Sum
+from tests.unit.jobs.inspection.test_reports import report
+
+WHOLE = ["readings", "times", "by", "w-combine", "w", "out"]
+
+
+@dataclass
+class Reading:
+    sensor: str
+    at: int
+    value: int
+    share: float = 0.5
+    code: int = 1
+
+
+class Own(Sum):
+    """Not the sum that comes with windows."""
+
+
+def value_of(reading):
+    return reading.value
+
+
+def job(
+    *aggregates, time=attrgetter("at"), key=attrgetter("sensor"), record_type=Reading,
+    size=10, slide=10, offset=0, lateness=0, cut=None, between=None, suffix="jsonl",
+):  # fmt: skip
+    def build(env):
+        readings = env.read_jsonl("/nowhere", type=record_type).uid("readings")
+        if between is not None:
+            readings = between(readings)
+        if time is not None:
+            readings = readings.assign_timestamps(time).uid("times")
+        keyed = readings.key_by(key).uid("by")
+        windows = keyed.sliding_window(size, slide, offset=offset) if cut is None else cut(keyed)
+        if lateness:
+            windows = windows.allowed_lateness(lateness)
+        results = windows.aggregate(*(aggregates or (Count(),))).uid("w")
+        results.sink_to(file_sink("/nowhere-else", format=suffix)).uid("out")
+
+    return build
+
+
+def found(*aggregates, **settings):
+    return {one.operator: one.because for one in report(job(*aggregates, **settings)).columns}
+
+
+@pytest.mark.parametrize(
+    "aggregates",
+    [
+        [Count()],
+        [Count(), Sum(value_of), Average(value_of)],
+        [Minimum(value_of), Maximum(lambda reading: reading.code)],
+    ],
+)
+@pytest.mark.parametrize("settings", [{}, {"offset": 3}, {"key": attrgetter("code")}])
+def test_tumbling_windows_over_fields_work_on_columns_from_source_to_sink(aggregates, settings):
+    assert found(*aggregates, **settings) == dict.fromkeys(WHOLE)
+
+
+def test_overlapping_windows_are_folded_in_columns_and_kept_key_by_key():
+    because = found(size=20)
+
+    assert [uid for uid in WHOLE if because[uid] is not None] == ["w"]
+    assert "overlap" in because["w"]
+    assert "late records" in found(lateness=5)["w"]
+
+
+@pytest.mark.parametrize(
+    ("blocker", "reason", "settings"),
+    [
+        ("by", "does more than look up a field", {"key": lambda reading: reading.sensor.lower()}),
+        ("by", "'share' is not declared as int or str", {"key": attrgetter("share")}),
+        ("times", "does more than look up a field", {"time": lambda reading: reading.at + 1}),
+        ("times", "'sensor' is not declared as int", {"time": attrgetter("sensor")}),
+        ("w-combine", "no multiple", {"size": 25}),
+        ("w-combine", "no multiple", {"slide": 30}),
+        ("w-combine", "sessions", {"cut": lambda keyed: keyed.session_window(5)}),
+        ("readings", "no type with plain fields", {"record_type": None}),
+        ("w-combine", "through an exchange", {
+            "between": lambda readings: readings.rebalance(),
+        }),
+        ("m", "filter works record by record", {
+            "between": lambda readings: readings.filter(lambda reading: reading.at > 0).uid("m"),
+        }),
+        ("times", "told from each record", {
+            "time": WatermarkStrategy.punctuated(lambda reading, at: reading.code == at)
+            .with_timestamps(attrgetter("at")),
+        }),
+    ],
+)  # fmt: skip
+def test_what_needs_records_says_why_and_the_others_name_it(blocker, reason, settings):
+    because = found(**settings)
+
+    folding = [uid for uid in because if uid not in ("w", "out")]
+    blocked = {uid: because[uid] for uid in folding}
+    assert reason in blocked[blocker]
+    assert all(text is not None for text in blocked.values())
+    assert because["w"] is not None
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "reason"),
+    [
+        (Sum(attrgetter("share")), "'share' is not declared as int"),
+        (Maximum(attrgetter("sensor")), "'sensor' is not declared as int"),
+        (Sum(lambda reading: reading.value * 2), "more than count"),
+        (Distinct(value_of), "more than count"),
+        (Own(value_of), "more than count"),
+    ],
+)
+def test_an_aggregate_that_is_no_sum_or_extreme_of_an_int_field_needs_records(aggregate, reason):
+    because = found(Count(), aggregate)
+
+    assert reason in because["w-combine"]
+    assert because["by"] == "'w-combine' works on records"
+
+
+def test_a_sink_that_writes_no_json_lines_takes_records():
+    assert found(suffix="csv")["out"] == "its writer takes records"
+
+
+def test_windows_that_are_not_folded_before_the_shuffle_say_so():
+    because = found(cut=lambda keyed: keyed.tumbling_window(10).pre_combine(False))
+
+    assert because["w"] == "nothing is folded before the shuffle"
+    assert because["by"] == "no window folds what its chain gives"
+
+
+def test_the_report_says_it_in_words_and_in_json():
+    made = report(job(Sum(attrgetter("share"))))
+
+    lines = report_lines(made)
+
+    assert "  w-combine: records, because field 'share' is not declared as int" in lines
+    assert {"operator": "out", "because": None} in made.to_json()["columns"]
+
+
+@pytest.mark.parametrize("key", [attrgetter("sensor"), lambda reading: str(reading.sensor)])
+def test_workers_do_what_plan_says(tmp_path, key):
+    path = tmp_path / "readings.jsonl"
+    lines = [json.dumps({"sensor": "a", "at": at, "value": at}) for at in range(9)]
+    path.write_text("\n".join(lines))
+
+    def build(env):
+        readings = env.read_jsonl(path, type=Reading).uid("readings")
+        keyed = readings.assign_timestamps(attrgetter("at")).uid("times").key_by(key).uid("by")
+        keyed.tumbling_window(4).aggregate(Count()).uid("w").collect("out")
+
+    said = {one.operator: one.because is None for one in report(build).columns}
+    with Harness(build, parallelism=1) as harness:
+        counts = harness.run_epoch().counts
+
+    taken = {uid: counts[uid].on_columns for uid in ("times", "by", "w-combine")}
+    assert taken == {uid: 9 * said[uid] for uid in taken}
+    assert [counts[uid].records_in for uid in taken] == [9, 9, 9]
