@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 
 _HEADER = "from bicycle_sdk.plugin import bicycle_plugin\n"
@@ -56,6 +57,8 @@ def install(folder: Path, beast: Beast, *, dist: str | None = None, version: str
     folder.mkdir(parents=True, exist_ok=True)
     module = folder / f"{beast.name}.py"
     module.write_text(beast.source)
+    # Python takes what was compiled for current when size and second of the source are the same.
+    Path(cache_from_source(str(module))).unlink(missing_ok=True)
     dist = dist or beast.name
     target = beast.target or f"{beast.name}:job"
     requires = "".join(f"Requires-Dist: {text}\n" for text in beast.requires)
