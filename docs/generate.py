@@ -24,10 +24,12 @@ import bicycle_runtime
 import bicycle_sdk
 from bicycle_runtime.base.options import OptionInfo, describe
 from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 
 REFERENCE = Path(__file__).parent / "reference"
+ErrorEntry = type[BicycleError] | ErrorRow[BicycleError]
+
 BENCHMARKS = Path(__file__).parent / "benchmarks.md"
 _BLOCK = re.compile(
     r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end of (?P=name) -->)",
@@ -70,23 +72,30 @@ def fill(text: str) -> str:
 
 
 def errors_reference() -> str:
-    """Return a section for each room and an entry for each error class."""
+    """Return a section for each room and an entry for each error: a class, or a row."""
     import_all()
     lines: list[str] = []
     room = ""
-    for cls in error_classes():
-        if _room(cls) != room:
-            room = _room(cls)
+    for module, entry in catalogue():
+        if _room(module) != room:
+            room = _room(module)
             lines += [f"## {room}", ""]
-        lines += [f"### {cls.code} {cls.__name__}", "", _first_paragraph(cls), ""]
-        lines += ["```", f"{cls.code} {cls.message}", f"  fix: {cls.fix}", "```", ""]
+        lines += [f"### {_heading(entry)}", "", _cause(entry), ""]
+        lines += ["```", f"{entry.code} {entry.message}", f"  fix: {entry.fix}", "```", ""]
     return "\n".join(lines)
 
 
-def error_classes() -> list[type[BicycleError]]:
-    """Return the error classes of the SDK and the runtime, by code."""
-    found = {c for c in _descendants(BicycleError) if c.__module__.startswith(_PREFIXES)}
-    return sorted(found, key=lambda cls: cls.code)
+def catalogue() -> list[tuple[str, ErrorEntry]]:
+    """Return the errors of SDK and runtime by code, each with its module."""
+    found: dict[str, tuple[str, ErrorEntry]] = {}
+    for module in import_all():
+        for value in vars(module).values():
+            is_class = inspect.isclass(value) and issubclass(value, BicycleError)
+            if isinstance(value, ErrorRow) or (is_class and value is not BicycleError):
+                home = value.__module__ if is_class else module.__name__
+                if is_class or home.endswith("errors"):
+                    found[value.code] = home, value
+    return [found[code] for code in sorted(found)]
 
 
 def options_reference() -> str:
@@ -173,10 +182,11 @@ def troubleshooting_reference() -> str:
     """Return a table of all errors for each exit code: what they say, and what to do."""
     import_all()
     by_exit_code: dict[int, list[str]] = {}
-    for cls in error_classes():
-        anchor = f"{cls.code}-{cls.__name__}".lower()
-        row = f"| [{cls.code}](errors.md#{anchor}) | {_text(cls.message)} | {_text(cls.fix)} |"
-        by_exit_code.setdefault(_exit_code(cls), []).append(row)
+    for _, entry in catalogue():
+        anchor = _heading(entry).lower().replace(" ", "-")
+        link = f"[{entry.code}](errors.md#{anchor})"
+        row = f"| {link} | {_text(entry.message)} | {_text(entry.fix)} |"
+        by_exit_code.setdefault(_exit_code(entry), []).append(row)
     lines: list[str] = []
     for exit_code, rows in sorted(by_exit_code.items()):
         meaning = MEANINGS[exit_code]
@@ -245,7 +255,6 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "sdk": sdk_reference,
     "troubleshooting": troubleshooting_reference,
 }
-_PREFIXES = ("bicycle_sdk", "bicycle_runtime")
 
 
 def _option_row(info: OptionInfo) -> str:
@@ -270,8 +279,17 @@ def _parameter_row(option: click.Option) -> str:
     return f"| {names} | {default} | {_cell(option.help or '')} |"
 
 
-def _exit_code(cls: type[BicycleError]) -> int:
-    return exit_code_of(cls(**dict.fromkeys(cls.fact_names(), "")))
+def _exit_code(entry: ErrorEntry) -> int:
+    return exit_code_of(entry(**dict.fromkeys(entry.fact_names(), "")))
+
+
+def _heading(entry: ErrorEntry) -> str:
+    """Return the code, and the name of a class: it can be caught."""
+    return entry.code if isinstance(entry, ErrorRow) else f"{entry.code} {entry.__name__}"
+
+
+def _cause(entry: ErrorEntry) -> str:
+    return _cell(entry.cause) if isinstance(entry, ErrorRow) else _first_paragraph(entry)
 
 
 def _text(template: str) -> str:
@@ -299,15 +317,9 @@ def _first_paragraph(documented: Any) -> str:
     return _cell(inspect.cleandoc(documented.__doc__ or "").split("\n\n")[0])
 
 
-def _room(cls: type[Any]) -> str:
-    parts = cls.__module__.split(".")
+def _room(module: str) -> str:
+    parts = module.split(".")
     return "SDK" if parts[0] == "bicycle_sdk" else f"Room `{parts[1]}`"
-
-
-def _descendants(cls: type[BicycleError]) -> Iterator[type[BicycleError]]:
-    for child in cls.__subclasses__():
-        yield child
-        yield from _descendants(child)
 
 
 def _read(file: Path) -> str:

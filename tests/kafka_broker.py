@@ -20,9 +20,10 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.dev import kafka_topics
-from bicycle_runtime.dev.errors import BrokerMissingError
+from bicycle_runtime.dev.errors import BROKER_MISSING
 from bicycle_runtime.dev.kafka_broker import BrokerOptions, BrokerSecurity, KafkaBroker
 from bicycle_runtime.dev.keystore import make_keystore
+from tests.raising import raises
 
 # Waits for the end of the tests, however they end, and kills the brokers that they left behind.
 _GUARD = """
@@ -55,7 +56,7 @@ def end(broker: KafkaBroker) -> None:
     gc.collect()  # Errors that a test caught keep its clients, which would cry on stderr for ever.
     if broker.is_running():
         broker.stop()
-    with pytest.raises(BrokerMissingError):
+    with raises(BROKER_MISSING):
         _ = broker.pid
 
 

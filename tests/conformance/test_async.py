@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.operators.errors import BatchResultError, FunctionFailedError
+from bicycle_runtime.operators.errors import BATCH_RESULT_WRONG, FunctionFailedError
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_sdk import (
     AsyncFunction,
@@ -19,6 +19,7 @@ from bicycle_sdk import (
     skip,
 )
 from bicycle_sdk.errors import FunctionResultError
+from tests.raising import raises
 
 LONG = timedelta(seconds=30)
 SHORT = timedelta(milliseconds=50)
@@ -272,11 +273,11 @@ class Word(AsyncIOBatchFunction[int, str]):
 
 @pytest.mark.parametrize(
     ("function", "error"),
-    [(TooFew(), BatchResultError), (Word(), BatchResultError), (Flat(), FunctionResultError)],
+    [(TooFew(), BATCH_RESULT_WRONG), (Word(), BATCH_RESULT_WRONG), (Flat(), FunctionResultError)],
     ids=["too-few", "a-text", "flat"],
 )
 def test_a_result_that_does_not_fit_the_records_is_refused(runner, function, error):
-    with pytest.raises(error):
+    with raises(error):
         runner(
             lambda s: s.async_io_batches(function, max_size=4, timeout=LONG).on_error(skip()),
             NUMBERS,

@@ -4,13 +4,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.engine.errors import BatchModeError
+from bicycle_runtime.engine.errors import BATCH_MODE_ENDLESS
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import WatermarkStrategy
 from bicycle_sdk.windows import EventTimeTrigger, TimeEvictor, session_windows, sliding_windows
 from tests.event_time import SIZE, Tumbling, first, second
 from tests.examples import examples
+from tests.raising import raises
 
 DISORDER_MS = 2_000
 BATCH = EngineOptions(mode="batch")
@@ -116,7 +117,7 @@ def test_sources_that_never_end_are_named():
         env.generator_source(count=3).uid("three").print()
         env.from_collection([1]).uid("one").print()
 
-    with pytest.raises(BatchModeError) as caught, Harness(job, engine=BATCH):
+    with raises(BATCH_MODE_ENDLESS) as caught, Harness(job, engine=BATCH):
         pass
 
     assert caught.value.facts["sources"] == ["endless", "lines"]

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.operators.errors import (
+    UNKEYED_STATE,
     ErrorRateError,
     FunctionFailedError,
     FunctionHookError,
-    UnkeyedStateError,
 )
 from bicycle_runtime.records.errors import RecordEncodingError
 from bicycle_runtime.testing import END, EPOCH, script_source
@@ -25,6 +25,7 @@ from bicycle_sdk import (
     skip,
 )
 from bicycle_sdk.errors import FunctionResultError
+from tests.raising import raises
 
 LONG = timedelta(seconds=30)
 QUICK = timedelta(milliseconds=1)
@@ -437,5 +438,5 @@ class NeedsKey(RichAsyncFunction[int, int]):
 
 
 def test_asking_for_a_key_where_there_is_none_is_an_error(runner):
-    with pytest.raises(UnkeyedStateError):
+    with raises(UNKEYED_STATE):
         runner(lambda s: s.process(NeedsKey()), [1, END])

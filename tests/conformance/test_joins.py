@@ -5,12 +5,13 @@ import contextlib
 
 import pytest
 
-from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.testing import script_source
 from bicycle_runtime.testing.errors import HarnessError
 from bicycle_sdk import CoGroupFunction, JoinFunction
 from bicycle_sdk.failures import skip
 from bicycle_sdk.windows import Window, tumbling_windows
+from tests.raising import raises
 
 
 def key_of(row):
@@ -158,7 +159,7 @@ def test_a_pair_that_fails_leaves_its_row_out_and_all_others_in(runner):
 def test_rows_without_event_time_are_an_error_that_says_so(runner):
     with runner.harness(within_five_seconds("inner")) as harness:
         harness.push([("a", 1)], source="left")
-        with pytest.raises(NoEventTimeError) as caught:
+        with raises(NO_EVENT_TIME) as caught:
             harness.run_epoch()
         assert caught.value.facts["operator"] == "join"
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from bicycle_runtime.operators.errors import UnkeyedStateError
+from bicycle_runtime.operators.errors import UNKEYED_STATE
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_sdk import (
     KeyedProcessFunction,
@@ -17,6 +17,7 @@ from bicycle_sdk import (
     ValueStateDescriptor,
     WatermarkStrategy,
 )
+from tests.raising import raises
 
 LONG = timedelta(seconds=30)
 
@@ -279,5 +280,5 @@ class UnkeyedTimer(ProcessFunction[str, str]):
 
 @pytest.mark.parametrize("function", [Unkeyed(), UnkeyedTimer()], ids=["state", "timer"])
 def test_state_and_timers_by_key_need_a_key(runner, function):
-    with pytest.raises(UnkeyedStateError):
+    with raises(UNKEYED_STATE):
         runner(lambda s: s.process_fn(function).uid("unkeyed"), ["a", END])

@@ -10,13 +10,14 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 
-from bicycle_runtime.base.errors import StorageMissingError
-from bicycle_runtime.engine.errors import WorkerEndedError
+from bicycle_runtime.base.errors import STORAGE_MISSING
+from bicycle_runtime.engine.errors import WORKER_ENDED
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.engine.spark.worker import OwnError
 from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.testing import Harness, script_source
+from tests.raising import raises
 
 pytestmark = pytest.mark.spark
 NAMES = [f"name{number}" for number in range(40)]
@@ -133,7 +134,7 @@ def the_end_of(spark, function):
         harness.push(NAMES)
         harness.run()
         harness.push([*NAMES[:10], "bad"])
-        with pytest.raises(WorkerEndedError) as caught:
+        with raises(WORKER_ENDED) as caught:
             harness.run()
     return caught.value
 
@@ -176,7 +177,7 @@ def test_hosts_are_asked_for_the_workers_that_ended_there(spark):
 
 
 def refuse(_partition):
-    raise OwnError.of(StorageMissingError(url="s3://none", action="read", path="a\nb"))
+    raise OwnError.of(STORAGE_MISSING(url="s3://none", action="read", path="a\nb"))
 
 
 def test_an_error_of_ours_comes_out_of_a_worker_whole(spark):
@@ -188,5 +189,5 @@ def test_an_error_of_ours_comes_out_of_a_worker_whole(spark):
             tasks.foreachPartition(refuse)
 
     found = OwnError.found_in(str(caught.value.java_exception))
-    assert isinstance(found, StorageMissingError)
+    assert found.code == STORAGE_MISSING.code
     assert found.facts == {"url": "s3://none", "action": "read", "path": "a\nb"}

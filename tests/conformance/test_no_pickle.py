@@ -8,9 +8,10 @@ import pytest
 
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.records.errors import PickleRefusedError
+from bicycle_runtime.records.errors import PICKLE_REFUSED
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction
+from tests.raising import raises
 
 
 class Trap:
@@ -95,7 +96,7 @@ def test_typed_state_goes_on_over_a_crash(engine):
 def test_state_that_would_be_pickled_is_refused_before_it_is_sealed(engine):
     with Harness(keeping(lambda: {"a": {1}}), engine=engine(no_pickle=True)) as harness:
         harness.push(["ada"])
-        with pytest.raises(PickleRefusedError):
+        with raises(PICKLE_REFUSED):
             harness.run()
         assert harness.epoch == 0
 
@@ -110,7 +111,7 @@ def test_a_checkpoint_with_a_trap_springs_it_only_where_pickles_are_loaded(job, 
     (tmp_path / "sprung").unlink(missing_ok=True)
     with (
         Harness(job(nothing), engine=engine(no_pickle=True), start_from=str(place)) as harness,
-        pytest.raises(PickleRefusedError),
+        raises(PICKLE_REFUSED),
     ):
         harness.push(["ada", "ada"])  # The first one is read already.
         harness.run()

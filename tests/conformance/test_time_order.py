@@ -2,10 +2,11 @@
 
 import pytest
 
-from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor, WatermarkStrategy
 from tests.event_time import first, second
+from tests.raising import raises
 
 S = 1_000
 
@@ -91,7 +92,7 @@ def test_a_record_behind_the_watermark_comes_at_once_and_can_be_told(runner):
 
 
 def test_records_without_event_time_are_refused(runner):
-    with pytest.raises(NoEventTimeError) as caught:
+    with raises(NO_EVENT_TIME) as caught:
         runner(
             lambda s: s.key_by(first).process_fn(Quiet()).in_event_time_order().uid("quiet"),
             [("ada", 1), END],

@@ -4,12 +4,13 @@ import asyncio
 
 import pytest
 
-from bicycle_runtime.operators.errors import EndlessTimersError, FunctionFailedError
+from bicycle_runtime.operators.errors import ENDLESS_TIMERS, FunctionFailedError
 from bicycle_runtime.testing import END, script_source
 from bicycle_sdk import KeyedProcessFunction, ProcessFunction, RichAsyncFunction
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.failures import dead_letter, skip
+from tests.raising import raises
 
 
 class Alarm(KeyedProcessFunction[str, tuple[str, int], tuple[str, int, int]]):
@@ -195,7 +196,7 @@ def test_timers_without_end_are_an_error_once_all_input_has_ended(runner):
         return lambda s: s.key_by(lambda w: w).process_fn(Restless(stops=stops)).uid("restless")
 
     assert runner(restless(True), ["a"]).published == []
-    with pytest.raises(EndlessTimersError) as caught:
+    with raises(ENDLESS_TIMERS) as caught:
         runner(restless(False), ["a", END])
     assert caught.value.facts["key"] == "'a'"
     assert runner(restless(True), ["a", END]).published == [60_000]

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from bicycle_runtime.operators.counting.counts import OperatorCounts
-from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_runtime.testing.runner import play
 from bicycle_sdk import StateTtl, ValueStateDescriptor, WatermarkStrategy
@@ -22,6 +22,7 @@ from bicycle_sdk.windows import (
     Window,
     WindowFunction,
 )
+from tests.raising import raises
 
 S = 1_000
 #  a@0  a@20  b@40, 10 s of disorder
@@ -448,7 +449,7 @@ def test_a_window_of_records_without_event_time_is_an_error_that_names_it(runner
         windows = stream.key_by(lambda value: value).tumbling_window(10)
         return windows.pre_combine(combines).count().uid("counts")
 
-    with pytest.raises(NoEventTimeError) as caught:
+    with raises(NO_EVENT_TIME) as caught:
         runner(job, ["a", END])
 
     assert caught.value.facts["operator"] == "counts"

@@ -4,8 +4,9 @@ import pytest
 
 from bicycle_runtime.testing.connectors import SinkSuite, SourceSuite, rules_of
 from bicycle_runtime.testing.connectors.rules import PLUGIN
-from bicycle_runtime.testing.errors import RuleChangedError
+from bicycle_runtime.testing.errors import RULE_CHANGED
 from tests.contract import broken_sinks, broken_sources
+from tests.raising import raises
 
 pytest_plugins = ["pytester"]
 
@@ -74,7 +75,7 @@ def test_for_every_rule_there_is_a_connector_that_breaks_it(kind, suite):
 
 
 def test_a_suite_that_replaces_a_rule_is_refused():
-    with pytest.raises(RuleChangedError) as caught:
+    with raises(RULE_CHANGED) as caught:
 
         class TestMine(SinkSuite):
             test_publishing_every_epoch_twice_is_harmless = None

@@ -5,14 +5,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.dev.errors import (
-    BrokerConflictError,
-    BrokerMissingError,
-    PortTakenError,
-    TopicError,
+    BROKER_CONFLICT,
+    BROKER_MISSING,
+    PORT_TAKEN,
+    TOPIC_REFUSED,
 )
 from bicycle_runtime.dev.kafka_topics import list_topics
 from bicycle_runtime.dev.waiting import wait_until
 from tests.kafka_broker import broker_in, create_topic
+from tests.raising import raises
 from tests.waiting import until
 
 
@@ -58,7 +59,7 @@ def test_topics_are_made_on_purpose_only(kafka_admin, topic):
 
 def test_a_topic_that_exists_or_has_no_fit_name_is_refused(kafka_admin, topic):
     for name in (topic(), "two words"):
-        with pytest.raises(TopicError) as error:
+        with raises(TOPIC_REFUSED) as error:
             create_topic(kafka_admin, name)
         assert error.value.facts["topic"] == name
 
@@ -106,7 +107,7 @@ def test_a_paused_broker_can_be_stopped(new_kafka_broker):
     broker.pause()
 
     assert broker.stop()
-    with pytest.raises(BrokerMissingError):
+    with raises(BROKER_MISSING):
         broker.stop()
 
 
@@ -121,7 +122,7 @@ def test_starting_twice_gives_the_broker_that_runs(kafka_broker):
 def test_a_broker_that_runs_on_another_port_is_not_taken_for_the_one_asked_for(kafka_broker):
     found = int(kafka_broker.bootstrap.rpartition(":")[2])
 
-    with pytest.raises(BrokerConflictError) as error:
+    with raises(BROKER_CONFLICT) as error:
         broker_in(kafka_broker.folder, port=found + 1).start()
 
     assert error.value.facts["found"] == found
@@ -132,7 +133,7 @@ def test_a_port_that_is_taken_is_refused_before_anything_starts(kafka_broker, tm
     port = int(kafka_broker.bootstrap.rpartition(":")[2])
     second = broker_in(tmp_path / "second", port=port)
 
-    with pytest.raises(PortTakenError) as error:
+    with raises(PORT_TAKEN) as error:
         second.start()
 
     assert error.value.facts["port"] == port

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError
+from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.operators.columnar.records import FieldRecords
@@ -25,6 +25,7 @@ from bicycle_sdk import (
 from bicycle_sdk.windows import Count, Sum
 from tests.kafka.kafka_feeding import feed
 from tests.kafka_broker import create_topic
+from tests.raising import raises
 from tests.unit.jobs.job_samples import status_of
 
 ANY_POINT = ("read", "operator", "before_seal", "after_seal", "half_published", "after_publish")
@@ -60,7 +61,7 @@ def test_a_job_whose_source_is_mistyped_leaves_no_topic_behind(kafka_broker, kaf
     there = topics_of(kafka_admin)
 
     with (
-        pytest.raises(KafkaTopicMissingError) as caught,
+        raises(KAFKA_TOPIC_MISSING) as caught,
         Harness(relay(kafka_broker, f"{name}x", f"{name}-out"), real_sinks=["out"]),
     ):
         pass

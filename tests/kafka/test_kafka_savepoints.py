@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from bicycle_runtime.connectors.kafka.sink_errors import (
-    KafkaHistoryError,
-    KafkaOtherPublisherError,
+    KAFKA_HISTORY_AHEAD,
+    KAFKA_OTHER_PUBLISHER,
 )
 from bicycle_runtime.connectors.registry import create_sink
 from tests.kafka.sink_runs import SinkRun, values_in
+from tests.raising import raises
 
 _names = itertools.count()
 
@@ -48,7 +49,7 @@ def test_a_job_of_another_name_goes_on_exactly_once_and_the_old_one_cannot(
     other.run(["4"])
     other.sink.stop()
 
-    with pytest.raises(KafkaHistoryError) as caught:
+    with raises(KAFKA_HISTORY_AHEAD) as caught:
         run.restart()
 
     assert (caught.value.facts["epoch"], caught.value.facts["found_epoch"]) == (2, 4)
@@ -60,7 +61,7 @@ def test_a_job_that_begins_behind_what_the_old_one_published_is_refused(run, tmp
     run.run(["3"])
     other = begun_with(run, epoch, state, tmp_path)
 
-    with pytest.raises(KafkaHistoryError) as caught:
+    with raises(KAFKA_HISTORY_AHEAD) as caught:
         other.start()
     other.sink.stop()
 
@@ -72,7 +73,7 @@ def test_a_job_is_told_so_before_anything_of_the_savepoint_is_copied(run, topic,
     run.run(["3"])
     other = begun_with(run, epoch, state, tmp_path)
 
-    with pytest.raises(KafkaHistoryError) as caught:
+    with raises(KAFKA_HISTORY_AHEAD) as caught:
         other.sink.check(other.services, state)
 
     assert caught.value.facts["found_epoch"] == 3
@@ -93,7 +94,7 @@ def test_of_two_jobs_that_go_on_from_one_savepoint_the_other_is_shut_out(
     other.run(["3"])
 
     run.seal(["3, too"])
-    with pytest.raises(KafkaOtherPublisherError):
+    with raises(KAFKA_OTHER_PUBLISHER):
         run.publish()
     other.run(["4"])
     other.sink.stop()

@@ -8,14 +8,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bicycle_runtime.base.faults import TRANSACTION_POINTS, InjectedFault, arm_fault, disarm_faults
-from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError, KafkaUnreachableError
+from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING, KAFKA_UNREACHABLE
 from bicycle_runtime.connectors.kafka.sink_errors import (
-    KafkaDeliveryError,
-    KafkaHistoryError,
-    KafkaOtherPublisherError,
-    KafkaPublishRefusedError,
-    KafkaTopicUnsuitableError,
-    KafkaTransactionTimeoutError,
+    KAFKA_DELIVERY_FAILED,
+    KAFKA_HISTORY_AHEAD,
+    KAFKA_OTHER_PUBLISHER,
+    KAFKA_PUBLISH_REFUSED,
+    KAFKA_TOPIC_UNSUITABLE,
+    KAFKA_TRANSACTION_TIMEOUT_WRONG,
 )
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.operators.errors import FunctionFailedError
@@ -23,6 +23,7 @@ from bicycle_runtime.testing import Harness
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
 from tests.kafka.sink_runs import SinkRun, messages_in, values_in
 from tests.kafka_broker import create_topic
+from tests.raising import raises
 
 EXACTLY_ONCE = {"guarantee": "exactly-once"}
 EVENT_MS = int(time.time() * 1_000) - 3_600_000
@@ -38,8 +39,7 @@ def run_of(kafka_broker, tmp_path):
         job = f"job-{next(_names)}"
         run = SinkRun(
             folder=tmp_path / job, brokers=kafka_broker.bootstrap, topic=topic, job=job,
-            properties=properties, payloads=payloads or {}, record_type=record_type,
-        )  # fmt: skip
+            properties=properties, payloads=payloads or {}, record_type=record_type)  # fmt: skip
         runs.append(run)
         return run
 
@@ -261,7 +261,7 @@ def test_a_run_that_starts_behind_its_output_is_refused_unless_it_was_asked_for(
     run.run(numbers(2))
     run.run(numbers(3))
 
-    with pytest.raises(KafkaHistoryError) as caught:
+    with raises(KAFKA_HISTORY_AHEAD) as caught:
         run.restart(**older)
     assert (caught.value.facts["epoch"], caught.value.facts["found_epoch"]) == (1, 3)
 
@@ -283,7 +283,7 @@ def test_a_zombie_is_fenced_and_changes_nothing(run_of, topic, kafka_broker):
     run.run(numbers(2))
     run.run(numbers(3))
     zombie.seal(["from the zombie"])
-    with pytest.raises(KafkaOtherPublisherError) as caught:
+    with raises(KAFKA_OTHER_PUBLISHER) as caught:
         zombie.publish()
     run.run(numbers(4))
     zombie.sink.stop()
@@ -323,7 +323,7 @@ def test_a_topic_is_made_with_what_was_asked_for(run_of, kafka_broker, kafka_adm
 def test_a_missing_topic_is_named_with_one_that_is_close(run_of, kafka_admin):
     create_topic(kafka_admin, "word-totals")
 
-    with pytest.raises(KafkaTopicMissingError) as caught:
+    with raises(KAFKA_TOPIC_MISSING) as caught:
         run_of("word-total").start()
 
     assert caught.value.facts["topic"] == "word-total"
@@ -334,7 +334,7 @@ def test_no_broker_is_an_error_in_time_when_a_job_starts_for_the_first_time(tmp_
     run = SinkRun(
         folder=tmp_path, brokers="127.0.0.1:1", topic="t", properties={"connect_timeout_ms": 1_000}
     )
-    with pytest.raises(KafkaUnreachableError) as caught:
+    with raises(KAFKA_UNREACHABLE) as caught:
         run.start()
     run.sink.stop()
 
@@ -352,7 +352,7 @@ def test_impossible_timeouts_are_refused_with_the_numbers(
     run = run_of("never-made", create_topic={"partitions": 1}, **timeout, **EXACTLY_ONCE)
     run.epoch_interval_ms = interval_ms
 
-    with pytest.raises(KafkaTransactionTimeoutError) as caught:
+    with raises(KAFKA_TRANSACTION_TIMEOUT_WRONG) as caught:
         run.start()
 
     facts = caught.value.facts
@@ -364,7 +364,7 @@ def test_impossible_timeouts_are_refused_with_the_numbers(
 def test_a_marker_topic_that_forgets_is_refused(run_of, topic, kafka_admin):
     forgetful = topic(cleanup_policy="delete")
 
-    with pytest.raises(KafkaTopicUnsuitableError) as caught:
+    with raises(KAFKA_TOPIC_UNSUITABLE) as caught:
         run_of(topic(), marker_topic=forgetful, **EXACTLY_ONCE).start()
 
     assert caught.value.facts["topic"] == forgetful
@@ -374,7 +374,7 @@ def test_a_compacted_topic_needs_keys_and_a_topic_needs_its_copies(run_of, topic
     compacted, greedy = topic(cleanup_policy="compact"), topic(min_insync_replicas="2")
 
     for name in (compacted, greedy):
-        with pytest.raises(KafkaTopicUnsuitableError) as caught:
+        with raises(KAFKA_TOPIC_UNSUITABLE) as caught:
             run_of(name).start()
         assert caught.value.facts["topic"] == name
 
@@ -388,7 +388,7 @@ def test_a_limit_that_is_lowered_behind_the_seal_is_told_and_mended(
     run.seal(["x" * 5_000])
 
     limit(kafka_admin, out, "1000")
-    with pytest.raises(KafkaPublishRefusedError) as caught:
+    with raises(KAFKA_PUBLISH_REFUSED) as caught:
         run.publish()
     limit(kafka_admin, out, "1048588")
     run = run.restart()
@@ -402,7 +402,7 @@ def test_a_refused_delivery_fails_the_task_that_wrote_it(run_of, topic, kafka_ad
     run = run_of(out, record_type=str).start()
     limit(kafka_admin, out, "1000")
 
-    with pytest.raises(KafkaDeliveryError) as caught:
+    with raises(KAFKA_DELIVERY_FAILED) as caught:
         run.stage(4, [["x" * 5_000]])
 
     assert (caught.value.facts["epoch"], caught.value.facts["failed_count"]) == (4, 1)

@@ -9,12 +9,13 @@ from confluent_kafka.admin import AdminClient
 from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.kafka.sink_errors import (
-    KafkaDeliveryError,
-    KafkaOtherPublisherError,
-    KafkaPublishTimeoutError,
+    KAFKA_DELIVERY_FAILED,
+    KAFKA_OTHER_PUBLISHER,
+    KAFKA_PUBLISH_TIMED_OUT,
 )
 from tests.kafka.sink_runs import SinkRun, values_in
 from tests.kafka_broker import broker_in, create_topic, end
+from tests.raising import raises
 
 OPEN_POINTS = ("transaction_begun", "transaction_produced", "transaction_marked")
 EPOCHS = [[f"{epoch}-{number:04}" for number in range(500)] for epoch in range(5)]
@@ -150,7 +151,7 @@ def test_patience_ends_with_the_option_and_the_output_is_kept(run, broker):
     again.seal(EPOCHS[0])
     broker.pause()
     try:
-        with pytest.raises(KafkaPublishTimeoutError) as caught:
+        with raises(KAFKA_PUBLISH_TIMED_OUT) as caught:
             again.publish()
     finally:
         broker.resume()
@@ -197,7 +198,7 @@ def test_a_task_that_writes_at_once_fails_when_its_patience_ends_and_can_be_run_
     run = run.restart(properties={"publish_timeout_ms": 2_000})
     broker.pause()
     try:
-        with pytest.raises(KafkaDeliveryError) as caught:
+        with raises(KAFKA_DELIVERY_FAILED) as caught:
             run.stage(1, [EPOCHS[0]])
     finally:
         broker.resume()
@@ -220,7 +221,7 @@ def test_two_runs_that_fence_each_other_end_with_one_of_them_told(run, broker):
     other.run(EPOCHS[2])
     other.run(EPOCHS[3])
     zombie.seal(["never seen"])
-    with pytest.raises(KafkaOtherPublisherError):
+    with raises(KAFKA_OTHER_PUBLISHER):
         zombie.publish()
     zombie.sink.stop()
     other.sink.stop()

@@ -10,12 +10,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.kafka.errors import (
+    KAFKA_PROPERTY_WRONG,
+    KAFKA_TOPIC_MISSING,
+    KAFKA_UNREACHABLE,
     KafkaAccessError,
-    KafkaPropertyError,
-    KafkaTopicMissingError,
-    KafkaUnreachableError,
 )
 from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.contract import Budget, ConnectorSpec, Lag, Slice
@@ -31,6 +31,7 @@ from tests.kafka.kafka_feeding import (
     values_now,
 )
 from tests.kafka_broker import create_topic
+from tests.raising import raises
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_it_starts_at_named_offsets_and_elsewhere_at_the_earliest(kafka_broker, 
 def test_a_named_offset_for_a_partition_that_is_not_there_is_refused(kafka_broker, topic, reading):
     name = topic(partitions=2)
 
-    with pytest.raises(ConnectorOptionError) as caught:
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
         reading(topics=[name], starting_offsets={"offsets": {name: {"7": 5}}})
 
     assert caught.value.facts["name"] == "starting_offsets"
@@ -415,7 +416,7 @@ def test_published_offsets_are_seen_in_the_group(kafka_broker, kafka_admin, topi
 def test_a_missing_topic_is_refused_with_the_likeliest_name(topic, reading):
     name = topic()
 
-    with pytest.raises(KafkaTopicMissingError) as caught:
+    with raises(KAFKA_TOPIC_MISSING) as caught:
         reading(topics=[f"{name}x"])
 
     assert caught.value.facts["topic"] == f"{name}x"
@@ -429,7 +430,7 @@ def test_a_job_that_never_ran_fails_when_no_broker_answers(tmp_path):
         properties={"brokers": "127.0.0.1:1", "topics": ["t"], "connect_timeout_ms": 1_000},
     )
 
-    with pytest.raises(KafkaUnreachableError) as caught:
+    with raises(KAFKA_UNREACHABLE) as caught:
         create_source(spec).start(services_in(tmp_path), {}, {})
 
     assert caught.value.facts["brokers"] == "127.0.0.1:1"
@@ -452,7 +453,7 @@ def test_a_job_that_ran_waits_for_a_broker_that_does_not_answer(tmp_path):
 
 
 def test_a_property_that_the_client_does_not_know_is_refused_at_start(topic, reading):
-    with pytest.raises(KafkaPropertyError) as caught:
+    with raises(KAFKA_PROPERTY_WRONG) as caught:
         reading(topics=[topic()], properties={"fetch.wait.max": "1"})
 
     assert caught.value.facts["name"] == "fetch.wait.max"

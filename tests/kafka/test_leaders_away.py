@@ -16,7 +16,8 @@ from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError
 from bicycle_runtime.connectors.kafka.consuming import RangeConsumer
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.settings import checked_properties
-from bicycle_runtime.dev.errors import TopicError
+from bicycle_runtime.dev.errors import TOPIC_REFUSED
+from bicycle_sdk.errors import BicycleError
 from tests.kafka_broker import broker_in, create_topic, end
 from tests.waiting import until
 
@@ -60,7 +61,8 @@ def is_made(admin):
     """Make the topic, unless the broker is taken for dead just now."""
     try:
         create_topic(admin, TOPIC, cleanup_policy="compact")
-    except TopicError:
+    except BicycleError as error:
+        assert error.code == TOPIC_REFUSED.code
         return leader(admin) is not None
     return True
 

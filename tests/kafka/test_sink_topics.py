@@ -6,17 +6,18 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError
+from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
 from bicycle_runtime.connectors.kafka.sink_errors import (
-    KafkaDeliveryError,
-    KafkaPublishRefusedError,
-    KafkaTopicUnsuitableError,
+    KAFKA_DELIVERY_FAILED,
+    KAFKA_PUBLISH_REFUSED,
+    KAFKA_TOPIC_UNSUITABLE,
 )
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk import DeliveryGuarantee, KafkaSinkBuilder
 from tests.kafka.sink_runs import SinkRun, values_in
 from tests.kafka_broker import create_topic
+from tests.raising import raises
 
 _names = itertools.count()
 # The time after which a delivery is given up, so that a loaded machine can answer in time.
@@ -56,7 +57,7 @@ def delete(kafka_admin):
 def refusal(publish):
     """Return the error of a publication, and how long it took."""
     started = time.monotonic()
-    with pytest.raises(KafkaPublishRefusedError) as caught:
+    with raises(KAFKA_PUBLISH_REFUSED) as caught:
         publish()
     return caught.value.facts, time.monotonic() - started
 
@@ -80,7 +81,7 @@ def test_a_topic_that_is_deleted_is_told_soon_and_what_is_sealed_is_published_wh
 
     with ThreadPoolExecutor(len(runs)) as pool:
         [(first, first_s), (second, second_s)] = pool.map(refusal, [run.publish for run in runs])
-    with pytest.raises(KafkaTopicMissingError):
+    with raises(KAFKA_TOPIC_MISSING):
         runs[0].restart()
     create_topic(kafka_admin, out)
     for run in runs:
@@ -100,7 +101,7 @@ def test_a_task_that_writes_at_once_to_a_topic_that_was_deleted_fails_soon(run_o
     delete(out)
 
     started = time.monotonic()
-    with pytest.raises(KafkaDeliveryError) as caught:
+    with raises(KAFKA_DELIVERY_FAILED) as caught:
         run.stage(2, [["b"]])
 
     assert time.monotonic() - started < SOON_S
@@ -128,7 +129,7 @@ def test_a_topic_that_is_missing_for_one_sink_leaves_no_topic_of_another(kafka_b
     there = topics_of(kafka_admin)
 
     job = job_of(kafka_broker, made, (missing, None))
-    with pytest.raises(KafkaTopicMissingError) as caught, Harness(job, real_sinks=[made, missing]):
+    with raises(KAFKA_TOPIC_MISSING) as caught, Harness(job, real_sinks=[made, missing]):
         pass
 
     assert caught.value.facts["vertex"] == missing
@@ -141,7 +142,7 @@ def test_a_topic_that_cannot_be_made_leaves_no_topic_of_another(kafka_broker, ka
 
     job = job_of(kafka_broker, made, (greedy, {"replication_factor": 3}))
     with (
-        pytest.raises(KafkaTopicUnsuitableError) as caught,
+        raises(KAFKA_TOPIC_UNSUITABLE) as caught,
         Harness(job, real_sinks=[made, greedy]),
     ):
         pass

@@ -14,7 +14,9 @@ from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.errors import ExtractionError
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.extraction.limits import ExtractionLimits
+from bicycle_sdk.errors import ErrorRow
 from tests.plugin_zoo.zoo import Beast, install
+from tests.raising import raises
 from tests.waiting import until
 
 QUICK = ExtractionLimits(wall_time_ms=20_000)
@@ -35,12 +37,12 @@ class Cage:
         return extract(self.put(beast), params, limits)
 
     def fail(
-        self, beast: Beast, error: type[ExtractionError], limits: ExtractionLimits = QUICK
+        self, beast: Beast, error: ErrorRow[ExtractionError], limits: ExtractionLimits = QUICK
     ) -> dict[str, Any]:
         """Extract a plugin that must fail with just this error; returns its facts."""
-        with pytest.raises(error) as caught:
+        with raises(error) as caught:
             self.extract(beast, limits)
-        assert type(caught.value) is error
+        assert type(caught.value) is error.kind
         facts = caught.value.facts
         assert (facts["plugin"], facts["dist"]) == (beast.name, f"{beast.name} 1.0")
         assert {"stderr_tail", "stdout_tail"} <= facts.keys()

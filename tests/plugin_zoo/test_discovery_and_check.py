@@ -10,24 +10,25 @@ import pytest
 from bicycle_runtime.extraction.check import check_all
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.errors import (
-    PluginExitedError,
-    PluginKilledError,
-    PluginNotMarkedError,
-    PluginRaisedError,
-    PluginRefusedError,
-    PluginTimeoutError,
+    PLUGIN_EXITED,
+    PLUGIN_KILLED,
+    PLUGIN_NOT_MARKED,
+    PLUGIN_RAISED,
+    PLUGIN_REFUSED,
+    PLUGIN_TIMED_OUT,
 )
 from bicycle_runtime.extraction.limits import ExtractionLimits
 from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
+from tests.raising import raises
 
 BAD = {
-    "bad_exit": (at_import("bad_exit", "raise SystemExit(3)"), PluginExitedError),
-    "bad_hang": (at_import("bad_hang", "while True: pass"), PluginTimeoutError),
-    "bad_import": (at_import("bad_import", "1 / 0"), PluginRaisedError),
-    "bad_mark": (whole("bad_mark", "job = 1"), PluginNotMarkedError),
+    "bad_exit": (at_import("bad_exit", "raise SystemExit(3)"), PLUGIN_EXITED),
+    "bad_hang": (at_import("bad_hang", "while True: pass"), PLUGIN_TIMED_OUT),
+    "bad_import": (at_import("bad_import", "1 / 0"), PLUGIN_RAISED),
+    "bad_mark": (whole("bad_mark", "job = 1"), PLUGIN_NOT_MARKED),
     "bad_segfault": (
         at_import("bad_segfault", "import ctypes\nctypes.string_at(0)"),
-        PluginKilledError,
+        PLUGIN_KILLED,
     ),
 }
 
@@ -98,8 +99,8 @@ def test_a_check_marks_the_five_with_their_reason_and_passes_the_others(hundred)
     results = check_all(refs, ExtractionLimits(wall_time_ms=5_000))
 
     assert [result.ref for result in results] == list(refs)
-    assert {result.ref.name: type(result.error) for result in results if not result.ok} == {
-        name: error for name, (_, error) in BAD.items()
+    assert {result.ref.name: result.error.code for result in results if not result.ok} == {
+        name: error.code for name, (_, error) in BAD.items()
     }
     assert sum(result.ok for result in results) == 95
     shown = {result.ref.name: result.error.facts for result in results if result.error}
@@ -143,6 +144,6 @@ def test_two_entry_points_of_one_name_are_both_refused(tmp_path):
     assert [ref.name for ref in answer.found] == ["single"]
     (refusal,) = answer.refused
     assert refusal.sources == (f"twin-one 1.0 ({tmp_path}/a)", f"twin-two 2.0 ({tmp_path}/b)")
-    with pytest.raises(PluginRefusedError) as caught:
+    with raises(PLUGIN_REFUSED) as caught:
         answer.find("twin")
     assert caught.value.facts["sources"] == list(refusal.sources)

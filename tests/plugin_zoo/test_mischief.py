@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
-from bicycle_runtime.extraction.errors import ChildStartError, PluginRaisedError, PluginTimeoutError
+from bicycle_runtime.extraction.errors import CHILD_NOT_STARTED, PLUGIN_RAISED, PLUGIN_TIMED_OUT
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.extraction.limits import ExtractionLimits
 from tests.plugin_zoo.zoo import at_import, in_builder
+from tests.raising import raises
 
 # In a process of its own: those that run tests have files and threads of other tests as well.
 NO_TRACE = """
@@ -125,7 +126,7 @@ def test_noise_is_kept_to_its_last_lines(cage):
         """,
     )
 
-    facts = cage.fail(beast, PluginRaisedError)
+    facts = cage.fail(beast, PLUGIN_RAISED)
 
     assert facts["stderr_tail"] == [f"err {number}" for number in range(99_950, 100_000)]
     assert facts["stdout_tail"] == [f"out {number}" for number in range(99_950, 100_000)]
@@ -134,7 +135,7 @@ def test_noise_is_kept_to_its_last_lines(cage):
 def test_a_line_without_end_is_kept_to_its_last_bytes(cage):
     beast = in_builder("noisy", "import os\nos.write(2, b'x' * 1_000_000)\nraise ValueError")
 
-    facts = cage.fail(beast, PluginRaisedError, ExtractionLimits(output_bytes=2048))
+    facts = cage.fail(beast, PLUGIN_RAISED, ExtractionLimits(output_bytes=2048))
 
     assert facts["stderr_tail"] == ["x" * 2048]
 
@@ -142,7 +143,7 @@ def test_a_line_without_end_is_kept_to_its_last_bytes(cage):
 def test_output_that_is_no_text_is_kept_as_well_as_possible(cage):
     beast = in_builder("noisy", r"import os; os.write(2, b'\xff\xfe ok\n'); raise ValueError")
 
-    facts = cage.fail(beast, PluginRaisedError)
+    facts = cage.fail(beast, PLUGIN_RAISED)
 
     assert facts["stderr_tail"] == ["\ufffd\ufffd ok"]
 
@@ -157,7 +158,7 @@ def test_a_hang_is_ended_though_a_forked_child_floods_the_pipes(cage):
             os.write(2, b"flood" * 1000)
         """,
     )
-    cage.fail(beast, PluginTimeoutError, ExtractionLimits(wall_time_ms=2_000))
+    cage.fail(beast, PLUGIN_TIMED_OUT, ExtractionLimits(wall_time_ms=2_000))
 
 
 def test_an_extraction_leaves_no_trace_in_the_process_that_asks_for_it(cage):
@@ -196,7 +197,7 @@ def test_parallelism_and_name_of_the_job_can_be_given(cage):
 def test_an_interpreter_that_does_not_exist_is_named(cage):
     ref = cage.put(in_builder("rascal", "pass"))
 
-    with pytest.raises(ChildStartError) as caught:
+    with raises(CHILD_NOT_STARTED) as caught:
         extract(ref, {}, python="/no/such/python")
 
     assert caught.value.facts["python"] == "/no/such/python"
@@ -205,7 +206,7 @@ def test_an_interpreter_that_does_not_exist_is_named(cage):
 def test_an_interpreter_that_is_none_is_named(cage):
     ref = cage.put(in_builder("rascal", "pass"))
 
-    with pytest.raises(ChildStartError) as caught:
+    with raises(CHILD_NOT_STARTED) as caught:
         extract(ref, {}, python="/bin/false")
 
     assert caught.value.facts["python"] == "/bin/false"

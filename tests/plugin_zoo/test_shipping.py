@@ -10,7 +10,7 @@ import pytest
 
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import discover
-from bicycle_runtime.extraction.errors import NotShippableError
+from bicycle_runtime.extraction.errors import NOT_SHIPPABLE
 from bicycle_runtime.extraction.extract import extract
 from tests.plugin_zoo.zoo import install, whole
 
@@ -266,7 +266,7 @@ def test_a_closure_is_refused_with_the_captured_name_and_the_line_when_it_holds(
         """,
     )
 
-    facts = cage.fail(beast, NotShippableError)
+    facts = cage.fail(beast, NOT_SHIPPABLE)
 
     assert (facts["vertex"], facts["role"], facts["name"]) == ("step-v1", "function", name)
     assert reason in facts["reason"] + facts["type_name"]
@@ -289,7 +289,7 @@ def test_a_lambda_that_names_a_global_is_refused_with_its_name(cage):
         """,
     )
 
-    facts = cage.fail(beast, NotShippableError)
+    facts = cage.fail(beast, NOT_SHIPPABLE)
 
     assert (facts["name"], facts["held"]) == ("GUARD", "global variable")
     assert facts["location"] == cage.place(beast, "lambda value")
@@ -316,7 +316,7 @@ def test_a_function_object_with_a_lock_is_refused_with_the_attribute_and_its_cla
         """,
     )
 
-    facts = cage.fail(beast, NotShippableError)
+    facts = cage.fail(beast, NOT_SHIPPABLE)
 
     assert (facts["name"], facts["held"]) == ("guard", "attribute")
     assert facts["location"] == cage.place(beast, "class Worker")
@@ -341,7 +341,7 @@ def test_a_function_that_workers_could_not_import_is_refused(cage, tmp_path):
         """,
     )
 
-    facts = cage.fail(beast, NotShippableError)
+    facts = cage.fail(beast, NOT_SHIPPABLE)
 
     assert facts["name"] == "function"
     assert "'vendored'" in facts["reason"]
@@ -364,7 +364,7 @@ def test_a_function_of_main_is_refused(cage):
         """,
     )
 
-    facts = cage.fail(beast, NotShippableError)
+    facts = cage.fail(beast, NOT_SHIPPABLE)
 
     assert "__main__" in facts["reason"]
 

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bicycle_runtime.recovery.errors import NoEpochReadableError
+from bicycle_runtime.recovery.errors import NO_EPOCH_READABLE
 from bicycle_runtime.recovery.history import EpochHistory
 from tests.examples import examples
+from tests.raising import raises
 from tests.unit.recovery.ledger_job import Job, sink_paths
 
 HOUR_MS = 3_600_000
@@ -186,7 +187,7 @@ def test_any_byte_that_is_flipped_or_cut_in_any_file_is_found_and_fallen_back_fr
         if path in needed_paths(manifest) or path == f"epochs/{epoch:012}.manifest"
     }
     if hurt == set(known):
-        with pytest.raises(NoEpochReadableError):
+        with raises(NO_EPOCH_READABLE):
             job.restart()
         return
     last = job.restart()

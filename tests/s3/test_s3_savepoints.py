@@ -9,12 +9,13 @@ import pytest
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_storage
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.recovery.copying import folder_of
-from bicycle_runtime.recovery.errors import CopyRefusedError, SavepointTakenError
+from bicycle_runtime.recovery.errors import COPY_REFUSED, SAVEPOINT_TAKEN
 from bicycle_runtime.recovery.savepoints import (
     delete_savepoint,
     verify_savepoint,
     write_savepoint,
 )
+from tests.raising import raises
 from tests.unit.recovery.ledger_job import Job
 
 
@@ -72,7 +73,7 @@ def test_what_the_server_cannot_copy_in_one_request_is_left_to_others(storage):
 def test_a_place_is_taken_once_and_can_be_given_back(job):
     there = folder_of(job.storage, "savepoints/one")
     savepoint = take(job, there)
-    with pytest.raises(SavepointTakenError):
+    with raises(SAVEPOINT_TAKEN):
         take(job, there)
 
     assert verify_savepoint(there) == savepoint
@@ -85,6 +86,6 @@ def test_a_damaged_file_leaves_nothing_of_a_savepoint(job):
     job.storage.write(path, b"damaged")
     there = folder_of(job.storage, "savepoints/one")
 
-    with pytest.raises(CopyRefusedError):
+    with raises(COPY_REFUSED):
         take(job, there)
     assert there.list("") == []

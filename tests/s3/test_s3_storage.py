@@ -12,16 +12,17 @@ import pytest
 
 from bicycle_runtime.base import remote_storage
 from bicycle_runtime.base.errors import (
-    AtomicCreateError,
+    ATOMIC_CREATE_MISSING,
+    STORAGE_ACCESS_DENIED,
+    STORAGE_DRIVER_MISSING,
+    STORAGE_MISSING,
     ConfigError,
     ObjectExistsError,
     ObjectMissingError,
-    StorageAccessError,
-    StorageDriverError,
-    StorageMissingError,
     StorageUnreachableError,
 )
 from bicycle_runtime.base.storage import delete_all, open_storage, require_atomic_create
+from tests.raising import raises
 from tests.s3.s3_server import KEY, SECRET
 
 MIB = 1 << 20
@@ -168,7 +169,7 @@ def test_a_missing_bucket_is_told(server):
         lambda: require_atomic_create(storage, source=random.Random()),
     )
     for act in acts:
-        with pytest.raises(StorageMissingError) as caught:
+        with raises(STORAGE_MISSING) as caught:
             act()
         assert caught.value.facts["url"] == "s3://no-such-bucket/job"
 
@@ -188,7 +189,7 @@ def test_refused_credentials_are_told_without_showing_them(server, monkeypatch):
         lambda: storage.discard_unfinished("a"),
     )
     for act in acts:
-        with pytest.raises(StorageAccessError) as caught:
+        with raises(STORAGE_ACCESS_DENIED) as caught:
             act()
         shown = str(caught.value) + repr(caught.value.to_json())
         assert not any(secret in shown for secret in ("another-secret", SECRET, KEY))
@@ -200,7 +201,7 @@ def test_missing_credentials_are_told(server, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HOME", str(tmp_path))
     server.make_bucket("nobody")
-    with pytest.raises(StorageAccessError):
+    with raises(STORAGE_ACCESS_DENIED):
         open_storage("s3://nobody/job", patience_s=2).write("a", b"")
 
 
@@ -213,7 +214,7 @@ def test_a_url_with_credentials_is_refused_without_showing_them():
 
 
 def test_a_scheme_without_a_driver_is_told():
-    with pytest.raises(StorageDriverError) as caught:
+    with raises(STORAGE_DRIVER_MISSING) as caught:
         open_storage("nosuch://place/job").read("a")
     assert caught.value.facts["url"] == "nosuch://place/job"
 
@@ -305,7 +306,7 @@ class Forgetful:
 @pytest.mark.parametrize("is_checked", [False, True])
 def test_a_storage_without_an_atomic_create_is_refused(is_checked):
     storage = Forgetful(is_checked=is_checked)
-    with pytest.raises(AtomicCreateError) as caught:
+    with raises(ATOMIC_CREATE_MISSING) as caught:
         require_atomic_create(storage, source=random.Random())
     assert caught.value.facts["url"] == "forgetful"
     assert storage.objects == {}

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.recovery.errors import EpochTakenError, LeaseHeldError, LeaseLostError
+from bicycle_runtime.recovery.errors import LEASE_LOST, EpochTakenError, LeaseHeldError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.testing import script_source
 from bicycle_sdk.errors import BicycleError
+from tests.raising import raises
 from tests.simulation.drivers import ACTS, LOOKS, Driver, World
 from tests.simulation.seeds import core_first
 
@@ -173,7 +174,7 @@ class Schedule:
         assert zombie.crimes == [], self.done
         assert self.count_published() == self.published_count, self.done
         assert not zombie.lease.beat(), self.done
-        with pytest.raises(LeaseLostError):
+        with raises(LEASE_LOST):
             zombie.lease.require()
 
     def rival(self):

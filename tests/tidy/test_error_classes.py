@@ -1,16 +1,19 @@
-"""Every error class can be rendered and survives the way to a worker and to a REST answer."""
+"""The catalogue of errors: each is rendered, and survives the way to a worker and to JSON."""
 
 import ast
 import json
 import pickle
 import re
 import string
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from bicycle_runtime import testing
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk import errors as sdk_errors
+from bicycle_sdk.errors import BicycleError, ErrorRow
 from tests.docs.scripts import load
 
 # Package -> first two digits of its codes. The longest matching package counts.
@@ -32,58 +35,148 @@ CODE_RANGES = {
 ROOT = Path(__file__).parents[2]
 REFERENCE = load("generate.py")
 REFERENCE.import_all()
-CLASSES = REFERENCE.error_classes()
+CATALOGUE = REFERENCE.catalogue()
+ENTRIES = [entry for _, entry in CATALOGUE]
+CLASSES = [entry for entry in ENTRIES if not isinstance(entry, ErrorRow)]
+PRODUCT = ("runtime/src", "plugin_sdk/src", "plugins")
+# Classes that authors of jobs, tests and plugins may catch.
+PUBLIC = {name for name in (*sdk_errors.__all__, *testing.__all__) if name.endswith("Error")}
 
 
-def sample_facts(cls: type[BicycleError]) -> dict[str, object]:
+def sample_facts(entry: type[BicycleError] | ErrorRow[BicycleError]) -> dict[str, object]:
     """Return a value for each fact of the templates: a number where the template formats one."""
-    fields = string.Formatter().parse(cls.message + cls.fix)
+    fields = string.Formatter().parse(entry.message + entry.fix)
     return {name: 7 if spec else f"some {name}" for _, name, spec, _ in fields if name}
 
 
 def test_an_error_renders_and_survives_pickle_and_json():
-    for cls in CLASSES:
-        facts = sample_facts(cls)
-        error = cls(**facts)
+    for entry in ENTRIES:
+        facts = sample_facts(entry)
+        error = entry(**facts)
 
         over_pickle = pickle.loads(pickle.dumps(error))
         over_json = error_from_json(json.loads(json.dumps(error.to_json())))
 
-        assert str(error).startswith(f"{cls.code} ")
-        assert "\n  fix: " in str(error), cls
+        assert str(error).startswith(f"{entry.code} ")
+        assert "\n  fix: " in str(error), entry
         assert facts.items() <= error.facts.items()
-        for copy in (over_pickle, over_json):
-            assert type(copy) is cls
+        for copy in (over_pickle, over_json, pickle.loads(pickle.dumps(over_pickle))):
+            assert type(copy) is type(error) is getattr(entry, "kind", entry)
+            assert copy.code == entry.code
             assert copy.facts == error.facts
             assert str(copy) == str(error)
 
 
 def test_an_error_that_lacks_a_fact_of_its_text_cannot_be_made():
-    for cls in CLASSES:
-        facts = sample_facts(cls)
+    for entry in ENTRIES:
+        facts = sample_facts(entry)
         for name in facts:
             with pytest.raises(TypeError, match=name):
-                cls(**{other: value for other, value in facts.items() if other != name})
+                entry(**{other: value for other, value in facts.items() if other != name})
 
 
 def test_a_code_lies_in_the_range_of_its_room():
-    for cls in CLASSES:
-        room = max((r for r in CODE_RANGES if f"{cls.__module__}.".startswith(f"{r}.")), key=len)
+    for module, entry in CATALOGUE:
+        room = max((r for r in CODE_RANGES if f"{module}.".startswith(f"{r}.")), key=len)
 
-        assert re.fullmatch(rf"BIC-{CODE_RANGES[room]}\d\d", cls.code), cls
+        assert re.fullmatch(rf"BIC-{CODE_RANGES[room]}\d\d", entry.code), entry
 
 
-def test_each_code_has_one_class():
-    codes = [cls.code for cls in CLASSES]
-
-    assert len(codes) == len(set(codes))
-    assert set(codes) <= BicycleError.by_code.keys()
+def test_each_code_has_one_entry():
+    assert {entry.code for entry in ENTRIES} <= BicycleError.by_code.keys()
+    assert all(BicycleError.by_code[entry.code] == entry for entry in ENTRIES)
+    with pytest.raises(TypeError, match=r"reuses the code BIC-1001 of .*GraphError"):
+        BicycleError.row("BIC-1001", "a", cause="b", fix="c")
+    row = next(entry for entry in ENTRIES if isinstance(entry, ErrorRow))
+    with pytest.raises(TypeError, match=f"Second reuses the code {row.code} of the row"):
+        type("Second", (BicycleError,), {"code": row.code})
 
 
 def test_an_error_says_what_to_do_in_its_own_words():
-    for cls in CLASSES:
-        assert {"code", "message", "fix"} <= vars(cls).keys(), cls
-        assert (cls.__doc__ or "").strip(), cls
+    for entry in ENTRIES:
+        if isinstance(entry, ErrorRow):
+            assert all((entry.message, entry.fix, entry.cause)), entry
+        else:
+            assert {"code", "message", "fix"} <= vars(entry).keys(), entry
+            assert (entry.__doc__ or "").strip(), entry
+
+
+def told_apart(text: str) -> set[str]:
+    """Return the names that a module tells apart: what it catches, asks for, or derives from."""
+    found: list[ast.AST | None] = []
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.ExceptHandler():
+                found.append(node.type)
+            case ast.Call(func=ast.Name(id="isinstance") | ast.Attribute(attr="suppress")):
+                found += node.args
+            case ast.ClassDef():
+                found += node.bases
+            case ast.Tuple():  # It is given a name, and caught by it.
+                found += node.elts
+    return {getattr(n, "attr", getattr(n, "id", "")) for f in found if f for n in ast.walk(f)}
+
+
+def test_an_error_is_a_class_only_where_somebody_tells_it_from_others():
+    assert told_apart("try:\n    run()\nexcept (OSError, a.Lost):\n    end()") >= {
+        "OSError",
+        "Lost",
+    }
+    assert told_apart("with contextlib.suppress(Lost):\n    run()\nclass B(A): x = 1") >= {
+        "Lost",
+        "A",
+    }
+    assert told_apart("ENDS = (Lost, Gone)\nisinstance(a, Old)") >= {"Lost", "Gone", "Old"}
+    assert not told_apart("raise Lost(job='a')")
+    caught = set().union(*(told_apart(path.read_text("utf-8")) for path in product()))
+    with_conduct = {c.__name__ for c in CLASSES if any(callable(v) for v in vars(c).values())}
+
+    names = {cls.__name__ for cls in CLASSES}
+    assert names - caught - PUBLIC - with_conduct - {"KafkaOffsetsLostError"} == set()
+
+
+ROWS = {
+    name: entry
+    for module in REFERENCE.import_all()
+    for name, entry in vars(module).items()
+    if isinstance(entry, ErrorRow)
+}
+LACKING = """
+raise JOB_NOT_FOUND(job=name)
+raise JOB_NOT_FOUND(**facts)
+raise errors.JOB_NOT_FOUND(jobs=name)
+raise JOB_NOT_FOUND
+raise OtherError()
+"""
+
+
+def badly_made(text: str) -> list[int]:
+    """Return the lines that make an error of a row without a fact of its texts, or without any."""
+    found, called = [], set()
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called.add(node.func)
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            given = {keyword.arg for keyword in node.keywords}
+            if name in ROWS and None not in given and ROWS[name].fact_names() - given:
+                found.append(node.lineno)
+        if isinstance(node, ast.Raise) and getattr(node.exc, "id", "") in ROWS:
+            found.append(node.lineno)
+    return sorted(found)
+
+
+def test_each_error_of_a_row_is_made_with_the_facts_of_its_texts():
+    needed = ", ".join(f"{name}=1" for name in ROWS["JOB_NOT_FOUND"].fact_names() - {"job"})
+    assert badly_made(LACKING.replace("job=name", f"job=name, {needed}")) == [4, 5]
+    for path in product():
+        assert not badly_made(path.read_text("utf-8")), path
+
+
+def product() -> Iterator[Path]:
+    """Yield the files of what is shipped."""
+    for folder in PRODUCT:
+        yield from (ROOT / folder).rglob("*.py")
 
 
 NAMES = {cls.__name__ for cls in CLASSES}
@@ -122,6 +215,5 @@ def test_an_error_within_an_error_is_told_without_its_code():
     assert told_whole(TOLD_WHOLE.format(name="StorageError", reason='f"no: {error}"')) == [5]
     assert not told_whole(TOLD_WHOLE.format(name="StorageError", reason="error.summary"))
     assert not told_whole(TOLD_WHOLE.format(name="ValueError", reason="str(error)"))
-    for folder in ("runtime/src", "plugin_sdk/src", "plugins"):
-        for path in (ROOT / folder).rglob("*.py"):
-            assert not told_whole(path.read_text(encoding="utf-8")), path
+    for path in product():
+        assert not told_whole(path.read_text(encoding="utf-8")), path

@@ -2,20 +2,22 @@
 
 An error is data first: its facts are plain values, so it survives pickle (to and from a worker) and
 JSON (to a REST answer or a log line). Tests compare class, code and facts, never the rendered
-sentence. This module holds no error of the runtime; those derive from ``BicycleError`` where they
-are raised.
+sentence. A class of its own has an error that somebody catches; each other one is an ``ErrorRow``,
+which makes errors of a class by their code. This module holds no error of the runtime.
 """
 
 from __future__ import annotations
 
 import string
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from bicycle_sdk.places import calling_place
 from bicycle_sdk.quantities import duration_text, moment_text
 
 __all__ = [
     "BicycleError",
+    "ErrorRow",
     "FunctionResultError",
     "GraphError",
     "GraphFormatError",
@@ -38,32 +40,33 @@ class BicycleError(Exception):
     A fact in ms is shown as people read it by ``{waited_ms:duration}`` and ``{reached_ms:moment}``.
 
     Args:
+        row: The row that this error is of; None: code and templates are those of the class.
         facts: Plain JSON values. Every name used by the templates must be given.
     """
 
-    code: ClassVar[str] = "BIC-0000"
-    message: ClassVar[str] = "{detail}"
-    fix: ClassVar[str] = "report this with the log of the job"
-    by_code: ClassVar[dict[str, type[BicycleError]]] = {}
+    code: str = "BIC-0000"
+    message: str = "{detail}"
+    fix: str = "report this with the log of the job"
+    by_code: ClassVar[dict[str, type[BicycleError] | ErrorRow[BicycleError]]] = {}
 
     def __init_subclass__(cls) -> None:
         """Register the class under its code, which must be unique."""
         super().__init_subclass__()
         other = BicycleError.by_code.setdefault(cls.code, cls)
-        if other is not cls and (other.__module__, other.__qualname__) != (
-            cls.__module__,
-            cls.__qualname__,
-        ):
-            raise TypeError(
-                f"{cls.__qualname__} reuses the code {cls.code} of {other.__qualname__}"
-            )
+        if other is not cls and _full_name(other) != _full_name(cls):
+            raise TypeError(f"{cls.__qualname__} reuses the code {cls.code} of {_full_name(other)}")
 
-    def __init__(self, **facts: Any) -> None:
+    def __init__(self, row: ErrorRow[BicycleError] | None = None, /, **facts: Any) -> None:
         super().__init__()
-        missing = sorted(self.fact_names() - facts.keys())
+        missing = sorted((row or type(self)).fact_names() - facts.keys())
         if missing:
-            raise TypeError(f"{type(self).__name__} needs the facts {', '.join(missing)}")
+            raise TypeError(
+                f"{row.code if row else type(self).__name__} needs {', '.join(missing)}"
+            )
         self.facts: dict[str, Any] = facts
+        self._row = row
+        if row is not None:
+            self.code, self.message, self.fix = row.code, row.message, row.fix
 
     def __str__(self) -> str:
         place = self.facts.get("location") or self.facts.get("made")
@@ -71,13 +74,32 @@ class BicycleError(Exception):
         return f"{self.code} {self.summary}{at}\n  fix: {self.remedy}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.facts)
+        return _rebuild, (self._row or type(self), self.facts)
+
+    def with_facts(self, **facts: Any) -> BicycleError:
+        """Return the same error with further facts, or with other values of those it has."""
+        return _rebuild(self._row or type(self), {**self.facts, **facts})
+
+    @classmethod
+    def row(cls, code: str, message: str, *, cause: str, fix: str) -> ErrorRow[Self]:
+        """Register a row of the catalogue: it makes errors of this class, with a code of its own.
+
+        Args:
+            code: ``BIC-`` and four digits, used by no other class or row; TypeError otherwise.
+            message: Template of what happened, where, found and expected.
+            cause: When this happens, in one sentence; it stands in the reference.
+            fix: Template of what to do.
+        """
+        row = ErrorRow(cls, code, message, cause, fix)
+        other = BicycleError.by_code.setdefault(code, row)
+        if other != row:
+            raise TypeError(f"a row reuses the code {code} of {_full_name(other)}")
+        return row
 
     @classmethod
     def fact_names(cls) -> set[str]:
         """Return the names of the facts which the two templates need."""
-        fields = string.Formatter().parse(cls.message + cls.fix)
-        return {name for _, name, _, _ in fields if name}
+        return _fact_names(cls.message + cls.fix)
 
     @property
     def summary(self) -> str:
@@ -94,6 +116,47 @@ class BicycleError(Exception):
         return {"code": self.code, "message": self.summary, "fix": self.remedy, "facts": self.facts}
 
 
+_Kind_co = TypeVar("_Kind_co", bound=BicycleError, covariant=True)
+
+
+@dataclass(frozen=True)
+class ErrorRow(Generic[_Kind_co]):
+    """A row of the catalogue of errors, made by ``row`` of a class; called with facts, an error.
+
+    Example:
+        >>> FULL = BicycleError.row(
+        ...     "DOC-0001", "basket {name!r} is full", cause="It has a bottom.", fix="empty it"
+        ... )
+        >>> print(FULL(name="front"))
+        DOC-0001 basket 'front' is full
+          fix: empty it
+    """
+
+    kind: type[_Kind_co]
+    code: str
+    message: str
+    cause: str
+    fix: str
+
+    def __call__(self, **facts: Any) -> _Kind_co:
+        """Return the error with these facts; TypeError when one of its texts is missing."""
+        return self.kind(self, **facts)
+
+    def fact_names(self) -> set[str]:
+        """Return the names of the facts which the two templates need."""
+        return _fact_names(self.message + self.fix)
+
+
+def _fact_names(templates: str) -> set[str]:
+    return {name for _, name, _, _ in string.Formatter().parse(templates) if name}
+
+
+def _full_name(entry: type[BicycleError] | ErrorRow[BicycleError]) -> str:
+    if isinstance(entry, ErrorRow):
+        return f"the row {entry.message!r}"
+    return f"{entry.__module__}.{entry.__qualname__}"
+
+
 class _Texts(string.Formatter):
     """Fills templates of errors."""
 
@@ -108,8 +171,10 @@ class _Texts(string.Formatter):
 _TEXTS = _Texts()
 
 
-def _rebuild(cls: type[BicycleError], facts: dict[str, Any]) -> BicycleError:
-    return cls(**facts)
+def _rebuild(
+    entry: type[BicycleError] | ErrorRow[BicycleError], facts: dict[str, Any]
+) -> BicycleError:
+    return entry(**facts)
 
 
 class GraphError(BicycleError):

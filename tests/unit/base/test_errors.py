@@ -3,7 +3,14 @@
 import json
 import pickle
 
-from bicycle_runtime.base.errors import ConfigError, OptionError, UnknownError, error_from_json
+from bicycle_runtime.base.errors import (
+    STORAGE_FULL,
+    ConfigError,
+    OptionError,
+    StorageError,
+    UnknownError,
+    error_from_json,
+)
 from bicycle_sdk.errors import BicycleError, GraphError
 
 
@@ -21,6 +28,17 @@ def test_errors_of_the_sdk_come_back_too():
     error = GraphError(job="j", problems=["a", "b"], problem_text="a; b")
 
     assert type(error_from_json(error.to_json())) is GraphError
+
+
+def test_an_error_gets_further_facts_and_stays_what_it_is():
+    error = STORAGE_FULL(url="u", action="write", path="p", reason="full")
+
+    more = error.with_facts(path="q", job="j")
+
+    assert (type(more), more.code) == (StorageError, STORAGE_FULL.code)
+    assert more.facts == {**error.facts, "path": "q", "job": "j"}
+    assert "'q'" in str(more)
+    assert type(GraphError(job="j", problem_text="t").with_facts(job="k")) is GraphError
 
 
 def test_an_unknown_code_keeps_its_words():

@@ -4,9 +4,9 @@ import pytest
 
 from bicycle_runtime.cli import rescale as command
 from bicycle_runtime.engine.errors import (
-    RescaleFailedError,
-    WidthOperatorUnknownError,
-    WidthRefusedError,
+    RESCALE_FAILED,
+    WIDTH_OPERATOR_UNKNOWN,
+    WIDTH_REFUSED,
 )
 from bicycle_runtime.engine.loop.rescaling import Rescaled
 from bicycle_runtime.jobs.status import OperatorStatus
@@ -16,10 +16,10 @@ DONE = Rescaled(
     state_bytes=38_093,
 )  # fmt: skip
 ERRORS = [
-    (WidthOperatorUnknownError(job="shop", operator="x", known_text="count"), 2),
-    (WidthRefusedError(job="shop", operator="count", found=200, limit=128, now=2), 4),
+    (WIDTH_OPERATOR_UNKNOWN(job="shop", operator="x", known_text="count"), 2),
+    (WIDTH_REFUSED(job="shop", operator="count", found=200, limit=128, now=2), 4),
     (
-        RescaleFailedError(job="shop", reason="no merge_state", hint="define it", cause="BIC-1303"),
+        RESCALE_FAILED(job="shop", reason="no merge_state", hint="define it", cause="BIC-1303"),
         1,
     ),
 ]

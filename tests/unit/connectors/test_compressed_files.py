@@ -9,9 +9,10 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.errors import InputDamagedError
+from bicycle_runtime.connectors.errors import INPUT_DAMAGED
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ZstdDamage, ZstdStream, open_at
 from tests.examples import examples
+from tests.raising import raises
 
 SKIPPABLE = b"\x5f\x2a\x4d\x18" + (5).to_bytes(4, "little") + b"abcde"
 FRAMES = st.lists(
@@ -117,7 +118,7 @@ def test_text_that_only_claims_to_be_compressed_is_an_error_with_its_path(tmp_pa
     path = tmp_path / "x.zst"
     path.write_bytes(b"just text\n")
 
-    with closing(open_at(str(path), 0)) as cursor, pytest.raises(InputDamagedError) as caught:
+    with closing(open_at(str(path), 0)) as cursor, raises(INPUT_DAMAGED) as caught:
         cursor.read()
 
     assert caught.value.facts["path"] == str(path)

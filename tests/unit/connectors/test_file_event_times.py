@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.files.event_times import with_event_times
 from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.contract import Budget, ConnectorSpec, SourceBatch
@@ -15,6 +15,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 from bicycle_sdk import ProcessFunction
+from tests.raising import raises
 
 
 def read_all(tmp_path, word, data, *, record_type=None, field="at"):
@@ -95,7 +96,7 @@ def test_every_time_with_a_zone_is_read_to_the_millisecond(moment):
 
 
 def test_a_line_of_text_has_no_field():
-    with pytest.raises(ConnectorOptionError) as caught:
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
         create_source(
             ConnectorSpec(
                 vertex_id="v", connector_type="text",

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.connectors.errors import InputChangedError
+from bicycle_runtime.connectors.errors import INPUT_CHANGED
 from bicycle_runtime.connectors.files.identity import (
     FileIdentity,
     find_file,
@@ -17,6 +17,7 @@ from bicycle_runtime.connectors.files.identity import (
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
 from tests.examples import examples
+from tests.raising import raises
 
 HEADER = "".join(f"# the same header in each file, line {number}\n" for number in range(20))
 
@@ -170,5 +171,5 @@ def test_what_a_slice_says_of_its_file_is_checked_by_its_reader(folder, run):
     with path.open("r+") as stream:
         stream.write(HEADER + "six\n")
 
-    with pytest.raises(InputChangedError):
+    with raises(INPUT_CHANGED):
         list(run.reader.read(part))

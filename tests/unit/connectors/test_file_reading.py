@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.connectors.errors import (
-    ConnectorPayloadError,
-    CsvHeaderError,
-    InputDamagedError,
+    CONNECTOR_PAYLOAD_WRONG,
+    CSV_HEADER_AMBIGUOUS,
+    INPUT_DAMAGED,
 )
 from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
 from bicycle_runtime.connectors.files.opening import ByteCursor
@@ -25,6 +25,7 @@ from bicycle_runtime.connectors.registry import create_source
 from bicycle_runtime.connectors.text import LineBlock, text_decoder
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
+from tests.raising import raises
 
 
 def read_all(tmp_path, word, name, data, record_type=None):
@@ -138,7 +139,7 @@ def test_a_record_type_that_cannot_be_decoded_is_refused_before_start():
         vertex_id="v", connector_type="jsonl", properties={"path": "x"}, record_type=set | list
     )
 
-    with pytest.raises(ConnectorPayloadError) as caught:
+    with raises(CONNECTOR_PAYLOAD_WRONG) as caught:
         create_source(spec)
 
     assert caught.value.facts["role"] == "output_type"
@@ -160,7 +161,7 @@ def test_a_cut_compressed_file_is_an_error_that_names_it(tmp_path, suffix):
     compress = gzip.compress if suffix == "gz" else zstandard.compress
     whole = compress(b"".join(b"line %d\n" % number for number in range(10_000)))
 
-    with pytest.raises(InputDamagedError) as caught:
+    with raises(INPUT_DAMAGED) as caught:
         read_all(tmp_path, "text", f"x.txt.{suffix}", whole[:-20])
 
     assert caught.value.facts["path"].endswith(f"x.txt.{suffix}")
@@ -234,7 +235,7 @@ def test_csv_rows_as_tuples_are_taken_by_place(tmp_path):
     ],
 )
 def test_a_header_that_gives_two_columns_one_name_is_an_error(tmp_path, header, record_type, twice):
-    with pytest.raises(CsvHeaderError) as caught:
+    with raises(CSV_HEADER_AMBIGUOUS) as caught:
         read_all(tmp_path, "csv", "x.csv", header + b"\n1,2,3,4\n", record_type)
 
     assert caught.value.facts["names"] == twice

@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_storage
 from bicycle_runtime.connectors.errors import (
-    OpenPartDamagedError,
-    OutputTakenOverError,
-    OutputUnwritableError,
-    StagedFileDamagedError,
+    OPEN_PART_DAMAGED,
+    OUTPUT_TAKEN_OVER,
+    OUTPUT_UNWRITABLE,
+    STAGED_FILE_DAMAGED,
 )
 from bicycle_runtime.connectors.files.parts import OpenPart
 from bicycle_runtime.connectors.files.sink import PartDraft, SinkState
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import StagedFile, WriterTask
 from bicycle_runtime.testing.connectors.running import services_in
+from tests.raising import raises
 from tests.unit.connectors.file_parts import parts
 
 
@@ -124,7 +125,7 @@ def test_a_new_job_over_a_removed_checkpoint_directory_does_not_touch_old_parts(
 def test_an_output_that_is_a_file_is_refused_at_start(sink, tmp_path):
     (tmp_path / "file").write_text("x")
 
-    with pytest.raises(OutputUnwritableError) as caught:
+    with raises(OUTPUT_UNWRITABLE) as caught:
         sink(folder=tmp_path / "file")
 
     assert caught.value.facts["path"] == str(tmp_path / "file")
@@ -136,7 +137,7 @@ def test_a_damaged_staged_file_is_not_published(sink, out):
     path = run.state["plans"][0]["files"][0]["path"]
     run.services.storage.write(path, b"9\n8\n7\n")
 
-    with pytest.raises(StagedFileDamagedError) as caught:
+    with raises(STAGED_FILE_DAMAGED) as caught:
         run.publish()
 
     assert caught.value.facts["path"] == path
@@ -150,7 +151,7 @@ def test_an_open_part_that_lost_bytes_is_an_error(sink):
     path = run.state["plans"][0]["path"]
     run.services.storage.write(path, b"")
 
-    with pytest.raises(OpenPartDamagedError) as caught:
+    with raises(OPEN_PART_DAMAGED) as caught:
         run.publish()
 
     assert caught.value.facts["byte_count"] == 2
@@ -362,7 +363,7 @@ def test_a_run_that_was_replaced_may_not_publish_any_more(sink, out):
     old = run.sink
     run.lose()
 
-    with pytest.raises(OutputTakenOverError) as caught:
+    with raises(OUTPUT_TAKEN_OVER) as caught:
         old.publish(run.epoch, run.state)
 
     [mark] = out.glob(".owner-*")

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.connectors.errors import InputChangedError, InputMissingError
+from bicycle_runtime.connectors.errors import INPUT_CHANGED, INPUT_MISSING
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
+from tests.raising import raises
 
 
 @pytest.fixture
@@ -211,7 +212,7 @@ def test_a_file_that_goes_before_it_is_planned_is_left_to_its_reader(folder, fol
 
     assert [list(batch.values) for batch in run.reader.read(part)] == [["one", "two"]]
     (folder / "x.log.1").unlink()
-    with pytest.raises(InputChangedError):
+    with raises(INPUT_CHANGED):
         list(run.reader.read(part))
 
 
@@ -223,7 +224,7 @@ def test_reading_a_planned_file_that_is_gone_is_an_error_that_names_it(folder, f
     slices = run.source.plan(Budget(record_count=10, byte_count=100, parallelism=1))
     path.unlink()
 
-    with pytest.raises(InputChangedError) as caught:
+    with raises(INPUT_CHANGED) as caught:
         list(run.reader.read(slices[0]))
 
     assert caught.value.facts["path"] == str(path)
@@ -270,7 +271,7 @@ def test_an_open_quote_of_a_followed_csv_file_waits_for_its_end(folder, follow):
 
 @pytest.mark.parametrize("name", ["nothing.txt", "*.txt"])
 def test_missing_bounded_input_is_refused_with_its_path(folder, follow, name):
-    with pytest.raises(InputMissingError) as caught:
+    with raises(INPUT_MISSING) as caught:
         follow(folder / name, follow=False)
 
     assert caught.value.facts["path"] == str(folder / name)
@@ -286,7 +287,7 @@ def test_followed_input_may_appear_later(folder, follow, name):
 
 
 def test_followed_input_below_a_missing_directory_is_refused(folder, follow):
-    with pytest.raises(InputMissingError):
+    with raises(INPUT_MISSING):
         follow(folder / "no such directory" / "x.txt")
 
 
@@ -304,7 +305,7 @@ def test_bounded_input_that_changed_between_two_runs_is_refused(folder, follow):
     run.seal(run.read(Budget(record_count=1, byte_count=100, parallelism=1)))
     path.write_text("something else\n")
 
-    with pytest.raises(InputChangedError) as caught:
+    with raises(INPUT_CHANGED) as caught:
         run.restart()
 
     assert caught.value.facts["offset"] == 4
@@ -352,7 +353,7 @@ def test_a_compressed_file_that_got_another_member_is_read_on(folder, follow):
 def test_something_that_is_no_file_is_refused(folder, follow):
     os.mkfifo(folder / "pipe")
 
-    with pytest.raises(InputMissingError) as caught:
+    with raises(INPUT_MISSING) as caught:
         follow(folder / "pipe", follow=False)
 
     assert caught.value.facts["problem"] == "is not a regular file"

@@ -7,11 +7,12 @@ import pytest
 
 from bicycle_runtime.base.identity import this_process
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.errors import OutputHeldError, OutputTakenOverError
+from bicycle_runtime.connectors.errors import OUTPUT_HELD, OUTPUT_TAKEN_OVER
 from bicycle_runtime.connectors.files.ownership import OutputClaim, OutputOwner
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from tests.raising import raises
 
 HERE = this_process()
 GONE = replace(HERE, started=HERE.started + 1)
@@ -56,7 +57,7 @@ def test_a_job_from_a_savepoint_is_refused_while_another_goes_on_with_the_parts(
     other = copied(run, tmp_path, name=name)
     run.run_epoch([["after"]])
 
-    with pytest.raises(OutputHeldError) as caught:
+    with raises(OUTPUT_HELD) as caught:
         other.start()
 
     assert {name: caught.value.facts[name] for name in ("vertex", "path", "owner", "pid")} == {
@@ -73,7 +74,7 @@ def test_two_jobs_from_one_savepoint_are_told_apart_after_the_first_has_ended(ru
     assert [path.name for path in out.iterdir() if path.name.startswith(".")] == []
     first = copied(run, tmp_path, name="first", place="one").start()
 
-    with pytest.raises(OutputHeldError) as caught:
+    with raises(OUTPUT_HELD) as caught:
         copied(run, tmp_path, name="second", place="two").start()
 
     assert caught.value.facts["owner"] == "first"
@@ -97,7 +98,7 @@ def test_a_job_of_the_same_name_goes_on_on_another_machine_and_another_name_does
 ):
     leave_mark(run, out, process=process)
 
-    with pytest.raises(OutputHeldError):
+    with raises(OUTPUT_HELD):
         copied(run, tmp_path, name="shop-2", place="one").start()
     moved = copied(run, tmp_path, name="shop", place="two").start()
 
@@ -105,7 +106,7 @@ def test_a_job_of_the_same_name_goes_on_on_another_machine_and_another_name_does
     assert (warning.message, warning.bicycle_fields["host"]) == ("output_taken_over", process.host)
     moved.run_epoch([["after"]])
     moved.stop()
-    with pytest.raises(OutputTakenOverError):  # Should the other machine wake up.
+    with raises(OUTPUT_TAKEN_OVER):  # Should the other machine wake up.
         run.run_epoch([["doubled"]])
     assert texts(out) == ['"before"\n', '"after"\n']
 
@@ -154,7 +155,7 @@ def test_a_look_before_the_beginning_changes_nothing(run, out, tmp_path):
     services = copied(run, tmp_path).services
     sink = create_sink(run.spec)
 
-    with pytest.raises(OutputHeldError):
+    with raises(OUTPUT_HELD):
         sink.check(services, run.state)
 
     sink.check(services, {})

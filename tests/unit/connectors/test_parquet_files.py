@@ -9,9 +9,10 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bicycle_runtime.connectors.errors import NoParquetFileError
+from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
+from tests.raising import raises
 
 
 class Named(NamedTuple):
@@ -129,7 +130,7 @@ def test_a_file_that_is_none_or_cut_is_named(tmp_path, source, size):
     write(path, [{"n": number} for number in range(10)])
     path.write_bytes(path.read_bytes()[:size])
 
-    with pytest.raises(NoParquetFileError) as refused:
+    with raises(NO_PARQUET_FILE) as refused:
         source().drain()
 
     assert refused.value.facts["path"] == str(path)

@@ -9,9 +9,9 @@ import pytest
 from bicycle_runtime.base.options import describe
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.connectors.errors import (
-    ConnectorOptionError,
-    ConnectorPayloadError,
-    UnknownConnectorError,
+    CONNECTOR_OPTION_WRONG,
+    CONNECTOR_PAYLOAD_WRONG,
+    UNKNOWN_CONNECTOR,
 )
 from bicycle_runtime.connectors.hooks import connector_hook
 from bicycle_runtime.connectors.registry import (
@@ -22,6 +22,7 @@ from bicycle_runtime.connectors.registry import (
     load_registry,
 )
 from bicycle_runtime.contract import ConnectorSpec, Guarantee
+from tests.raising import raises
 
 ROOM = "bicycle_runtime.connectors"
 
@@ -36,7 +37,7 @@ def extension(name, **hooks):
 
 
 def test_an_unknown_word_names_the_closest_and_all_known():
-    with pytest.raises(UnknownConnectorError) as caught:
+    with raises(UNKNOWN_CONNECTOR) as caught:
         create_source(spec("colection"))
 
     assert caught.value.facts["closest"] == "collection"
@@ -45,7 +46,7 @@ def test_an_unknown_word_names_the_closest_and_all_known():
 
 
 def test_sources_and_sinks_have_words_of_their_own():
-    with pytest.raises(UnknownConnectorError) as caught:
+    with raises(UNKNOWN_CONNECTOR) as caught:
         create_sink(spec("generator"))
 
     assert caught.value.facts["direction"] == "sink"
@@ -107,7 +108,7 @@ def test_a_broken_extension_is_a_refusal_and_the_others_work(bad):
 def test_a_word_whose_class_cannot_be_used_says_why(target):
     registry = load_registry([extension("bad", bicycle_sinks=lambda: {"mine": target})])
 
-    with pytest.raises(UnknownConnectorError) as caught:
+    with raises(UNKNOWN_CONNECTOR) as caught:
         registry.create_sink(spec("mine"))
 
     assert target in caught.value.facts["refused"][0]
@@ -126,21 +127,21 @@ def test_a_word_whose_class_cannot_be_used_says_why(target):
     ],
 )
 def test_a_wrong_property_is_refused_with_its_name_and_vertex(word, properties, name):
-    with pytest.raises(ConnectorOptionError) as caught:
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
         create_source(spec(word, **properties))
 
     assert (caught.value.facts["name"], caught.value.facts["vertex"]) == (name, "orders")
 
 
 def test_a_misspelt_property_gets_a_hint():
-    with pytest.raises(ConnectorOptionError) as caught:
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
         create_sink(spec("jsonl_file", path="x", roll_byte="1MiB"))
 
     assert "'roll_bytes'" in caught.value.facts["hint"]
 
 
 def test_a_collection_without_items_is_refused():
-    with pytest.raises(ConnectorPayloadError):
+    with raises(CONNECTOR_PAYLOAD_WRONG):
         create_source(spec("collection"))
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from bicycle_runtime.connectors.collect import CollectSink, CollectWriterFactory
-from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.hooks import connector_hook
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.connectors.staging import StagedWriter
@@ -18,6 +18,7 @@ from bicycle_sdk import KeyedProcessFunction
 from bicycle_sdk.connectors import SinkDescriptor, file_sink
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.errors import StreamDefinitionError
+from tests.raising import raises
 
 
 @dataclass
@@ -200,5 +201,5 @@ def test_text_has_no_fields(tmp_path):
     with pytest.raises(StreamDefinitionError):
         file_sink(tmp_path, format="text", timestamp_field="at")
     properties = {"path": str(tmp_path), "timestamp_field": "at"}
-    with pytest.raises(ConnectorOptionError):
+    with raises(CONNECTOR_OPTION_WRONG):
         create_sink(ConnectorSpec(vertex_id="v", connector_type="text_file", properties=properties))

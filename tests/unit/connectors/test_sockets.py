@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.errors import StorageFullError
+from bicycle_runtime.base.errors import STORAGE_FULL, StorageError
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.connectors.errors import (
-    JournalDamagedError,
-    PortUnavailableError,
+    JOURNAL_DAMAGED,
+    PORT_UNAVAILABLE,
     PublishInterruptedError,
 )
 from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
@@ -30,6 +30,7 @@ from bicycle_runtime.testing.connectors.running import (
     services_in,
     values_of,
 )
+from tests.raising import raises
 
 HOST = "127.0.0.1"
 
@@ -191,7 +192,7 @@ def test_a_port_in_use_is_an_error_that_names_it(kind, source, sink):
         port = other.getsockname()[1]
         start = source if kind == "source" else sink
 
-        with pytest.raises(PortUnavailableError) as caught:
+        with raises(PORT_UNAVAILABLE) as caught:
             start(port=port)
 
     assert caught.value.facts["port"] == port
@@ -210,7 +211,8 @@ def test_an_error_of_the_receiving_thread_is_raised_by_the_next_poll(source, mon
     def has_failed():
         try:
             run.source.poll()
-        except StorageFullError as error:
+        except StorageError as error:
+            assert error.code == STORAGE_FULL.code
             assert ".lines" in error.facts["path"]
             return True
         return False
@@ -266,7 +268,7 @@ def test_a_journal_whose_unread_beginning_is_gone_is_refused(tmp_path):
     journal.close()
     segments.storage.delete(segments.path(0))
 
-    with pytest.raises(JournalDamagedError):
+    with raises(JOURNAL_DAMAGED):
         Journal(segments, 1, 0)
 
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.registry import create_sink, create_source
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
+from tests.raising import raises
 
 
 def spec(path, word="text"):
@@ -45,7 +46,7 @@ def test_only_what_was_typed_is_a_pattern(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["", " "])
 @pytest.mark.parametrize(("make", "word"), [(create_source, "text"), (create_sink, "jsonl_file")])
 def test_an_empty_path_is_refused(make, word, path):
-    with pytest.raises(ConnectorOptionError) as refused:
+    with raises(CONNECTOR_OPTION_WRONG) as refused:
         make(spec(path, word))
 
     assert refused.value.facts["name"] == "path"

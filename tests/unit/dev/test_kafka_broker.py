@@ -10,15 +10,16 @@ import pytest
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.dev.broker_options import BrokerOptions, BrokerSecurity
 from bicycle_runtime.dev.errors import (
-    BrokerConflictError,
-    BrokerJavaError,
-    BrokerMissingError,
-    BrokerStartError,
-    PortTakenError,
+    BROKER_CONFLICT,
+    BROKER_JAVA_MISSING,
+    BROKER_MISSING,
+    BROKER_NOT_STARTED,
+    PORT_TAKEN,
 )
 from bicycle_runtime.dev.kafka_broker import KafkaBroker
 from bicycle_runtime.dev.keystore import Keystore
 from bicycle_runtime.dev.waiting import locked
+from tests.raising import raises
 
 
 def test_a_broker_that_was_never_started_has_no_place_and_no_process(new_broker):
@@ -28,7 +29,7 @@ def test_a_broker_that_was_never_started_has_no_place_and_no_process(new_broker)
     assert not broker.is_running()
     assert not broker.is_answering()
     for ask in (lambda: broker.bootstrap, lambda: broker.pid, broker.stop, broker.kill):
-        with pytest.raises(BrokerMissingError):
+        with raises(BROKER_MISSING):
             ask()
 
 
@@ -51,7 +52,7 @@ def test_a_relative_folder_is_fixed_where_the_command_stands(tmp_path, monkeypat
 def test_an_old_java_is_refused(new_broker, fake_java, version, found):
     fake_java(version=version)
 
-    with pytest.raises(BrokerJavaError) as error:
+    with raises(BROKER_JAVA_MISSING) as error:
         new_broker().start()
 
     assert found in error.value.facts["found"]
@@ -62,7 +63,7 @@ def test_a_machine_without_java_is_told_so(new_broker, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
-    with pytest.raises(BrokerJavaError) as error:
+    with raises(BROKER_JAVA_MISSING) as error:
         new_broker().start()
 
     assert "none" in error.value.facts["found"]
@@ -72,7 +73,7 @@ def test_a_broker_that_ends_at_once_is_told_with_what_it_printed(new_broker, fak
     fake_java(running='printf "boom\\n\\tat some.Frame\\n"; exit 3')
     broker = new_broker(start_timeout_ms=30_000)
 
-    with pytest.raises(BrokerStartError) as error:
+    with raises(BROKER_NOT_STARTED) as error:
         broker.start()
 
     assert error.value.facts["tail"] == ["boom"]
@@ -84,7 +85,7 @@ def test_a_broker_that_does_not_answer_in_time_is_ended_and_its_log_told(new_bro
     broker = new_broker()
     fake_java(running=f"echo still thinking > {broker.log_path}; exec sleep 60")
 
-    with pytest.raises(BrokerStartError) as error:
+    with raises(BROKER_NOT_STARTED) as error:
         broker.start()
 
     assert error.value.facts["tail"] == ["still thinking"]
@@ -95,7 +96,7 @@ def test_a_broker_that_does_not_answer_in_time_is_ended_and_its_log_told(new_bro
 def test_data_that_cannot_be_prepared_is_told(new_broker, fake_java):
     fake_java(formatting="echo no space; exit 1")
 
-    with pytest.raises(BrokerStartError) as error:
+    with raises(BROKER_NOT_STARTED) as error:
         new_broker().start()
 
     assert error.value.facts["tail"] == ["no space"]
@@ -106,7 +107,7 @@ def test_a_taken_port_is_refused_before_data_is_made(new_broker, fake_java):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         broker = new_broker(port=port)
-        with pytest.raises(PortTakenError) as error:
+        with raises(PORT_TAKEN) as error:
             broker.start()
 
     assert error.value.facts["port"] == port
@@ -117,7 +118,7 @@ def test_a_start_that_another_one_holds_up_ends_with_an_error(new_broker, fake_j
     fake_java()
     broker = new_broker()
 
-    with locked(broker.folder / "lock", timeout_s=0), pytest.raises(BrokerStartError) as error:
+    with locked(broker.folder / "lock", timeout_s=0), raises(BROKER_NOT_STARTED) as error:
         broker.start()
 
     assert "another command" in error.value.facts["reason"]
@@ -128,7 +129,7 @@ def test_a_failed_start_keeps_its_port_for_the_next_one(new_broker, fake_java):
     broker = new_broker()
     ports = set()
     for _ in range(2):
-        with pytest.raises(BrokerStartError):
+        with raises(BROKER_NOT_STARTED):
             broker.start()
         ports.add(broker.bootstrap)
 
@@ -143,7 +144,7 @@ def test_a_process_that_got_the_id_of_an_ended_broker_is_not_taken_for_it(new_br
 
     assert not broker.is_running()
     assert broker.bootstrap == "127.0.0.1:9092"
-    with pytest.raises(BrokerMissingError):
+    with raises(BROKER_MISSING):
         broker.stop()
 
 
@@ -167,7 +168,7 @@ def test_passwords_are_read_by_the_owner_only(new_broker, fake_java, tmp_path):
     fake_java(running="exit 3")
     store = Keystore(path=tmp_path / "k", ca_path=tmp_path / "c", password="p")
     broker = new_broker(security=BrokerSecurity(keystore=store, users={"ada": "secret"}))
-    with pytest.raises(BrokerStartError):
+    with raises(BROKER_NOT_STARTED):
         broker.start()
     settings = broker.folder / "server.properties"
 
@@ -179,12 +180,12 @@ def test_passwords_are_read_by_the_owner_only(new_broker, fake_java, tmp_path):
 def test_data_with_other_users_is_refused(new_broker, fake_java, tmp_path):
     fake_java(running="exit 3")
     store = Keystore(path=tmp_path / "k", ca_path=tmp_path / "c", password="p")
-    with pytest.raises(BrokerStartError):
+    with raises(BROKER_NOT_STARTED):
         new_broker(security=BrokerSecurity(keystore=store, users={"ada": "secret"})).start()
 
-    with pytest.raises(BrokerConflictError) as error:
+    with raises(BROKER_CONFLICT) as error:
         new_broker().start()
-    with pytest.raises(BrokerConflictError):
+    with raises(BROKER_CONFLICT):
         new_broker().client_settings()
 
     assert (error.value.facts["found"], error.value.facts["asked"]) == ("ada", "none")

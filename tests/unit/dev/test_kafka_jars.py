@@ -3,9 +3,10 @@ import threading
 
 import pytest
 
-from bicycle_runtime.dev.errors import JarChecksumError, JarFetchError
+from bicycle_runtime.dev.errors import JAR_CHECKSUM_WRONG, JARS_NOT_FETCHED
 from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar
 from bicycle_runtime.dev.kafka_jars import KAFKA_VERSION, kafka_jars, listed_jars
+from tests.raising import raises
 
 CONTENTS = {"wheel": b"round", "bell": b"ding"}
 JARS = tuple(
@@ -81,7 +82,7 @@ def test_a_jar_that_was_cut_or_removed_is_fetched_again(tmp_path, damage):
 
 
 def test_a_jar_with_other_bytes_is_refused_and_not_kept(tmp_path):
-    with pytest.raises(JarChecksumError) as error:
+    with raises(JAR_CHECKSUM_WRONG) as error:
         fetch(tmp_path, Way({**CONTENTS, "bell": b"dong"}))
 
     assert error.value.facts["coordinates"] == "org.sample:bell:1"
@@ -98,7 +99,7 @@ def test_the_second_way_is_tried_when_the_first_fails(tmp_path):
 
 
 def test_what_each_way_said_is_told_when_all_fail(tmp_path):
-    with pytest.raises(JarFetchError) as error:
+    with raises(JARS_NOT_FETCHED) as error:
         fetch(tmp_path, Way(failure="no network"), Way({"wheel": b"round"}))
 
     causes = error.value.facts["causes"]
@@ -108,7 +109,7 @@ def test_what_each_way_said_is_told_when_all_fail(tmp_path):
 
 
 def test_a_machine_without_any_way_is_told_so(tmp_path):
-    with pytest.raises(JarFetchError) as error:
+    with raises(JARS_NOT_FETCHED) as error:
         fetch(tmp_path)
 
     assert list(error.value.facts["causes"]) == ["java"]
@@ -117,7 +118,7 @@ def test_a_machine_without_any_way_is_told_so(tmp_path):
 def test_a_cache_that_cannot_be_written_is_told_with_the_reason(tmp_path):
     (tmp_path / "file").write_text("in the way")
 
-    with pytest.raises(JarFetchError) as error:
+    with raises(JARS_NOT_FETCHED) as error:
         fetch(tmp_path / "file" / "cache", Way())
 
     assert list(error.value.facts["causes"]) == ["cache"]

@@ -1,9 +1,8 @@
 import ssl
 
-import pytest
-
-from bicycle_runtime.dev.errors import KeystoreError
+from bicycle_runtime.dev.errors import KEYSTORE_NOT_MADE
 from bicycle_runtime.dev.keystore import make_keystore
+from tests.raising import raises
 
 
 def test_a_keystore_comes_with_the_certificate_to_trust(tmp_path):
@@ -30,7 +29,7 @@ def test_what_keytool_says_is_told(tmp_path, fake_java):
     keytool.write_text("#!/bin/sh\necho 'keytool error: no entropy'; exit 1\n")
     keytool.chmod(0o755)
 
-    with pytest.raises(KeystoreError) as error:
+    with raises(KEYSTORE_NOT_MADE) as error:
         make_keystore(tmp_path / "tls")
 
     assert "no entropy" in error.value.facts["reason"]
@@ -40,7 +39,7 @@ def test_a_java_without_keytool_is_told(tmp_path, fake_java, monkeypatch):
     fake_java()
     monkeypatch.setenv("PATH", "")
 
-    with pytest.raises(KeystoreError) as error:
+    with raises(KEYSTORE_NOT_MADE) as error:
         make_keystore(tmp_path / "tls")
 
     assert "not found" in error.value.facts["reason"]

@@ -9,12 +9,13 @@ from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.dev.cluster_options import ClusterOptions
 from bicycle_runtime.dev.cluster_processes import ClusterProcesses
 from bicycle_runtime.dev.errors import (
-    ClusterHostError,
+    CLUSTER_HOST_UNUSABLE,
+    CLUSTER_NOT_STARTED,
+    PORT_TAKEN,
     ClusterMissingError,
-    ClusterStartError,
-    PortTakenError,
 )
 from bicycle_runtime.dev.spark_cluster import SparkCluster, read_state
+from tests.raising import raises
 from tests.waiting import until
 
 
@@ -99,7 +100,7 @@ def test_memory_is_written_as_spark_does(tmp_path, memory):
 
 
 def test_a_port_that_is_taken_is_refused_before_anything_starts(new_cluster):
-    with page("") as port, pytest.raises(PortTakenError):
+    with page("") as port, raises(PORT_TAKEN):
         new_cluster(port=port).start()
 
 
@@ -107,7 +108,7 @@ def test_without_java_the_start_says_what_is_needed(new_cluster, monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
-    with pytest.raises(ClusterStartError) as error:
+    with raises(CLUSTER_NOT_STARTED) as error:
         new_cluster().start()
 
     assert "Java 17" in error.value.facts["reason"]
@@ -116,7 +117,7 @@ def test_without_java_the_start_says_what_is_needed(new_cluster, monkeypatch):
 def test_a_master_that_ends_at_once_is_told_with_what_it_printed(new_cluster, fake_java):
     fake_java(running="echo boom; exit 3")
 
-    with pytest.raises(ClusterStartError) as error:
+    with raises(CLUSTER_NOT_STARTED) as error:
         new_cluster(start_timeout_ms=20_000).start()
 
     assert error.value.facts["tail"] == ["boom"]
@@ -126,7 +127,7 @@ def test_a_master_that_ends_at_once_is_told_with_what_it_printed(new_cluster, fa
 def test_workers_that_are_not_ready_in_time_are_ended(new_cluster, fake_java):
     fake_java(running="exec sleep 60")
 
-    with pytest.raises(ClusterStartError) as error:
+    with raises(CLUSTER_NOT_STARTED) as error:
         new_cluster().start()
 
     assert "127.0.0.2, 127.0.0.3" in error.value.facts["reason"]
@@ -155,5 +156,5 @@ def test_what_is_left_of_a_cluster_without_its_record_is_found_and_ended(
 def test_an_address_of_another_machine_is_no_host(new_cluster, monkeypatch):
     monkeypatch.setattr("bicycle_runtime.dev.spark_cluster.host_address", lambda _: "192.0.2.1")
 
-    with pytest.raises(ClusterHostError):
+    with raises(CLUSTER_HOST_UNUSABLE):
         new_cluster().start()

@@ -1,12 +1,12 @@
 """A bundle is read as it was written, or not at all."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
-from bicycle_runtime.extraction.errors import BundleFormatError
+from bicycle_runtime.extraction.errors import BUNDLE_UNREADABLE
 from bicycle_sdk.environment import StreamEnvironment
+from tests.raising import raises
 
 PAYLOADS = st.dictionaries(st.text(max_size=5), st.binary(max_size=20), max_size=4)
 
@@ -46,7 +46,7 @@ def test_a_changed_byte_is_noticed(payloads, data):
     position = data.draw(st.integers(0, len(stored) - 1))
     stored[position] ^= data.draw(st.integers(1, 255))
 
-    with pytest.raises(BundleFormatError):
+    with raises(BUNDLE_UNREADABLE):
         JobBundle.from_bytes(bytes(stored))
 
 
@@ -55,12 +55,12 @@ def test_a_bundle_cut_short_is_noticed(payloads, data):
     stored = bundle_of(payloads).to_bytes()
     size = data.draw(st.integers(0, len(stored) - 1))
 
-    with pytest.raises(BundleFormatError):
+    with raises(BUNDLE_UNREADABLE):
         JobBundle.from_bytes(stored[:size])
 
 
 def test_a_digest_that_is_not_of_its_content_is_noticed():
-    with pytest.raises(BundleFormatError):
+    with raises(BUNDLE_UNREADABLE):
         JobBundle.from_bytes(bundle_of({"a": b"1"}, digest="0" * 64).to_bytes())
 
 

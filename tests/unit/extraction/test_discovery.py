@@ -3,8 +3,9 @@
 import pytest
 
 from bicycle_runtime.extraction.discovery import PluginRef, discover
-from bicycle_runtime.extraction.errors import PluginNotFoundError, PluginRefusedError
+from bicycle_runtime.extraction.errors import PLUGIN_NOT_FOUND, PLUGIN_REFUSED
 from tests.plugin_zoo.zoo import in_builder, install
+from tests.raising import raises
 
 
 def put(folder, dist, entries, *, metadata=None, group="bicycle.plugins"):
@@ -134,7 +135,7 @@ def test_a_new_plugin_is_seen_at_the_next_call(tmp_path):
 def test_a_name_that_is_not_installed_lists_close_names_and_all(tmp_path):
     put(tmp_path, "some", "wordcount = x:y\norders = x:y")
 
-    with pytest.raises(PluginNotFoundError) as caught:
+    with raises(PLUGIN_NOT_FOUND) as caught:
         discover([str(tmp_path)]).find("wordcuont")
 
     assert caught.value.facts["close_matches"] == ["wordcount"]
@@ -144,7 +145,7 @@ def test_a_name_that_is_not_installed_lists_close_names_and_all(tmp_path):
 def test_a_refused_name_tells_its_reason_when_asked_for(tmp_path):
     put(tmp_path, "half", "bad = x")
 
-    with pytest.raises(PluginRefusedError) as caught:
+    with raises(PLUGIN_REFUSED) as caught:
         discover([str(tmp_path)]).find("bad")
 
     assert caught.value.facts["name"] == "bad"

@@ -11,14 +11,15 @@ import pytest
 from bicycle_runtime.extraction import unpacking
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.errors import (
-    EnvironmentConflictError,
-    EnvironmentFilesError,
-    EnvironmentFolderError,
-    EnvironmentMissingError,
+    ENVIRONMENT_CONFLICT,
+    ENVIRONMENT_FILES_UNKNOWN,
+    ENVIRONMENT_FOLDER_UNUSABLE,
+    ENVIRONMENT_MISSING,
 )
 from bicycle_runtime.extraction.packing import pack_environment
 from bicycle_runtime.extraction.plugin_env import own_environment, read_environment
 from bicycle_runtime.extraction.unpacking import KEPT_COUNT, enter_environment, unpacked
+from tests.raising import raises
 
 
 def put(folder, name, version="1.0", *, requires=(), files=None, record=True):
@@ -141,14 +142,14 @@ def test_an_editable_plugin_is_packed_from_its_sources(tmp_path, pack):
 
 
 def test_a_distribution_whose_files_nobody_knows_is_refused(tmp_path, pack):
-    with pytest.raises(EnvironmentFilesError) as error:
+    with raises(ENVIRONMENT_FILES_UNKNOWN) as error:
         pack(put_plugin(tmp_path / "site", record=False))
 
     assert error.value.facts["library"] == "demo 1.0"
 
 
 def test_what_the_runtime_holds_must_be_of_a_version_that_the_plugin_takes(tmp_path, pack):
-    with pytest.raises(EnvironmentConflictError) as error:
+    with raises(ENVIRONMENT_CONFLICT) as error:
         pack(put_plugin(tmp_path / "site", requires=["msgspec<0.19"]))
 
     facts = error.value.facts
@@ -161,7 +162,7 @@ def test_what_the_plugin_brings_must_be_of_a_version_that_the_runtime_takes(tmp_
     put(tmp_path / "runtime", "numpy", "2.4")
     put(tmp_path / "site", "numpy", "1.26")
 
-    with pytest.raises(EnvironmentConflictError) as error:
+    with raises(ENVIRONMENT_CONFLICT) as error:
         pack(put_plugin(tmp_path / "site", requires=["numpy"]))
 
     assert (error.value.facts["asker"], error.value.facts["found"]) == ("bicycle-runtime", "1.26")
@@ -216,7 +217,7 @@ def test_a_cache_that_others_can_write_is_refused(tmp_path, temporary):
     unpacking.cache_folder().mkdir(mode=0o700)
     unpacking.cache_folder().chmod(0o777)
 
-    with pytest.raises(EnvironmentFolderError):
+    with raises(ENVIRONMENT_FOLDER_UNUSABLE):
         unpacked(archive(tmp_path, 1), "d1")
 
 
@@ -224,7 +225,7 @@ def test_a_damaged_archive_is_an_error_and_leaves_nothing(tmp_path, temporary):
     broken = tmp_path / "broken.zip"
     broken.write_bytes(b"no zip")
 
-    with pytest.raises(EnvironmentFolderError):
+    with raises(ENVIRONMENT_FOLDER_UNUSABLE):
         unpacked(broken, "d1")
 
     assert [path for path in unpacking.cache_folder().iterdir() if path.is_dir()] == []
@@ -260,7 +261,7 @@ def read_environment_of_this_interpreter():
 
 
 def test_a_folder_without_an_interpreter_is_no_environment(tmp_path):
-    with pytest.raises(EnvironmentMissingError):
+    with raises(ENVIRONMENT_MISSING):
         read_environment(tmp_path)
 
 
@@ -270,7 +271,7 @@ def test_an_interpreter_that_fails_is_told_with_its_words(tmp_path):
     program.write_text("#!/bin/sh\necho broken home >&2; exit 3\n")
     program.chmod(0o755)
 
-    with pytest.raises(EnvironmentMissingError) as error:
+    with raises(ENVIRONMENT_MISSING) as error:
         read_environment(tmp_path)
 
     assert error.value.facts["reason"] == "broken home"

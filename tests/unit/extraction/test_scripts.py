@@ -4,12 +4,13 @@ import textwrap
 
 import pytest
 
-from bicycle_runtime.extraction.errors import PluginRaisedError, ScriptError
+from bicycle_runtime.extraction.errors import PLUGIN_RAISED, SCRIPT_UNUSABLE
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.extraction.scripts import is_script, pack_script, script_name
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
+from tests.raising import raises
 
 ONE = """
     import bicycle_sdk
@@ -63,11 +64,11 @@ def test_a_file_is_a_job_with_the_digest_of_its_content_as_version(script, tmp_p
 
 def test_a_file_with_several_jobs_needs_the_name_of_one(script, tmp_path):
     path = script(TWO)
-    with pytest.raises(ScriptError) as caught:
+    with raises(SCRIPT_UNUSABLE) as caught:
         extracted(path, tmp_path)
     assert "job, quiet" in caught.value.facts["problem"]
     assert extracted(f"{path}:job", tmp_path).plugin == "loud"
-    with pytest.raises(PluginRaisedError) as raised:
+    with raises(PLUGIN_RAISED) as raised:
         extracted(f"{path}:quiet", tmp_path)
     assert raised.value.facts["location"] == f"{path}:14"
 
@@ -79,7 +80,7 @@ def test_a_file_with_several_jobs_needs_the_name_of_one(script, tmp_path):
 )
 def test_a_file_that_is_no_job_is_refused_in_words(script, tmp_path, text, problem):
     path = str(tmp_path / "none.py") if text is None else script(text)
-    with pytest.raises(ScriptError) as caught:
+    with raises(SCRIPT_UNUSABLE) as caught:
         pack_script(path, cache_dir=tmp_path)
     assert problem in caught.value.facts["problem"]
 

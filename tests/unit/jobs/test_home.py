@@ -8,9 +8,10 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import FsspecStorage
-from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
+from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job, request_of
 
 
@@ -91,7 +92,7 @@ def test_a_job_that_has_ended_leaves_its_folder_to_the_next_of_its_name(home):
 def test_an_unknown_job_is_an_error_with_the_closest_name(home):
     put_job(home, "orders")
 
-    with pytest.raises(JobNotFoundError) as caught:
+    with raises(JOB_NOT_FOUND) as caught:
         home.find("order")
     assert caught.value.facts["known"] == ["orders"]
     assert "'orders'" in caught.value.facts["suggestion"]
@@ -100,7 +101,7 @@ def test_an_unknown_job_is_an_error_with_the_closest_name(home):
 def test_a_home_that_cannot_be_made_is_an_error(tmp_path):
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(HomeError):
+    with raises(HOME_UNUSABLE):
         Home(tmp_path / "file").prepare()
 
 

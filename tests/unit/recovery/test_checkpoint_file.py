@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.recovery import CheckpointState, decode_checkpoint, encode_checkpoint
 from bicycle_runtime.recovery.errors import (
+    CHECKPOINT_VALUE_UNFIT,
     CheckpointFormatError,
-    CheckpointValueError,
     ManifestError,
 )
 from bicycle_runtime.recovery.manifest import decode_manifest, encode_manifest
+from tests.raising import raises
 from tests.unit.recovery.checkpoint_samples import SAMPLE, SAMPLE_BYTES, STATES
 from tests.unit.recovery.golden_states import GOLDEN, MANIFEST
 
@@ -133,5 +134,5 @@ def test_a_manifest_whose_body_is_wrong_is_refused_by_its_path(body):
 
 @pytest.mark.parametrize("metadata", [{"\ud800": "v"}, {"k": "\ud800"}])
 def test_metadata_that_are_no_utf8_are_refused(metadata):
-    with pytest.raises(CheckpointValueError):
+    with raises(CHECKPOINT_VALUE_UNFIT):
         encode_checkpoint(CheckpointState(SAMPLE.id, metadata=metadata))

@@ -13,7 +13,8 @@ from bicycle_runtime.recovery import (
     DurableCheckpointStore,
     InMemoryCheckpointStore,
 )
-from bicycle_runtime.recovery.errors import CheckpointValueError, NoCheckpointReadableError
+from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, NO_CHECKPOINT_READABLE
+from tests.raising import raises
 
 
 def manager_of(interval, *, store=None, **options):
@@ -137,7 +138,7 @@ def test_a_checkpoint_that_failed_is_tried_again_by_the_next_event():
 def test_a_watermark_out_of_bounds_is_refused_and_nothing_is_saved():
     manager = manager_of(1)
 
-    with pytest.raises(CheckpointValueError):
+    with raises(CHECKPOINT_VALUE_UNFIT):
         manager.on_event("orders", 1, -1)
 
     assert manager.store.latest("orders") is None
@@ -184,7 +185,7 @@ def test_a_stream_whose_checkpoints_are_all_damaged_is_refused_at_its_first_even
     (path,) = storage.list("")
     storage.write(path, b"")
 
-    with pytest.raises(NoCheckpointReadableError):
+    with raises(NO_CHECKPOINT_READABLE):
         manager_of(1, store=DurableCheckpointStore(storage, 2)).on_event("orders", 2, 0)
 
     assert storage.list("") == [path]

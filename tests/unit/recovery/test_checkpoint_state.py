@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.recovery import CheckpointId, CheckpointState
-from bicycle_runtime.recovery.errors import CheckpointFormatError, CheckpointValueError
+from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, CheckpointFormatError
+from tests.raising import raises
 from tests.unit.recovery.checkpoint_samples import SAMPLE, SAMPLE_BYTES, STATES
 
 # Where the sample is cut: sizes, problem, detail, place of what is cut, its size.
@@ -176,7 +177,7 @@ def test_a_number_out_of_bounds_makes_no_state(value):
     }
 
     for field, make in makers.items():
-        with pytest.raises(CheckpointValueError) as caught:
+        with raises(CHECKPOINT_VALUE_UNFIT) as caught:
             make()
         assert caught.value.facts == {
             "field": field, "found": repr(value), "expected": f"0 to {2**64 - 1}",
@@ -191,7 +192,7 @@ class Huge(bytes):
 
 
 def test_a_state_of_4_gib_is_refused():
-    with pytest.raises(CheckpointValueError) as caught:
+    with raises(CHECKPOINT_VALUE_UNFIT) as caught:
         state(operator_states={"a": Huge()}).serialize()
 
     assert caught.value.facts["field"] == "length of an operator state"
@@ -202,7 +203,7 @@ def test_a_state_of_4_gib_is_refused():
 def test_a_name_with_half_a_surrogate_pair_is_refused(field):
     value = {"operator_states": b"", "source_offsets": 1}[field]
 
-    with pytest.raises(CheckpointValueError) as caught:
+    with raises(CHECKPOINT_VALUE_UNFIT) as caught:
         state(**{field: {"\ud800": value}}).serialize()
 
     assert caught.value.facts["found"] == r"'\ud800'"
@@ -237,7 +238,7 @@ def test_an_offset_out_of_bounds_is_refused_and_the_one_before_stays(offset):
     one = state()
     one.set_source_offset("s", 1)
 
-    with pytest.raises(CheckpointValueError):
+    with raises(CHECKPOINT_VALUE_UNFIT):
         one.set_source_offset("s", offset)
 
     assert one.source_offsets == {"s": 1}

@@ -14,7 +14,8 @@ from bicycle_runtime.recovery.copying import (
     link_files,
     read_back,
 )
-from bicycle_runtime.recovery.errors import CopyRefusedError
+from bicycle_runtime.recovery.errors import COPY_REFUSED
+from tests.raising import raises
 
 _numbers = itertools.count()
 
@@ -54,7 +55,7 @@ def test_a_file_that_is_not_what_was_recorded_is_refused_and_does_not_arrive(tmp
     if found is not None:
         source.write("x", found)
 
-    with pytest.raises(CopyRefusedError) as caught:
+    with raises(COPY_REFUSED) as caught:
         copy_files(source, target, [recorded("x", b"original")])
 
     assert caught.value.facts["path"] == "x"

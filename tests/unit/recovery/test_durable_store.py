@@ -8,7 +8,8 @@ import pytest
 
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, StorageError
 from bicycle_runtime.recovery import CheckpointId, CheckpointState, DurableCheckpointStore
-from bicycle_runtime.recovery.errors import CheckpointValueError, NoCheckpointReadableError
+from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, NO_CHECKPOINT_READABLE
+from tests.raising import raises
 
 # Saves checkpoint 2 and is killed where the point says: before the file gets its name, between
 # that and the removal of older checkpoints, or before the first of two removals.
@@ -128,7 +129,7 @@ def test_a_stream_of_which_nothing_is_whole_does_not_start_empty_by_itself(stora
     store = saved(storage, 1, 2)
     damage(storage, 1, 2)
 
-    with pytest.raises(NoCheckpointReadableError) as caught:
+    with raises(NO_CHECKPOINT_READABLE) as caught:
         store.latest("orders")
     assert (caught.value.facts["count"], caught.value.facts["stream"]) == (2, "orders")
     assert caught.value.facts["url"] == storage.url
@@ -236,9 +237,9 @@ def test_what_cannot_be_saved_changes_nothing(storage):
     store = saved(storage, 1)
     storage.write("checkpoints/stream-file", b"")
 
-    with pytest.raises(CheckpointValueError):
+    with raises(CHECKPOINT_VALUE_UNFIT):
         store.save(CheckpointState(CheckpointId("\ud800", 1)))
-    with pytest.raises(CheckpointValueError):
+    with raises(CHECKPOINT_VALUE_UNFIT):
         store.save(CheckpointState(CheckpointId("orders", 2), metadata={"k": "\ud800"}))
     with pytest.raises(StorageError):
         store.save(CheckpointState(CheckpointId("file", 1)))

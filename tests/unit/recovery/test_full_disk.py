@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from bicycle_runtime.base.storage import LocalStorage, StorageFullError
+from bicycle_runtime.base.errors import StorageError
+from bicycle_runtime.base.storage import STORAGE_FULL, LocalStorage
 from bicycle_runtime.testing import Harness, script_source
+from tests.raising import raises
 from tests.unit.recovery.ledger_job import Job
 
 CALLS_MAX = 40
@@ -36,7 +38,7 @@ def test_a_full_disk_has_an_error_of_its_own(tmp_path, number):
 
     storage = Full(str(tmp_path))
     for act in (storage.write, storage.create):
-        with pytest.raises(StorageFullError) as caught:
+        with raises(STORAGE_FULL) as caught:
             act("a/b", b"data")
         assert caught.value.code == "BIC-1133"
         assert caught.value.facts["path"] == "a/b"
@@ -55,7 +57,8 @@ def test_an_epoch_that_finds_no_room_leaves_the_one_before(tmp_path, room):
     try:
         job.seal(job.run({3: 3}), {3: 3})
         job.collect()
-    except StorageFullError:
+    except StorageError as error:
+        assert error.code == STORAGE_FULL.code
         for path, data in before.items():
             assert disk.read(path) == data
     else:
@@ -86,7 +89,8 @@ def test_a_job_whose_disk_is_full_at_any_call_goes_on_once_there_is_room():
                 harness.push(["bob"])
                 harness.run_epoch()
                 is_over = disk.room[0] > 0
-            except StorageFullError:
+            except StorageError as error:
+                assert error.code == STORAGE_FULL.code
                 is_over = False
             disk.room[0] = 10**9
             harness.crash()

@@ -6,9 +6,9 @@ import pytest
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.recovery.errors import (
-    CheckpointMissingError,
+    CHECKPOINT_MISSING,
+    EPOCH_UNKNOWN,
     EpochGoneError,
-    EpochUnknownError,
     ManifestError,
 )
 from bicycle_runtime.recovery.history import EpochHistory
@@ -16,6 +16,7 @@ from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef
+from tests.raising import raises
 
 PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)
 
@@ -122,10 +123,10 @@ def test_a_manifest_that_was_put_aside_is_told_as_such(job):
 
 
 def test_an_epoch_that_is_not_there_is_told_with_those_that_are(job):
-    with pytest.raises(CheckpointMissingError):
+    with raises(CHECKPOINT_MISSING):
         job.history.manifest()
     job.seal(3)
-    with pytest.raises(EpochUnknownError) as caught:
+    with raises(EPOCH_UNKNOWN) as caught:
         job.history.manifest(9)
 
     assert caught.value.facts["known"] == [1, 2, 3]

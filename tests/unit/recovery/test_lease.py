@@ -14,8 +14,9 @@ from bicycle_runtime.base.clock import ManualClock, SystemClock
 from bicycle_runtime.base.identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage, StorageError
-from bicycle_runtime.recovery.errors import LeaseHeldError, LeaseLostError
+from bicycle_runtime.recovery.errors import LEASE_LOST, LeaseHeldError
 from bicycle_runtime.recovery.lease import Lease, LeaseHolder, LeaseKeeper
+from tests.raising import raises
 
 ELSEWHERE = ProcessIdentity(host="other", pid=17, started=4, space="another boot")
 
@@ -90,7 +91,7 @@ def test_a_driver_without_a_sign_of_life_is_replaced_within_four_seconds_and_fen
 
     assert (lease.number, lease.is_contested) == (2, True)
     assert watch.clock.now_ms() == 1_004_000
-    with pytest.raises(LeaseLostError) as caught:
+    with raises(LEASE_LOST) as caught:
         zombie.require()
     assert caught.value.facts["number"] == 2
     assert caught.value.facts["own_number"] == 1
@@ -169,7 +170,7 @@ def test_doubt_about_an_earlier_driver_is_inherited_until_it_is_settled(storage,
     third.settle()
     assert not third.is_contested
     assert not taken(storage, watch, this_process()).is_contested
-    with pytest.raises(LeaseLostError):
+    with raises(LEASE_LOST):
         zombie.require()
 
 
@@ -226,7 +227,7 @@ def test_a_driver_that_slept_through_a_thousand_others_is_fenced_by_its_next_bea
     storage.create("lease/000000001500", b"")
 
     assert not zombie.beat()
-    with pytest.raises(LeaseLostError):
+    with raises(LEASE_LOST):
         zombie.require()
 
 

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.base.storage import ObjectMissingError
 from bicycle_runtime.contract import StagedFile
-from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
+from bicycle_runtime.recovery.errors import NO_EPOCH_READABLE, EpochTakenError, ManifestError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.state.sealed import bases
 from tests.examples import examples
+from tests.raising import raises
 from tests.unit.recovery.ledger_job import GROUPS, PLAN, Job, hurt, sink_paths
 
 
@@ -89,7 +90,7 @@ def test_a_damaged_file_of_all_epochs_is_told_and_nothing_is_put_aside(tmp_path)
         job.seal(job.run({epoch: epoch}), {epoch: epoch})
     path = job.state.files[0].path
     hurt(job.storage, path, "flip")
-    with pytest.raises(NoEpochReadableError) as caught:
+    with raises(NO_EPOCH_READABLE) as caught:
         job.ledger.doubt(path)
 
     assert caught.value.facts["count"] == 2
@@ -112,7 +113,7 @@ def test_when_no_manifest_is_readable_nothing_is_started(tmp_path):
         job.seal(job.run({epoch: epoch}), {epoch: epoch})
         hurt(job.storage, f"epochs/{epoch:012}.manifest", "flip")
 
-    with pytest.raises(NoEpochReadableError) as caught:
+    with raises(NO_EPOCH_READABLE) as caught:
         job.restart()
     assert caught.value.facts["count"] == 2
     assert len(job.storage.list("epochs")) == 2  # both are left as they are, for a person to look

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.keys import range_of
-from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.errors import STATE_LOST
 from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.memory.tables import AccumulatorTable
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 from bicycle_runtime.state.stores.store import StateStore
 from tests.examples import examples
+from tests.raising import raises
 
 GROUPS = 16
 PLACE = ("job", "op")
@@ -196,7 +197,7 @@ def test_states_without_keys_are_handed_over_once_each(sizes):
     "change", [{"groups": 8}, {"scope": StateScope.SUBTASK}], ids=["groups", "scope"]
 )
 def test_another_division_of_the_state_is_refused(change):
-    with pytest.raises(StateLostError):
+    with raises(STATE_LOST):
         planned(planned(None, 2), 2, **change)
 
 

@@ -8,13 +8,14 @@ from datetime import timedelta
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage, open_storage
-from bicycle_runtime.connectors.errors import OutputHeldError
+from bicycle_runtime.connectors.errors import OUTPUT_HELD
 from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_runtime.testing.connectors.running import eventually
 from bicycle_sdk import KeyedProcessFunction, ProcessFunction, WatermarkStrategy
 from bicycle_sdk.connectors import file_sink
 from bicycle_sdk.windows import Sum
+from tests.raising import raises
 
 TEN_SECONDS = timedelta(seconds=10)
 
@@ -233,7 +234,7 @@ def test_a_second_job_from_a_savepoint_is_refused_while_the_first_writes_to_the_
         first.run()
         first.loop.close_outputs()
 
-        with pytest.raises(OutputHeldError), site.harness(url):
+        with raises(OUTPUT_HELD), site.harness(url):
             pass
 
         assert sorted(site.lines()) == sorted(map(list, RECORDS))

@@ -13,13 +13,13 @@ from bicycle_runtime.base.storage import LocalStorage, StorageError, open_storag
 from bicycle_runtime.recovery.adoption import adopt, find_origin, refuse_unfinished_restore
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.errors import (
-    CheckpointMissingError,
-    CheckpointOccupiedError,
-    CopyRefusedError,
-    RestoreUnfinishedError,
+    CHECKPOINT_MISSING,
+    CHECKPOINT_OCCUPIED,
+    COPY_REFUSED,
+    RESTORE_UNFINISHED,
+    SAVEPOINT_TAKEN,
     SavepointFormatError,
     SavepointMissingError,
-    SavepointTakenError,
     SavepointUnfinishedError,
 )
 from bicycle_runtime.recovery.savepoints import (
@@ -31,6 +31,7 @@ from bicycle_runtime.recovery.savepoints import (
     write_savepoint,
 )
 from tests.examples import examples
+from tests.raising import raises
 from tests.unit.recovery.ledger_job import Job, hurt, sink_paths
 
 NOW_MS = 1_000_000
@@ -118,7 +119,7 @@ def test_savepoints_behind_a_url_serve_jobs_on_a_disk_and_the_other_way_round(
     url = open_storage(f"memory://savepoints-{tmp_path.name}/one")
     take(job, url)
     take(job, target)
-    with pytest.raises(SavepointTakenError):
+    with raises(SAVEPOINT_TAKEN):
         take(job, url)
 
     assert verify_savepoint(url).files == verify_savepoint(target).files
@@ -157,10 +158,10 @@ def test_any_checkpoint_directory_offers_its_newest_published_epoch(job, tmp_pat
 
 def test_a_checkpoint_without_a_published_epoch_offers_nothing(tmp_path):
     job = Job(tmp_path / "job")
-    with pytest.raises(CheckpointMissingError):
+    with raises(CHECKPOINT_MISSING):
         find_origin(job.storage)
     job.seal(job.run({1: 1}), {1: 1})
-    with pytest.raises(CheckpointMissingError):
+    with raises(CHECKPOINT_MISSING):
         find_origin(job.storage)
 
 
@@ -174,7 +175,7 @@ def test_a_damaged_epoch_is_passed_over_when_a_job_begins_with_a_checkpoint(job)
 def test_a_place_that_is_taken_is_left_alone(job, target, there):
     target.write(there, b"mine")
 
-    with pytest.raises(SavepointTakenError):
+    with raises(SAVEPOINT_TAKEN):
         take(job, target)
 
     assert everything(target) == {there: b"mine"}
@@ -188,7 +189,7 @@ def test_a_savepoint_of_a_damaged_file_is_not_made_and_leaves_nothing(job, targe
     else:
         job.storage.delete(path)
 
-    with pytest.raises(CopyRefusedError) as caught:
+    with raises(COPY_REFUSED) as caught:
         take(job, target)
 
     assert caught.value.facts["path"] == path
@@ -203,7 +204,7 @@ def test_every_damaged_file_of_a_savepoint_is_found(job, target, damage):
         data = target.read(file.path)
         changed = data[:-1] if damage == "cut" else bytes([data[0] ^ 1]) + data[1:]
         target.write(file.path, changed)
-        with pytest.raises(CopyRefusedError) as caught:
+        with raises(COPY_REFUSED) as caught:
             verify_savepoint(target)
         assert caught.value.facts["path"] == file.path
         target.write(file.path, data)
@@ -219,12 +220,12 @@ def test_a_job_does_not_begin_with_a_damaged_savepoint_and_stays_empty(
     hurt(target, path, "flip")
     place = LocalStorage(str(tmp_path / "other"), is_synced=False)
 
-    with pytest.raises(CopyRefusedError) as caught:
+    with raises(COPY_REFUSED) as caught:
         adopt(find_origin(target), place, job="other")
 
     assert (caught.value.facts["path"], caught.value.facts["url"]) == (path, target.url)
     assert place.list("epochs") == []
-    with pytest.raises(RestoreUnfinishedError):
+    with raises(RESTORE_UNFINISHED):
         refuse_unfinished_restore(place)
 
 
@@ -332,7 +333,7 @@ def test_a_crash_anywhere_while_a_job_begins_leaves_no_checkpoint_or_a_whole_one
         if Job(folder).ledger.last() is None:
             outcomes.add("empty")
             if place.list(""):
-                with pytest.raises(RestoreUnfinishedError):
+                with raises(RESTORE_UNFINISHED):
                     refuse_unfinished_restore(place)
             adopt(find_origin(target), place, job="other")
         else:
@@ -341,7 +342,7 @@ def test_a_crash_anywhere_while_a_job_begins_leaves_no_checkpoint_or_a_whole_one
         other = Job(folder)
         assert (other.manifest.epoch, other.read()) == (3, job.models[3])
         assert other.ledger.last().is_published
-        with pytest.raises(CheckpointOccupiedError):
+        with raises(CHECKPOINT_OCCUPIED):
             adopt(find_origin(target), place, job="other")
     assert outcomes == {"empty", "whole"}
 
@@ -351,7 +352,7 @@ def test_a_place_with_files_of_connectors_is_not_empty(job, target, tmp_path):
     place = LocalStorage(str(tmp_path / "other"), is_synced=False)
     place.write("connectors/in/journal/0", b"received, not read\n")
 
-    with pytest.raises(CheckpointOccupiedError):
+    with raises(CHECKPOINT_OCCUPIED):
         adopt(find_origin(target), place, job="other")
 
     assert everything(place) == {"connectors/in/journal/0": b"received, not read\n"}

@@ -1,7 +1,7 @@
 """Durations and moments in errors are shown as people read them; the facts stay numbers."""
 
 from bicycle_runtime.jobs.errors import StalledError
-from bicycle_runtime.operators.errors import RunawayTimersError
+from bicycle_runtime.operators.errors import RUNAWAY_TIMERS
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.quantities import duration_text, moment_text
 
@@ -12,7 +12,7 @@ def test_an_error_shows_durations_and_the_end_of_time_in_words():
     assert stalled.to_json()["facts"]["waited_ms"] == 1_800_000
 
     facts = {"operator": "f", "count": 7, "key": "k", "function": "F", "domain": "event"}
-    runaway = RunawayTimersError(**facts, time_ms=5, reached_ms=WATERMARK_MAX)
+    runaway = RUNAWAY_TIMERS(**facts, time_ms=5, reached_ms=WATERMARK_MAX)
     assert "while that time is at the end;" in runaway.summary
 
 

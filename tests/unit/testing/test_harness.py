@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from bicycle_runtime.base.faults import FAULT_POINTS
-from bicycle_runtime.extraction.errors import NotShippableError
+from bicycle_runtime.extraction.errors import NOT_SHIPPABLE
 from bicycle_runtime.testing import (
     CRASH,
     END,
@@ -21,6 +21,7 @@ from bicycle_runtime.testing import (
 )
 from bicycle_sdk import ProcessFunction, RichAsyncFunction, StreamEnvironment, file_sink
 from bicycle_sdk.errors import FunctionResultError
+from tests.raising import raises
 
 
 class Memory(RichAsyncFunction[str, str]):
@@ -220,7 +221,7 @@ def test_a_function_that_could_not_be_submitted_is_refused_with_its_culprit():
     def job(env):
         env.add_source(script_source()).map(lambda n: (lock, n)).uid("locked").collect("out")
 
-    with pytest.raises(NotShippableError) as caught:
+    with raises(NOT_SHIPPABLE) as caught:
         Harness(job)
     assert (caught.value.facts["vertex"], caught.value.facts["name"]) == ("locked", "lock")
 

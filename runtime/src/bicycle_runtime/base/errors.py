@@ -12,25 +12,6 @@ from typing import Any
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "AtomicCreateError",
-    "ConfigError",
-    "MissingOptionError",
-    "ObjectExistsError",
-    "ObjectMissingError",
-    "OptionError",
-    "StorageAccessError",
-    "StorageDriverError",
-    "StorageError",
-    "StorageFullError",
-    "StorageMissingError",
-    "StorageUnreachableError",
-    "UnknownError",
-    "UnknownOptionError",
-    "UnsafePathError",
-    "error_from_json",
-]
-
 
 class ConfigError(BicycleError):
     """Settings that cannot be used together, or not here."""
@@ -88,26 +69,20 @@ class ObjectMissingError(BicycleError):
     fix = "check the checkpoint directory; files of a running job must not be removed by hand"
 
 
-class StorageFullError(StorageError):
-    """There is no space left, or a quota is used up."""
-
-    code = "BIC-1133"
-    message = "storage {url} is full: cannot {action} {path!r}: {reason}"
-    fix = (
-        "make space there and run the same command again: all sealed epochs are intact; smaller "
-        "--retained-epochs and --retained-age-ms need less"
-    )
-
-
-class AtomicCreateError(StorageError):
-    """The storage cannot create an object only if it is absent, on which all safety rests."""
-
-    code = "BIC-1134"
-    message = "storage {url} cannot hold checkpoints: {reason}"
-    fix = (
-        "use a storage with conditional writes: a local directory, or S3 and servers that answer "
-        "`If-None-Match: *` atomically"
-    )
+STORAGE_FULL = StorageError.row(
+    "BIC-1133",
+    "storage {url} is full: cannot {action} {path!r}: {reason}",
+    cause="There is no space left, or a quota is used up.",
+    fix="make space there and run the same command again: all sealed epochs are intact; smaller "
+    "--retained-epochs and --retained-age-ms need less",
+)
+ATOMIC_CREATE_MISSING = StorageError.row(
+    "BIC-1134",
+    "storage {url} cannot hold checkpoints: {reason}",
+    cause="The storage cannot create an object only if it is absent, on which all safety rests.",
+    fix="use a storage with conditional writes: a local directory, or S3 and servers that answer "
+    "`If-None-Match: *` atomically",
+)
 
 
 class StorageUnreachableError(StorageError):
@@ -121,31 +96,25 @@ class StorageUnreachableError(StorageError):
     )
 
 
-class StorageAccessError(StorageError):
-    """The credentials are missing, wrong, or not enough."""
-
-    code = "BIC-1136"
-    message = "storage {url} does not let us {action} {path!r}: {reason}"
-    fix = (
-        "give driver and workers credentials that may list, read, write and delete there, by "
-        "environment or profile, as the cloud's own tools take them"
-    )
-
-
-class StorageMissingError(StorageError):
-    """The bucket or container of a URL does not exist."""
-
-    code = "BIC-1137"
-    message = "storage {url}: its bucket does not exist; cannot {action} {path!r}"
-    fix = "create the bucket, or name another --checkpoint-dir; nothing was changed"
-
-
-class StorageDriverError(StorageError):
-    """There is no driver for the scheme of a URL."""
-
-    code = "BIC-1138"
-    message = "storage {url} cannot be opened: {reason}"
-    fix = "install what the scheme needs; for s3:// that is bicycle-runtime[s3]"
+STORAGE_ACCESS_DENIED = StorageError.row(
+    "BIC-1136",
+    "storage {url} does not let us {action} {path!r}: {reason}",
+    cause="The credentials are missing, wrong, or not enough.",
+    fix="give driver and workers credentials that may list, read, write and delete there, by "
+    "environment or profile, as the cloud's own tools take them",
+)
+STORAGE_MISSING = StorageError.row(
+    "BIC-1137",
+    "storage {url}: its bucket does not exist; cannot {action} {path!r}",
+    cause="The bucket or container of a URL does not exist.",
+    fix="create the bucket, or name another --checkpoint-dir; nothing was changed",
+)
+STORAGE_DRIVER_MISSING = StorageError.row(
+    "BIC-1138",
+    "storage {url} cannot be opened: {reason}",
+    cause="There is no driver for the scheme of a URL.",
+    fix="install what the scheme needs; for s3:// that is bicycle-runtime[s3]",
+)
 
 
 class UnsafePathError(BicycleError):
@@ -168,7 +137,7 @@ class UnknownError(BicycleError):
 
     def __init__(self, **facts: Any) -> None:
         super().__init__(**{"original_code": self.code, **facts})
-        vars(self)["code"] = self.facts["original_code"]  # As people and scripts look it up.
+        self.code = self.facts["original_code"]  # As people and scripts look it up.
 
 
 def error_from_json(data: Mapping[str, Any]) -> BicycleError:
@@ -178,8 +147,8 @@ def error_from_json(data: Mapping[str, Any]) -> BicycleError:
         data: The keys ``code``, ``message``, ``fix`` and ``facts``.
 
     Returns:
-        An error of the class with this code; an ``UnknownError`` that keeps the words when the code
-        is foreign or the class asks for other facts than were written.
+        An error of the class or row with this code; an ``UnknownError`` that keeps the words when
+        the code is foreign or its texts ask for other facts than were written.
 
     Example:
         >>> error = ConfigError(problem="two masters are given", hint="give one")
@@ -187,9 +156,9 @@ def error_from_json(data: Mapping[str, Any]) -> BicycleError:
         {'problem': 'two masters are given', 'hint': 'give one'}
     """
     facts = dict(data.get("facts") or {})
-    cls = BicycleError.by_code.get(str(data.get("code")))
-    if cls is not None and cls.fact_names() <= facts.keys():
-        return cls(**facts)
+    entry = BicycleError.by_code.get(str(data.get("code")))
+    if entry is not None and entry.fact_names() <= facts.keys():
+        return entry(**facts)
     return UnknownError(
         original_code=data.get("code", "BIC-0000"),
         original_message=data.get("message", ""),

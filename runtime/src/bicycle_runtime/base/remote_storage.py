@@ -22,14 +22,14 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from bicycle_runtime.base.errors import (
-    AtomicCreateError,
+    ATOMIC_CREATE_MISSING,
+    STORAGE_ACCESS_DENIED,
+    STORAGE_DRIVER_MISSING,
+    STORAGE_FULL,
+    STORAGE_MISSING,
     ObjectExistsError,
     ObjectMissingError,
-    StorageAccessError,
-    StorageDriverError,
     StorageError,
-    StorageFullError,
-    StorageMissingError,
     StorageUnreachableError,
 )
 from bicycle_runtime.base.object_paths import checked_path, refuse_links
@@ -92,7 +92,7 @@ def file_system(url: str) -> Any:
     """Return the file system of a URL: one for all threads of this process.
 
     Raises:
-        StorageDriverError: what the scheme needs is not installed, or cannot be opened.
+        STORAGE_DRIVER_MISSING: what the scheme needs is not installed, or cannot be opened.
     """
     parts = urlsplit(url)
     key = (os.getpid(), parts.scheme, parts.netloc)
@@ -109,7 +109,7 @@ def _opened(url: str, scheme: str) -> Any:
         options = {"skip_instance_cache": True, **_OPTIONS.get(scheme, {})}
         system, _ = fsspec.core.url_to_fs(url, **options)
     except (ImportError, ValueError, OSError) as error:
-        raise StorageDriverError(
+        raise STORAGE_DRIVER_MISSING(
             url=url, action="open", path="", reason=_without_secrets(str(error))
         ) from error
     if scheme in ("s3", "s3a"):
@@ -234,7 +234,7 @@ class FsspecStorage:
             self._fs.pipe_file(self._at(path), data, mode="create")
         except (RuntimeError, TypeError, ValueError) as error:  # By which drivers say "no".
             reason = "its driver knows no exclusive create"
-            raise AtomicCreateError(
+            raise ATOMIC_CREATE_MISSING(
                 url=self.url, action="create", path=path, reason=reason
             ) from error
 
@@ -244,17 +244,17 @@ class FsspecStorage:
         names = {kind.__name__ for kind in type(error).__mro__}
         number = error.errno if isinstance(error, OSError) else None
         if code == "NoSuchBucket":
-            kind: type[BicycleError] = StorageMissingError
+            kind: Callable[..., BicycleError] = STORAGE_MISSING
         elif isinstance(error, FileNotFoundError) or status == 404:
             return ObjectMissingError(url=self.url, path=path)
         elif isinstance(error, FileExistsError) or status == 412:
             return ObjectExistsError(url=self.url, path=path)
         elif isinstance(error, PermissionError) or status in (401, 403) or names & _NO_CREDENTIALS:
-            kind = StorageAccessError
+            kind = STORAGE_ACCESS_DENIED
         elif status == 501 and action == "create":
-            kind = AtomicCreateError
+            kind = ATOMIC_CREATE_MISSING
         elif number in _FULL_ERRNO or status == 507:
-            kind = StorageFullError
+            kind = STORAGE_FULL
         elif status in _PASSING_STATUS or number in _PASSING_ERRNO or names & _PASSING:
             kind = StorageUnreachableError
         else:

@@ -14,7 +14,7 @@ import os
 import random
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +22,12 @@ from typing import BinaryIO, Protocol
 from urllib.parse import urlsplit
 
 from bicycle_runtime.base.errors import (
-    AtomicCreateError,
+    ATOMIC_CREATE_MISSING,
+    STORAGE_FULL,
     ConfigError,
     ObjectExistsError,
     ObjectMissingError,
     StorageError,
-    StorageFullError,
     StorageUnreachableError,
 )
 from bicycle_runtime.base.files import make_folder, sync_folder
@@ -37,7 +37,7 @@ from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.s3_storage import S3Storage
 
 __all__ = [
-    "AtomicCreateError",
+    "ATOMIC_CREATE_MISSING",
     "FsspecStorage",
     "LocalStorage",
     "ObjectExistsError",
@@ -274,9 +274,9 @@ class LocalStorage:
 
 def storage_error(error: OSError, *, url: str, action: str, path: str) -> StorageError:
     """Return what the operating system said of a local file, as an error of storage."""
-    kind = StorageError
+    kind: Callable[..., StorageError] = StorageError
     if error.errno in _FULL:
-        kind = StorageFullError
+        kind = STORAGE_FULL
     elif error.errno in _AWAY:
         kind = StorageUnreachableError
     return kind(url=url, action=action, path=path, reason=error.strerror or str(error))
@@ -321,7 +321,7 @@ def require_atomic_create(storage: Storage, *, source: random.Random) -> None:
     2. Of creators at the same time one wins.
 
     Raises:
-        AtomicCreateError: it is not so here.
+        ATOMIC_CREATE_MISSING: it is not so here.
         StorageError: the storage cannot be used at all.
     """
     token = attempt_id(source=source)
@@ -330,7 +330,7 @@ def require_atomic_create(storage: Storage, *, source: random.Random) -> None:
         # 1. An object that is there cannot be created again.
         if [_creates(storage, first, data) for data in (b"1", b"2")] != [True, False]:
             reason = "it lets an object that exists be created again"
-            raise AtomicCreateError(url=storage.url, reason=reason)
+            raise ATOMIC_CREATE_MISSING(url=storage.url, reason=reason)
         # 2. Of creators at the same time one wins.
         if isinstance(storage, LocalStorage):
             return
@@ -339,7 +339,7 @@ def require_atomic_create(storage: Storage, *, source: random.Random) -> None:
             wins = list(pool.map(lambda data: _creates(storage, second, data), racers))
         if wins.count(True) != 1:
             reason = f"of {_RACER_COUNT} creators of one object {wins.count(True)} were told to win"
-            raise AtomicCreateError(url=storage.url, reason=reason)
+            raise ATOMIC_CREATE_MISSING(url=storage.url, reason=reason)
     finally:
         with contextlib.suppress(StorageError):  # It would hide the error that is on its way.
             delete_all(storage, (first, second))

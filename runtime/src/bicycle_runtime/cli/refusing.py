@@ -7,7 +7,7 @@ import traceback
 
 import click
 
-from bicycle_runtime.cli.errors import InternalError, UsageRefusedError
+from bicycle_runtime.cli.errors import INTERNAL_ERROR, USAGE_REFUSED
 from bicycle_runtime.cli.exit_codes import exit_code_of
 from bicycle_runtime.cli.rendering import answer_json, error_text, show_text
 from bicycle_sdk.errors import BicycleError
@@ -38,7 +38,7 @@ def _told(error: Exception) -> BicycleError:
         return error
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "bicycle"
-        return UsageRefusedError(problem=error.format_message(), command=command)
-    return InternalError(
+        return USAGE_REFUSED(problem=error.format_message(), command=command)
+    return INTERNAL_ERROR(
         exception=type(error).__name__, exception_message=str(error) or "no message"
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pickle import loads
 from typing import Any
 
-from bicycle_runtime.connectors.errors import ConnectorPayloadError
+from bicycle_runtime.connectors.errors import CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.contract import (
     Budget,
@@ -84,7 +84,7 @@ class CollectionSource(Source):
         read_options(CollectionOptions, spec)
         items = spec.payloads.get("items")
         if not isinstance(items, list | tuple):
-            raise ConnectorPayloadError(
+            raise CONNECTOR_PAYLOAD_WRONG(
                 vertex=spec.vertex_id,
                 connector=spec.connector_type,
                 role="items",

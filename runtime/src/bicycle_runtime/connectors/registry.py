@@ -18,7 +18,7 @@ from typing import Any, Literal
 import pluggy
 
 from bicycle_runtime.connectors import builtin
-from bicycle_runtime.connectors.errors import UnknownConnectorError, UnknownStateBackendError
+from bicycle_runtime.connectors.errors import UNKNOWN_CONNECTOR, UNKNOWN_STATE_BACKEND
 from bicycle_runtime.connectors.hooks import (
     EXTENSION_ENTRY_POINT_GROUP,
     HOOK_PROJECT,
@@ -27,6 +27,7 @@ from bicycle_runtime.connectors.hooks import (
 )
 from bicycle_runtime.contract import ConnectorSpec, Sink, Source
 from bicycle_runtime.state.settings import OWN_BACKENDS
+from bicycle_sdk.errors import BicycleError
 
 __all__ = [
     "ConnectorRegistry",
@@ -97,7 +98,7 @@ class ConnectorRegistry:
         """Import and return the class of a source.
 
         Raises:
-            UnknownConnectorError: the word is unknown, or its class cannot be imported.
+            UNKNOWN_CONNECTOR: the word is unknown, or its class cannot be imported.
         """
         found: type[Source] = self._class("source", word, vertex_id)
         return found
@@ -123,11 +124,11 @@ class ConnectorRegistry:
         """Return the place of the factory of a state backend that an extension brings.
 
         Raises:
-            UnknownStateBackendError: no extension does.
+            UNKNOWN_STATE_BACKEND: no extension does.
         """
         places = {offer.word: offer.place for offer in self.offers_of("state_backends")}
         if word not in places:
-            raise UnknownStateBackendError(
+            raise UNKNOWN_STATE_BACKEND(
                 word=word,
                 known_text=", ".join((*OWN_BACKENDS, *sorted(places))),
                 refusal_text="".join(
@@ -153,7 +154,7 @@ class ConnectorRegistry:
 
     def _unknown(
         self, direction: str, word: str, vertex_id: str, *, reason: str | None
-    ) -> UnknownConnectorError:
+    ) -> BicycleError:
         known = sorted(self.sources if direction == "source" else self.sinks)
         close = difflib.get_close_matches(word, known, n=1)
         hint = f"write {close[0]!r}" if close else "install the extension that offers it"
@@ -161,7 +162,7 @@ class ConnectorRegistry:
         if reason is not None:
             refused = [reason, *refused]
             hint = "repair or reinstall the extension that offers it"
-        return UnknownConnectorError(
+        return UNKNOWN_CONNECTOR(
             vertex=vertex_id,
             direction=direction,
             word=word,

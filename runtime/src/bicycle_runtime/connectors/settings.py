@@ -15,7 +15,7 @@ from bicycle_runtime.base.errors import (
     UnknownOptionError,
 )
 from bicycle_runtime.base.options import from_mapping
-from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.contract import ConnectorSpec
 
 __all__ = ["read_options", "require_decodable"]
@@ -34,12 +34,12 @@ def require_decodable(
         new_decoder: A decoder's class of msgspec.
 
     Raises:
-        ConnectorPayloadError: there is no decoder for it.
+        CONNECTOR_PAYLOAD_WRONG: there is no decoder for it.
     """
     try:
         new_decoder(record_type)
     except TypeError as error:
-        raise ConnectorPayloadError(
+        raise CONNECTOR_PAYLOAD_WRONG(
             vertex=spec.vertex_id,
             connector=spec.connector_type,
             role="output_type",
@@ -56,7 +56,7 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
         spec: The connector; its properties hold JSON values or texts.
 
     Raises:
-        ConnectorOptionError: a property is unknown, missing, ill-typed or out of bounds.
+        CONNECTOR_OPTION_WRONG: a property is unknown, missing, ill-typed or out of bounds.
     """
     cause: ConfigError
     try:
@@ -72,7 +72,7 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
     except OptionError as error:
         cause, problem = error, f"{error.facts['found']!r} is not accepted"
         hint = f"give {error.facts['expected']}"
-    raise ConnectorOptionError(
+    raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         name=cause.facts["name"],

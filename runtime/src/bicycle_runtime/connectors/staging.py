@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, BinaryIO
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.connectors.errors import StagedFileDamagedError
+from bicycle_runtime.connectors.errors import STAGED_FILE_DAMAGED
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
 
 __all__ = [
@@ -129,7 +129,7 @@ def staged_blocks(storage: Storage, file: StagedFile) -> Iterator[bytes]:
 
     Raises:
         ObjectMissingError: the file is gone.
-        StagedFileDamagedError: size or checksum differ.
+        STAGED_FILE_DAMAGED: size or checksum differ.
     """
     byte_count = 0
     checksum = 0
@@ -142,7 +142,7 @@ def staged_blocks(storage: Storage, file: StagedFile) -> Iterator[bytes]:
                 yield held
             held = block
     if (byte_count, checksum) != (file.byte_count, file.crc32):
-        raise StagedFileDamagedError(
+        raise STAGED_FILE_DAMAGED(
             path=file.path,
             found_byte_count=byte_count,
             found_crc32=checksum,

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
-from bicycle_runtime.dev.errors import BrokerJavaError
+from bicycle_runtime.dev.errors import BROKER_JAVA_MISSING
 
 __all__ = ["require_java", "require_keytool"]
 
@@ -15,16 +15,18 @@ def require_java() -> Path:
     """Return the program ``java``.
 
     Raises:
-        BrokerJavaError: there is none, it does not run, or it is too old.
+        BROKER_JAVA_MISSING: there is none, it does not run, or it is too old.
     """
     java = find_java()
     if java is None:
-        raise BrokerJavaError(needed=JAVA_MAJOR_MIN, found="none in JAVA_HOME or on PATH")
+        raise BROKER_JAVA_MISSING(needed=JAVA_MAJOR_MIN, found="none in JAVA_HOME or on PATH")
     version = java_version(java)
     if version is None:
-        raise BrokerJavaError(needed=JAVA_MAJOR_MIN, found=f"one that does not run: {java.path}")
+        raise BROKER_JAVA_MISSING(
+            needed=JAVA_MAJOR_MIN, found=f"one that does not run: {java.path}"
+        )
     if java_major(version) < JAVA_MAJOR_MIN:
-        raise BrokerJavaError(needed=JAVA_MAJOR_MIN, found=f"{version} ({java.path})")
+        raise BROKER_JAVA_MISSING(needed=JAVA_MAJOR_MIN, found=f"{version} ({java.path})")
     return java.path
 
 

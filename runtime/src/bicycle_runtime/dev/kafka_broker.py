@@ -37,16 +37,17 @@ from bicycle_runtime.dev.broker_options import (
     server_properties,
 )
 from bicycle_runtime.dev.errors import (
-    BrokerConflictError,
-    BrokerMissingError,
-    BrokerStartError,
-    PortTakenError,
+    BROKER_CONFLICT,
+    BROKER_MISSING,
+    BROKER_NOT_STARTED,
+    PORT_TAKEN,
 )
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.kafka_jars import kafka_jars
 from bicycle_runtime.dev.ports import choose_port, is_free
 from bicycle_runtime.dev.tails import indented, last_lines
 from bicycle_runtime.dev.waiting import locked, wait_until
+from bicycle_sdk.errors import BicycleError
 
 __all__ = [
     "BrokerOptions",
@@ -184,17 +185,17 @@ class KafkaBroker:
         """``HOST:PORT`` for clients; the same after a restart.
 
         Raises:
-            BrokerMissingError: it was never started, so that port 0 is not chosen yet.
+            BROKER_MISSING: it was never started, so that port 0 is not chosen yet.
         """
         record = self.record()
         port = record.port if record else self.options.port
         if not port:
-            raise BrokerMissingError(folder=str(self._folder))
+            raise BROKER_MISSING(folder=str(self._folder))
         return f"{HOST}:{port}"
 
     @property
     def pid(self) -> int:
-        """The id of the running process; BrokerMissingError when there is none."""
+        """The id of the running process; BROKER_MISSING when there is none."""
         return self._running().pid
 
     def record(self) -> BrokerRecord | None:
@@ -212,7 +213,7 @@ class KafkaBroker:
             user: One of the users of a secured broker; the first when absent.
 
         Raises:
-            BrokerConflictError: the broker asks for users that these options do not name.
+            BROKER_CONFLICT: the broker asks for users that these options do not name.
         """
         security, record = self.options.security, self.record()
         if record:
@@ -247,12 +248,12 @@ class KafkaBroker:
             True when it was started, False when it ran already.
 
         Raises:
-            BrokerConflictError: one runs here on another port, or its data has other users.
-            BrokerJavaError: Java is missing or too old.
-            BrokerStartError: it ended, or did not answer in time; it does not run then.
-            JarFetchError: the jars are not here and could not be fetched.
-            JarChecksumError: a fetched jar is a wrong one.
-            PortTakenError: somebody else listens there.
+            BROKER_CONFLICT: one runs here on another port, or its data has other users.
+            BROKER_JAVA_MISSING: Java is missing or too old.
+            BROKER_NOT_STARTED: it ended, or did not answer in time; it does not run then.
+            JARS_NOT_FETCHED: the jars are not here and could not be fetched.
+            JAR_CHECKSUM_WRONG: a fetched jar is a wrong one.
+            PORT_TAKEN: somebody else listens there.
         """
         timeout_s = self.options.start_timeout_ms / 1_000
         jars = kafka_jars(self._cache_dir, report=self._report)
@@ -269,7 +270,7 @@ class KafkaBroker:
             True when it ended by itself.
 
         Raises:
-            BrokerMissingError: none runs here.
+            BROKER_MISSING: none runs here.
         """
         record = self._running()
         send_signal(record.pid, signal.SIGTERM)
@@ -280,7 +281,7 @@ class KafkaBroker:
         return False
 
     def kill(self) -> None:
-        """End the broker by SIGKILL, as a crash would; BrokerMissingError when none runs."""
+        """End the broker by SIGKILL, as a crash would; BROKER_MISSING when none runs."""
         record = self._running()
         send_signal(record.pid, signal.SIGKILL)
         self._wait_for_end(record, _KILL_TIMEOUT_S)
@@ -299,7 +300,7 @@ class KafkaBroker:
             return False
         return self._process.returncode not in _ASKED_TO_END
 
-    def failure(self) -> BrokerStartError:
+    def failure(self) -> BicycleError:
         """Return the error for a broker that ended by itself, with the end of its log."""
         return self._start_error("its process ended")
 
@@ -327,7 +328,7 @@ class KafkaBroker:
         """Refuse to take a broker that runs for the one that was asked for, if it is another."""
         asked = self.options.port
         if asked not in (0, record.port):
-            raise BrokerConflictError(
+            raise BROKER_CONFLICT(
                 folder=str(self._folder), name="port", found=record.port, asked=asked
             )
         self._require_same_users(record)
@@ -335,9 +336,7 @@ class KafkaBroker:
     def _require_same_users(self, record: BrokerRecord) -> None:
         found, asked = ", ".join(record.users) or "none", ", ".join(self._users) or "none"
         if found != asked:
-            raise BrokerConflictError(
-                folder=str(self._folder), name="users", found=found, asked=asked
-            )
+            raise BROKER_CONFLICT(folder=str(self._folder), name="users", found=found, asked=asked)
 
     @property
     def _users(self) -> tuple[str, ...]:
@@ -349,7 +348,7 @@ class KafkaBroker:
         if not port:
             return choose_port(HOST, self._source)
         if not is_free(HOST, port):
-            raise PortTakenError(host=HOST, port=port)
+            raise PORT_TAKEN(host=HOST, port=port)
         return port
 
     def _write_settings(self, port: int) -> None:
@@ -454,7 +453,7 @@ class KafkaBroker:
     def _running(self) -> BrokerRecord:
         record = self.record()
         if record is None or not record.is_running:
-            raise BrokerMissingError(folder=str(self._folder))
+            raise BROKER_MISSING(folder=str(self._folder))
         return record
 
     def _wait_for_end(self, record: BrokerRecord, timeout_s: float) -> bool:
@@ -464,13 +463,13 @@ class KafkaBroker:
             self._process = None
         return has_ended
 
-    def _start_error(self, reason: str) -> BrokerStartError:
+    def _start_error(self, reason: str) -> BicycleError:
         """Return the error with the end of Kafka's log, and of what Java printed if it did."""
         log, lines = self.log_path, last_lines(self.log_path)
         printed = last_lines(self._folder / "broker.out")
         if printed:
             log, lines = self._folder / "broker.out", [*lines[-5:], *printed]
-        return BrokerStartError(
+        return BROKER_NOT_STARTED(
             folder=str(self._folder),
             reason=reason,
             log=str(log),

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from bicycle_runtime.dev.errors import JarChecksumError, JarFetchError
+from bicycle_runtime.dev.errors import JAR_CHECKSUM_WRONG, JARS_NOT_FETCHED
 from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.waiting import locked
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["KAFKA_VERSION", "kafka_jars", "listed_jars"]
 
@@ -65,7 +66,7 @@ class _Shelf:
         for jar in self.jars:
             digest = hashlib.sha256((folder / jar.file_name).read_bytes()).hexdigest()
             if digest != jar.sha256:
-                raise JarChecksumError(
+                raise JAR_CHECKSUM_WRONG(
                     coordinates=jar.coordinates, found=digest, expected=jar.sha256
                 )
         self.folder.mkdir(exist_ok=True)
@@ -91,8 +92,8 @@ def kafka_jars(
         jars: What to fetch, when it is not the list of this package.
 
     Raises:
-        JarFetchError: no way succeeded.
-        JarChecksumError: a jar is not the one that was listed.
+        JARS_NOT_FETCHED: no way succeeded.
+        JAR_CHECKSUM_WRONG: a jar is not the one that was listed.
     """
     jars = listed_jars() if jars is None else jars
     shelf = _Shelf(folder=cache_dir / f"kafka-{KAFKA_VERSION}", jars=jars)
@@ -132,8 +133,8 @@ def _fill(
     raise _failure(shelf, causes or {"java": "neither Maven nor PySpark's Ivy was found"})
 
 
-def _failure(shelf: _Shelf, causes: dict[str, str]) -> JarFetchError:
-    return JarFetchError(
+def _failure(shelf: _Shelf, causes: dict[str, str]) -> BicycleError:
+    return JARS_NOT_FETCHED(
         jar_count=len(shelf.jars),
         version=KAFKA_VERSION,
         causes=causes,

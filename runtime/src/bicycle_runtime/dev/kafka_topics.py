@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 # Its types do not say that NewTopic is public, and it is.
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from bicycle_runtime.dev.errors import BrokerSilentError, TopicError
+from bicycle_runtime.dev.errors import BROKER_SILENT, TOPIC_REFUSED
 from bicycle_runtime.dev.waiting import wait_until
 
 __all__ = ["TopicInfo", "create_topic", "list_topics", "open_admin"]
@@ -44,12 +44,12 @@ def list_topics(admin: AdminClient, *, timeout_s: float = _TIMEOUT_S) -> list[To
         timeout_s: How long to wait for the broker's answer.
 
     Raises:
-        BrokerSilentError: the broker does not answer.
+        BROKER_SILENT: the broker does not answer.
     """
     try:
         found = admin.list_topics(timeout=timeout_s).topics
     except KafkaException as error:
-        raise BrokerSilentError(reason=_reason(error)) from error
+        raise BROKER_SILENT(reason=_reason(error)) from error
     return [
         _info(name, found[name].partitions.values())
         for name in sorted(found)
@@ -73,7 +73,7 @@ def create_topic(
         config: Settings of the topic, such as ``cleanup.policy``.
 
     Raises:
-        TopicError: there is one of that name, the broker refuses it, or does not answer.
+        TOPIC_REFUSED: there is one of that name, the broker refuses it, or does not answer.
     """
     wanted = NewTopic(
         name, num_partitions=partitions, replication_factor=1, config=dict(config or {})
@@ -82,9 +82,9 @@ def create_topic(
         admin.create_topics([wanted], operation_timeout=_TIMEOUT_S)[name].result(2 * _TIMEOUT_S)
         if not wait_until(lambda: _is_ready(admin, name, partitions), timeout_s=_TIMEOUT_S):
             reason = f"it was made, but its partitions have no leader after {_TIMEOUT_S:g} s"
-            raise TopicError(topic=name, reason=reason)
+            raise TOPIC_REFUSED(topic=name, reason=reason)
     except (KafkaException, TimeoutError) as error:
-        raise TopicError(topic=name, reason=_reason(error)) from error
+        raise TOPIC_REFUSED(topic=name, reason=_reason(error)) from error
     return TopicInfo(name=name, partitions=partitions, replication=1)
 
 

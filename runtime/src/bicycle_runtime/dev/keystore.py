@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bicycle_runtime.dev.errors import KeystoreError
+from bicycle_runtime.dev.errors import KEYSTORE_NOT_MADE
 from bicycle_runtime.dev.java_programs import require_keytool
 
 __all__ = ["Keystore", "make_keystore"]
@@ -33,8 +33,8 @@ def make_keystore(folder: Path) -> Keystore:
     """Make a key for ``localhost`` and ``127.0.0.1``, or return the one that lies in the folder.
 
     Raises:
-        BrokerJavaError: there is no Java.
-        KeystoreError: there is no keytool, or it failed.
+        BROKER_JAVA_MISSING: there is no Java.
+        KEYSTORE_NOT_MADE: there is no keytool, or it failed.
     """
     store = Keystore(path=folder / "broker.p12", ca_path=folder / "ca.pem", password=_PASSWORD)
     if store.path.is_file() and store.ca_path.is_file():
@@ -56,7 +56,7 @@ def make_keystore(folder: Path) -> Keystore:
 def _keytool(folder: Path, *arguments: str) -> None:
     keytool = require_keytool()
     if keytool is None:
-        raise KeystoreError(folder=str(folder), reason="Java's keytool was not found")
+        raise KEYSTORE_NOT_MADE(folder=str(folder), reason="Java's keytool was not found")
     try:
         result = subprocess.run(
             [str(keytool), *arguments],
@@ -67,7 +67,7 @@ def _keytool(folder: Path, *arguments: str) -> None:
             timeout=_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise KeystoreError(folder=str(folder), reason=str(error)) from error
+        raise KEYSTORE_NOT_MADE(folder=str(folder), reason=str(error)) from error
     if result.returncode:
         reason = " ".join(f"{result.stdout} {result.stderr}".split()) or "no output"
-        raise KeystoreError(folder=str(folder), reason=reason)
+        raise KEYSTORE_NOT_MADE(folder=str(folder), reason=reason)

@@ -39,15 +39,16 @@ from bicycle_runtime.dev.cluster_record import (
     write_record,
 )
 from bicycle_runtime.dev.errors import (
-    ClusterConflictError,
-    ClusterHostError,
+    CLUSTER_CONFLICT,
+    CLUSTER_HOST_UNUSABLE,
+    CLUSTER_NOT_STARTED,
+    PORT_TAKEN,
     ClusterMissingError,
-    ClusterStartError,
-    PortTakenError,
 )
 from bicycle_runtime.dev.ports import choose_port, is_free
 from bicycle_runtime.dev.tails import indented, last_lines
 from bicycle_runtime.dev.waiting import locked, wait_until
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ClusterState", "HostState", "JobState", "SparkCluster", "read_state"]
 
@@ -199,7 +200,7 @@ class SparkCluster:
 
         Raises:
             ClusterMissingError: no cluster runs here.
-            ClusterStartError: its master gives no answer.
+            CLUSTER_NOT_STARTED: its master gives no answer.
         """
         record = self._running()
         try:
@@ -220,10 +221,10 @@ class SparkCluster:
             True when it was started, False when it ran already.
 
         Raises:
-            ClusterConflictError: one runs here with another size.
-            ClusterHostError: this machine lacks a loopback address.
-            ClusterStartError: a process ended, or was not ready in time; nothing runs then.
-            PortTakenError: another program listens on the port that was asked for.
+            CLUSTER_CONFLICT: one runs here with another size.
+            CLUSTER_HOST_UNUSABLE: this machine lacks a loopback address.
+            CLUSTER_NOT_STARTED: a process ended, or was not ready in time; nothing runs then.
+            PORT_TAKEN: another program listens on the port that was asked for.
         """
         timeout_s = self.options.start_timeout_ms / 1_000
         try:
@@ -275,8 +276,8 @@ class SparkCluster:
 
         Raises:
             ClusterMissingError: no cluster runs here.
-            ClusterHostError: this machine lacks that address.
-            ClusterStartError: the worker ended, or was not registered in time.
+            CLUSTER_HOST_UNUSABLE: this machine lacks that address.
+            CLUSTER_NOT_STARTED: the worker ended, or was not registered in time.
         """
         record = self._running()
         taken = self.hosts()
@@ -290,7 +291,7 @@ class SparkCluster:
         """Kill a worker and all that runs on its host at once, as if the machine had died.
 
         Raises:
-            ClusterHostError: no worker runs there.
+            CLUSTER_HOST_UNUSABLE: no worker runs there.
         """
         worker = self._worker(host)
         kill_all(worker.pid)
@@ -305,7 +306,7 @@ class SparkCluster:
         that is off.
 
         Raises:
-            ClusterHostError: no worker runs there.
+            CLUSTER_HOST_UNUSABLE: no worker runs there.
         """
         worker = self._worker(host)
         send_signal(worker.pid, signal.SIGTERM)
@@ -357,7 +358,7 @@ class SparkCluster:
         }
         for name, (found, wanted) in pairs.items():
             if found != wanted:
-                raise ClusterConflictError(
+                raise CLUSTER_CONFLICT(
                     folder=str(self._folder), name=name, found=found, asked=wanted
                 )
 
@@ -372,7 +373,7 @@ class SparkCluster:
     def _choose_ports(self, record: ClusterRecord | None) -> tuple[int, int]:
         port = self.options.port
         if port and not is_free(MASTER_HOST, port):
-            raise PortTakenError(host=MASTER_HOST, port=port)
+            raise PORT_TAKEN(host=MASTER_HOST, port=port)
         if not port and record and is_free(MASTER_HOST, record.port):
             port = record.port
         port = port or choose_port(MASTER_HOST, self._source)
@@ -435,7 +436,7 @@ class SparkCluster:
         for worker in record.workers:
             if worker.host == host and worker.is_running:
                 return worker
-        raise ClusterHostError(host=host, reason="no worker of this cluster runs there")
+        raise CLUSTER_HOST_UNUSABLE(host=host, reason="no worker of this cluster runs there")
 
     def _running(self) -> ClusterRecord:
         record = self.record()
@@ -443,11 +444,11 @@ class SparkCluster:
             raise ClusterMissingError(folder=str(self._folder))
         return record
 
-    def _error(self, reason: str, name: str = "master") -> ClusterStartError:
+    def _error(self, reason: str, name: str = "master") -> BicycleError:
         """Return the error with the end of what a process logged, or printed."""
         log = self._folder / name / "log"
         lines = last_lines(log) or last_lines(self._folder / name / "out")
-        return ClusterStartError(
+        return CLUSTER_NOT_STARTED(
             folder=str(self._folder), reason=reason, log=str(log), tail=lines,
             tail_text=indented(lines),
         )  # fmt: skip
@@ -459,7 +460,7 @@ def _require_address(host: str) -> None:
         try:
             probe.bind((host, 0))
         except OSError as error:
-            raise ClusterHostError(host=host, reason=error.strerror or str(error)) from error
+            raise CLUSTER_HOST_UNUSABLE(host=host, reason=error.strerror or str(error)) from error
 
 
 def _number(host: str) -> int:

@@ -131,7 +131,7 @@ class EngineOptions:
         """Return where the factory of a state backend is that an extension brings.
 
         Raises:
-            UnknownStateBackendError: no extension does.
+            UNKNOWN_STATE_BACKEND: no extension does.
         """
         if self.state_backend in OWN_BACKENDS:
             return None

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.extraction.errors import BundleFormatError
+from bicycle_runtime.extraction.errors import BUNDLE_UNREADABLE
 from bicycle_sdk.errors import GraphFormatError
 from bicycle_sdk.graph import JobGraph
 
@@ -60,7 +60,7 @@ class JobBundle:
         """Read the stored form; the inverse of ``to_bytes``.
 
         Raises:
-            BundleFormatError: damaged, cut short, of another version, or its content is not what
+            BUNDLE_UNREADABLE: damaged, cut short, of another version, or its content is not what
                 the digest names.
         """
         body = _checked_body(data)
@@ -70,12 +70,12 @@ class JobBundle:
             kept = {name: value for name, value in asdict(fields).items() if name != "places"}
             bundle = cls(**{**kept, "graph": graph})
         except GraphFormatError as error:
-            raise BundleFormatError(detail=error.summary) from error
+            raise BUNDLE_UNREADABLE(detail=error.summary) from error
         except msgspec.MsgspecError as error:
-            raise BundleFormatError(detail=str(error)) from error
+            raise BUNDLE_UNREADABLE(detail=str(error)) from error
         found = bundle_digest(bundle.graph, bundle.payloads)
         if found != bundle.digest:
-            raise BundleFormatError(
+            raise BUNDLE_UNREADABLE(
                 detail=f"its content has the digest {found}, expected {bundle.digest}"
             )
         return bundle
@@ -116,13 +116,13 @@ def _plain_fields(bundle: JobBundle) -> dict[str, Any]:
 
 def _checked_body(data: bytes) -> bytes:
     if data[: len(_MAGIC)] != _MAGIC or len(data) < _PREFIX_SIZE:
-        raise BundleFormatError(detail=f"it starts with {bytes(data[:8])!r}, not with {_MAGIC!r}")
+        raise BUNDLE_UNREADABLE(detail=f"it starts with {bytes(data[:8])!r}, not with {_MAGIC!r}")
     version = int.from_bytes(data[4:6], "little")
     if version != BUNDLE_FORMAT_VERSION:
-        raise BundleFormatError(
+        raise BUNDLE_UNREADABLE(
             detail=f"format version {version}, expected {BUNDLE_FORMAT_VERSION}"
         )
     body = data[_PREFIX_SIZE:]
     if zlib.crc32(body) != int.from_bytes(data[6:10], "little"):
-        raise BundleFormatError(detail="its checksum is wrong, the file is damaged or cut short")
+        raise BUNDLE_UNREADABLE(detail="its checksum is wrong, the file is damaged or cut short")
     return body

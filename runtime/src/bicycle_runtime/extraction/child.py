@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bicycle_runtime.extraction.errors import ResultTooLargeError
+from bicycle_runtime.extraction.errors import RESULT_TOO_LARGE
 from bicycle_runtime.extraction.loading import Answer, Loading, Target
 from bicycle_runtime.extraction.wire import (
     GREETING,
@@ -123,7 +123,7 @@ def _frame(answer: Answer, target: Target, size_max: int) -> bytes:
     if len(frame) <= size_max:
         return frame
     largest = max(answer.blobs, key=lambda name: len(answer.blobs[name]), default="the graph")
-    error = ResultTooLargeError(
+    error = RESULT_TOO_LARGE(
         plugin=target.name,
         dist=target.dist,
         size_bytes=max(size, len(frame)),

@@ -17,8 +17,9 @@ from typing import Any
 
 import importlib_metadata
 
-from bicycle_runtime.extraction.errors import PluginNotFoundError, PluginRefusedError
+from bicycle_runtime.extraction.errors import PLUGIN_NOT_FOUND, PLUGIN_REFUSED
 from bicycle_runtime.extraction.requirement import sdk_specifier
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.installed import ENTRY_POINT_GROUP
 
 __all__ = ["Discovery", "PluginRef", "Refusal", "discover"]
@@ -75,8 +76,8 @@ class Discovery:
         """Return the plugin of this name.
 
         Raises:
-            PluginRefusedError: it is installed but refused.
-            PluginNotFoundError: it is not installed; the error lists close names and all names.
+            PLUGIN_REFUSED: it is installed but refused.
+            PLUGIN_NOT_FOUND: it is not installed; the error lists close names and all names.
         """
         for ref in self.found:
             if ref.name == name:
@@ -86,10 +87,10 @@ class Discovery:
                 raise _refusal_error(refusal)
         raise self._not_found(name)
 
-    def _not_found(self, name: str) -> PluginNotFoundError:
+    def _not_found(self, name: str) -> BicycleError:
         known = [ref.name for ref in self.found]
         close = difflib.get_close_matches(name, known)
-        return PluginNotFoundError(
+        return PLUGIN_NOT_FOUND(
             name=name,
             known=known,
             close_matches=close,
@@ -231,8 +232,8 @@ def _conflict(refs: list[PluginRef]) -> Refusal:
     )
 
 
-def _refusal_error(refusal: Refusal) -> PluginRefusedError:
-    return PluginRefusedError(
+def _refusal_error(refusal: Refusal) -> BicycleError:
+    return PLUGIN_REFUSED(
         name=refusal.name,
         reason=refusal.reason,
         sources=list(refusal.sources),

@@ -17,13 +17,13 @@ from bicycle_runtime.base.processes import signal_name
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import (
-    ChildStartError,
+    CHILD_NOT_STARTED,
+    PLUGIN_EXITED,
+    PLUGIN_KILLED,
+    PLUGIN_TIMED_OUT,
+    RESULT_TOO_LARGE,
+    RESULT_UNREADABLE,
     ExtractionError,
-    PluginExitedError,
-    PluginKilledError,
-    PluginTimeoutError,
-    ResultFormatError,
-    ResultTooLargeError,
 )
 from bicycle_runtime.extraction.limits import ExtractionLimits
 from bicycle_runtime.extraction.process import ChildOutcome, run_child
@@ -122,7 +122,7 @@ class _Run:
         try:
             header, blobs = decode_body(outcome.result.body)
         except ValueError as error:
-            raise ResultFormatError(**self._facts(outcome), detail=str(error)) from error
+            raise RESULT_UNREADABLE(**self._facts(outcome), detail=str(error)) from error
         if "error" in header:
             raise self._told(header["error"], outcome)
         return header, blobs
@@ -133,8 +133,8 @@ class _Run:
         graph.validate()
         return graph
 
-    def _not_started(self, facts: dict[str, Any], detail: str) -> ChildStartError:
-        return ChildStartError(**facts, python=self.python or sys.executable, detail=detail)
+    def _not_started(self, facts: dict[str, Any], detail: str) -> ExtractionError:
+        return CHILD_NOT_STARTED(**facts, python=self.python or sys.executable, detail=detail)
 
     def _place(self) -> dict[str, Any]:
         """Return what to load and where to import from; another interpreter knows its own path."""
@@ -164,7 +164,7 @@ class _Run:
         """Return the error that the child sent; ours get the tails, the SDK's pass as they are."""
         error = error_from_json(data)
         if isinstance(error, ExtractionError):
-            return type(error)(**{**error.facts, **self._facts(outcome)})
+            return error.with_facts(**self._facts(outcome))
         return error
 
     def _lost(self, outcome: ChildOutcome) -> ExtractionError:
@@ -173,25 +173,25 @@ class _Run:
         result = outcome.result
         if result.oversize is not None:
             sizes = {"size_bytes": result.oversize, "limit_bytes": self.limits.result_bytes}
-            return ResultTooLargeError(**facts, **sizes, payload="the whole")
+            return RESULT_TOO_LARGE(**facts, **sizes, payload="the whole")
         if result.problem is not None:
-            return ResultFormatError(**facts, detail=result.problem)
+            return RESULT_UNREADABLE(**facts, detail=result.problem)
         return self._ended(facts, outcome)
 
     def _ended(self, facts: dict[str, Any], outcome: ChildOutcome) -> ExtractionError:
         """Return the error for a child that was late or died before it wrote an answer."""
         places = {**facts, **self._last_known(outcome.dump)}
         if outcome.is_late:
-            return PluginTimeoutError(**places, limit_ms=self.limits.wall_time_ms)
+            return PLUGIN_TIMED_OUT(**places, limit_ms=self.limits.wall_time_ms)
         code = outcome.exit_code or 0
         if code < 0:
-            return PluginKilledError(**places, signal_name=signal_name(-code) or f"signal {-code}")
+            return PLUGIN_KILLED(**places, signal_name=signal_name(-code) or f"signal {-code}")
         if not outcome.result.has_greeted:
             detail = outcome.stderr_tail[-1] if outcome.stderr_tail else f"exit code {code}"
             return self._not_started(facts, detail)
         if code == PIPE_LOST_EXIT_CODE:
-            return ResultFormatError(**facts, detail="the plugin closed the pipe")
-        return PluginExitedError(**places, exit_code=code, exit_message=None, how="process end")
+            return RESULT_UNREADABLE(**facts, detail="the plugin closed the pipe")
+        return PLUGIN_EXITED(**places, exit_code=code, exit_message=None, how="process end")
 
     def _last_known(self, dump: str) -> dict[str, Any]:
         """Return where the child was when it could not answer any more."""

@@ -18,15 +18,16 @@ from typing import Any
 import bicycle_sdk
 from bicycle_runtime.extraction.culprits import find_culprit
 from bicycle_runtime.extraction.errors import (
-    EntryPointError,
-    MissingDependencyError,
-    NoGraphError,
-    NotShippableError,
-    PluginExitedError,
-    PluginMemoryError,
-    PluginNotMarkedError,
-    PluginRaisedError,
-    SdkMismatchError,
+    ENTRY_POINT_BROKEN,
+    MISSING_DEPENDENCY,
+    NO_GRAPH,
+    NOT_SHIPPABLE,
+    PLUGIN_EXITED,
+    PLUGIN_NOT_MARKED,
+    PLUGIN_OUT_OF_MEMORY,
+    PLUGIN_RAISED,
+    SDK_MISMATCH,
+    ExtractionError,
 )
 from bicycle_runtime.extraction.imports import ImportSearch
 from bicycle_runtime.extraction.pickling import PayloadWriter, WrittenPayload
@@ -191,7 +192,7 @@ class Loading:
         except ValueError:  # Not of PEP 440, so no version meets it.
             is_met = False
         if not is_met:
-            raise SdkMismatchError(
+            raise SDK_MISMATCH(
                 plugin=self.target.name,
                 dist=self.target.dist,
                 requirement=f"bicycle-sdk{requirement}",
@@ -232,7 +233,11 @@ class Loading:
     def _typed(self, error: BaseException) -> BicycleError:
         if isinstance(error, BicycleError) and _is_of_bicycle(type(error)):
             location = self._location(error)
-            return type(error)(**{"location": location, **error.facts}) if location else error
+            return (
+                error.with_facts(location=error.facts.get("location", location))
+                if location
+                else error
+            )
         facts: dict[str, Any] = {
             "plugin": self.target.name,
             "dist": self.target.dist,
@@ -242,16 +247,14 @@ class Loading:
         }
         match error:
             case SystemExit():
-                return PluginExitedError(**facts, **_exit_facts(error), how="sys.exit")
+                return PLUGIN_EXITED(**facts, **_exit_facts(error), how="sys.exit")
             case MemoryError():
-                return PluginMemoryError(**facts, limit_bytes=self._memory_bytes)
+                return PLUGIN_OUT_OF_MEMORY(**facts, limit_bytes=self._memory_bytes)
             case ModuleNotFoundError() if error.name:
-                return MissingDependencyError(**facts, module=error.name)
+                return MISSING_DEPENDENCY(**facts, module=error.name)
             case _:
                 name = type(error).__qualname__
-                return PluginRaisedError(
-                    **facts, exception_type=name, exception_message=_text(error)
-                )
+                return PLUGIN_RAISED(**facts, exception_type=name, exception_message=_text(error))
 
     def _location(self, error: BaseException) -> str | None:
         return user_location(
@@ -262,16 +265,16 @@ class Loading:
         code = getattr(self._plugin, "__code__", None)
         return f"{code.co_filename}:{code.co_firstlineno}" if code else self.target.entry_point
 
-    def _dead_end(self, reason: str) -> EntryPointError:
+    def _dead_end(self, reason: str) -> ExtractionError:
         target = self.target
-        return EntryPointError(
+        return ENTRY_POINT_BROKEN(
             plugin=target.name, dist=target.dist, target=target.entry_point, reason=reason
         )
 
-    def _not_marked(self, module: ModuleType, value: Any) -> PluginNotMarkedError:
+    def _not_marked(self, module: ModuleType, value: Any) -> ExtractionError:
         code = getattr(value, "__code__", None)
         place = f"{code.co_filename}:{code.co_firstlineno}" if code else module.__file__
-        return PluginNotMarkedError(
+        return PLUGIN_NOT_MARKED(
             plugin=self.target.name,
             dist=self.target.dist,
             target=self.target.entry_point,
@@ -279,18 +282,18 @@ class Loading:
             found=type(value).__name__,
         )
 
-    def _no_graph(self, found: Any) -> NoGraphError:
-        return NoGraphError(
+    def _no_graph(self, found: Any) -> ExtractionError:
+        return NO_GRAPH(
             plugin=self.target.name,
             dist=self.target.dist,
             location=self._plugin_location(),
             found=f"an object of type {type(found).__name__}",
         )
 
-    def _not_shippable(self, payload_id: str, value: Any) -> NotShippableError:
+    def _not_shippable(self, payload_id: str, value: Any) -> ExtractionError:
         vertex, _, role = payload_id.rpartition("/")
         culprit = find_culprit(role, value, refusal=self._refusal)
-        return NotShippableError(
+        return NOT_SHIPPABLE(
             plugin=self.target.name,
             dist=self.target.dist,
             vertex=vertex,

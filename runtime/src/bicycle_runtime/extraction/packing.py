@@ -26,7 +26,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from bicycle_runtime.extraction.discovery import PluginRef
-from bicycle_runtime.extraction.errors import EnvironmentConflictError, EnvironmentFilesError
+from bicycle_runtime.extraction.errors import ENVIRONMENT_CONFLICT, ENVIRONMENT_FILES_UNKNOWN
 
 __all__ = [
     "HELD_BY_RUNTIME",
@@ -110,7 +110,7 @@ def require_no_conflict(plugin: Closure, runtime_path: Iterable[str], *, name: s
     plugin brings its own, which must be of a version that the runtime takes.
 
     Raises:
-        EnvironmentConflictError: with library, versions and who asks for what.
+        ENVIRONMENT_CONFLICT: with library, versions and who asks for what.
     """
     ours = closure_of(_RUNTIME, installed(runtime_path))
     for library in sorted(plugin.asked.keys() & ours.members.keys() & HELD_BY_RUNTIME):
@@ -135,7 +135,7 @@ def _require(
 ) -> None:
     for asker, requirement in asked:
         if not requirement.specifier.contains(version, prereleases=True):
-            raise EnvironmentConflictError(
+            raise ENVIRONMENT_CONFLICT(
                 plugin=plugin, library=library, found=version, asker=asker,
                 requirement=f"{library}{requirement.specifier}",
             )  # fmt: skip
@@ -166,8 +166,8 @@ def pack_environment(
         cache_dir: Archives are kept there, by digest; one that is there is not written again.
 
     Raises:
-        EnvironmentConflictError: the plugin and the runtime cannot live in one process.
-        EnvironmentFilesError: the files of a distribution are not to be found.
+        ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
+        ENVIRONMENT_FILES_UNKNOWN: the files of a distribution are not to be found.
     """
     closure = closure_of(ref.dist_name, installed([ref.location, *path]))
     require_no_conflict(closure, runtime_path, name=ref.name)
@@ -194,7 +194,7 @@ def _files_of(dist: Any, name: str) -> Mapping[str, Path]:
         return recorded
     sources = dict(_editable_files(dist, recorded))
     if not sources:
-        raise EnvironmentFilesError(library=f"{name} {dist.version}")
+        raise ENVIRONMENT_FILES_UNKNOWN(library=f"{name} {dist.version}")
     return {**{place: file for place, file in recorded.items() if _is_metadata(place)}, **sources}
 
 

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bicycle_runtime.extraction.errors import EnvironmentMissingError
+from bicycle_runtime.extraction.errors import ENVIRONMENT_MISSING
 
 __all__ = ["PluginEnvironment", "own_environment", "read_environment"]
 
@@ -51,12 +51,12 @@ def read_environment(folder: Path) -> PluginEnvironment:
     """Ask the interpreter of a virtual environment.
 
     Raises:
-        EnvironmentMissingError: there is none, or it does not answer.
+        ENVIRONMENT_MISSING: there is none, or it does not answer.
     """
     programs = [folder / name for name in _PROGRAMS]
     program = next((program for program in programs if program.is_file()), None)
     if program is None:
-        raise EnvironmentMissingError(folder=str(folder), reason=f"it has no {_PROGRAMS[0]}")
+        raise ENVIRONMENT_MISSING(folder=str(folder), reason=f"it has no {_PROGRAMS[0]}")
     try:
         done = subprocess.run(
             [str(program), "-I", "-c", _QUESTION],
@@ -65,9 +65,9 @@ def read_environment(folder: Path) -> PluginEnvironment:
         answer = json.loads(done.stdout)
     except subprocess.CalledProcessError as error:
         reason = error.stderr.decode(errors="replace").strip()[-500:]
-        raise EnvironmentMissingError(folder=str(folder), reason=reason) from error
+        raise ENVIRONMENT_MISSING(folder=str(folder), reason=reason) from error
     except (OSError, subprocess.TimeoutExpired, ValueError) as error:
-        raise EnvironmentMissingError(folder=str(folder), reason=str(error)) from error
+        raise ENVIRONMENT_MISSING(folder=str(folder), reason=str(error)) from error
     return PluginEnvironment(
         path=tuple(answer["path"]), python=answer["python"], platform=answer["platform"]
     )

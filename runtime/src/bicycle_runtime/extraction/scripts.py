@@ -14,7 +14,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bicycle_runtime.extraction.errors import ScriptError
+from bicycle_runtime.extraction.errors import SCRIPT_UNUSABLE
 
 if TYPE_CHECKING:
     from bicycle_runtime.extraction.discovery import PluginRef
@@ -54,7 +54,7 @@ def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnviron
         The plugin, whose location is not settled yet, and the archive.
 
     Raises:
-        ScriptError: there is no such file, or it is not clear which function is the job.
+        SCRIPT_UNUSABLE: there is no such file, or it is not clear which function is the job.
     """
     # Slow to import; that a text names a file is asked without packing one.
     from bicycle_runtime.extraction.discovery import PluginRef
@@ -91,7 +91,9 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise ScriptError(file=str(path), problem=reason, hint="give a file of Python") from error
+        raise SCRIPT_UNUSABLE(
+            file=str(path), problem=reason, hint="give a file of Python"
+        ) from error
 
 
 def _jobs_in(path: Path, content: str) -> dict[str, str]:
@@ -100,7 +102,7 @@ def _jobs_in(path: Path, content: str) -> dict[str, str]:
         tree = ast.parse(content, str(path))
     except SyntaxError as error:
         problem = f"line {error.lineno}: {error.msg}"
-        raise ScriptError(file=str(path), problem=problem, hint="correct the line") from error
+        raise SCRIPT_UNUSABLE(file=str(path), problem=problem, hint="correct the line") from error
     functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     return {
         node.name: _marked_name(mark) or node.name
@@ -126,4 +128,4 @@ def _only(path: Path, jobs: dict[str, str]) -> str:
     else:
         problem = f"it has {len(jobs)} jobs: {', '.join(jobs)}"
         hint = f"name one: {path.name}:{next(iter(jobs))}"
-    raise ScriptError(file=str(path), problem=problem, hint=hint)
+    raise SCRIPT_UNUSABLE(file=str(path), problem=problem, hint=hint)

@@ -17,7 +17,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from bicycle_runtime.extraction.errors import EnvironmentFolderError
+from bicycle_runtime.extraction.errors import ENVIRONMENT_FOLDER_UNUSABLE
 
 __all__ = ["KEPT_COUNT", "cache_folder", "enter_environment", "unpacked"]
 
@@ -37,7 +37,7 @@ def enter_environment(archive: Path, digest: str) -> Path:
         The folder it is in.
 
     Raises:
-        EnvironmentFolderError: the cache is not to be trusted or cannot be written.
+        ENVIRONMENT_FOLDER_UNUSABLE: the cache is not to be trusted or cannot be written.
     """
     folder = unpacked(archive, digest)
     if str(folder) not in sys.path:
@@ -49,7 +49,7 @@ def unpacked(archive: Path, digest: str) -> Path:
     """Return the folder with the content of an archive; this process holds it until it ends.
 
     Raises:
-        EnvironmentFolderError: the cache is not to be trusted or cannot be written.
+        ENVIRONMENT_FOLDER_UNUSABLE: the cache is not to be trusted or cannot be written.
     """
     cache = cache_folder()
     folder = cache / digest
@@ -62,7 +62,7 @@ def unpacked(archive: Path, digest: str) -> Path:
             _unpack(archive, folder)
         os.utime(folder)
     except (OSError, zipfile.BadZipFile) as error:
-        raise EnvironmentFolderError(folder=str(cache), reason=str(error)) from error
+        raise ENVIRONMENT_FOLDER_UNUSABLE(folder=str(cache), reason=str(error)) from error
     return folder
 
 
@@ -76,7 +76,7 @@ def _require_own(cache: Path) -> None:
     cache.mkdir(mode=0o700, exist_ok=True)
     status = cache.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022 or cache.is_symlink():
-        raise EnvironmentFolderError(folder=str(cache), reason="it belongs to another user")
+        raise ENVIRONMENT_FOLDER_UNUSABLE(folder=str(cache), reason="it belongs to another user")
 
 
 def _hold(lock: Path) -> int:

@@ -23,7 +23,7 @@ from bicycle_runtime.base.ids import job_id, slug
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
 from bicycle_runtime.extraction.scripts import is_script, script_name
-from bicycle_runtime.jobs.errors import HomeError, JobNotFoundError
+from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus, read_status
 
@@ -113,14 +113,14 @@ class Home:
         """Make the directory.
 
         Raises:
-            HomeError: it cannot be made.
+            HOME_UNUSABLE: it cannot be made.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             own_folder(self.path / "jobs")
         except OSError as error:
             reason = error.strerror or str(error)
-            raise HomeError(path=str(self.path), reason=reason) from error
+            raise HOME_UNUSABLE(path=str(self.path), reason=reason) from error
 
     def folder(self, name: str) -> JobFolder:
         """Return the folder of a job, which need not exist."""
@@ -135,13 +135,13 @@ class Home:
         """Return the folder of a known job.
 
         Raises:
-            JobNotFoundError: there is none; with close names.
+            JOB_NOT_FOUND: there is none; with close names.
         """
         known = [folder.id for folder in self.folders()]
         if name in known:
             return self.folder(name)
         close = difflib.get_close_matches(name, known, n=1)
-        raise JobNotFoundError(
+        raise JOB_NOT_FOUND(
             job=name,
             known=known,
             known_text=", ".join(known) or "none",

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "BatchResultError",
-    "EndlessTimersError",
-    "ErrorRateError",
-    "FunctionFailedError",
-    "FunctionHookError",
-    "NoEventTimeError",
-    "SourceDecodeError",
-    "UnkeyedStateError",
-    "WindowStateError",
-]
-
 
 class FunctionFailedError(BicycleError):
     """A user function raised; the first lines name exception, user's line, operator, record."""
@@ -64,82 +52,54 @@ class ErrorRateError(BicycleError):
     )
 
 
-class SourceDecodeError(BicycleError):
-    """Input that the source cannot decode."""
-
-    code = "BIC-1404"
-    message = "source {operator!r} cannot decode the record at {position}: {reason}"
-    fix = (
-        "correct the input, or choose on_error(skip() | dead_letter()) for the source; nothing "
-        "of this epoch was published"
-    )
-
-
-class UnkeyedStateError(BicycleError):
-    """Something that needs a key was asked for where there is none."""
-
-    code = "BIC-1405"
-    message = "operator {operator!r}: {what} needs a key, but the stream is not keyed"
-    fix = "put key_by(...) before the operator"
-
-
-class BatchResultError(BicycleError):
-    """A function that takes many records at once gave no result for each of them."""
-
-    code = "BIC-1406"
-    message = (
-        "operator {operator!r}: {function} returned {found} for a call with {expected} records; "
-        "one list of outputs for each record is expected, in the order of the records"
-    )
-    fix = (
-        "return [[], [a], [b, c]] for three records that give none, one and two; nothing of this "
-        "epoch was published"
-    )
-
-
-class EndlessTimersError(BicycleError):
-    """At the end of all input a function went on setting timers, which fire at once then."""
-
-    code = "BIC-1425"
-    message = (
-        "operator {operator!r}: all input has ended, and {function} has set timers of key {key} in "
-        "on_timer() more than {count} times since; nothing of this epoch was published"
-    )
-    fix = (
-        "set no further timer once ctx.current_watermark() is the greatest watermark "
-        "(bicycle_sdk.contexts.WATERMARK_MAX)"
-    )
-
-
-class RunawayTimersError(BicycleError):
-    """A function sets timers for times that have come, over and over: a round never ends."""
-
-    code = "BIC-1426"
-    message = (
-        "operator {operator!r}: more than {count} timers of key {key} have fired in one epoch of "
-        "{function}, the last of them for the {domain} time {time_ms}, while that time is "
-        "{reached_ms:moment}; nothing of this epoch was published"
-    )
-    fix = (
-        "set timers behind the time that it is, such as max(timestamp_ms, "
-        "ctx.current_watermark()) + interval: time may have jumped over many intervals"
-    )
-
-
-class NoEventTimeError(BicycleError):
-    """Something that needs event time got records without it."""
-
-    code = "BIC-1410"
-    message = "operator {operator!r} needs event time, but its records have none"
-    fix = (
-        "call assign_timestamps(…) on the stream before key_by, or choose a source that gives "
-        "times; nothing was published"
-    )
-
-
-class WindowStateError(BicycleError):
-    """A window function wanted to keep a value of a session."""
-
-    code = "BIC-1411"
-    message = "the window function saves {name!r}, but a session may merge with others"
-    fix = "use windows of fixed bounds, or keep state by key behind the window"
+RECORD_UNDECODABLE = BicycleError.row(
+    "BIC-1404",
+    "source {operator!r} cannot decode the record at {position}: {reason}",
+    cause="Input that the source cannot decode.",
+    fix="correct the input, or choose on_error(skip() | dead_letter()) for the source; nothing "
+    "of this epoch was published",
+)
+UNKEYED_STATE = BicycleError.row(
+    "BIC-1405",
+    "operator {operator!r}: {what} needs a key, but the stream is not keyed",
+    cause="Something that needs a key was asked for where there is none.",
+    fix="put key_by(...) before the operator",
+)
+BATCH_RESULT_WRONG = BicycleError.row(
+    "BIC-1406",
+    "operator {operator!r}: {function} returned {found} for a call with {expected} records; "
+    "one list of outputs for each record is expected, in the order of the records",
+    cause="A function that takes many records at once gave no result for each of them.",
+    fix="return [[], [a], [b, c]] for three records that give none, one and two; nothing of this "
+    "epoch was published",
+)
+ENDLESS_TIMERS = BicycleError.row(
+    "BIC-1425",
+    "operator {operator!r}: all input has ended, and {function} has set timers of key {key} in "
+    "on_timer() more than {count} times since; nothing of this epoch was published",
+    cause="At the end of all input a function went on setting timers, which fire at once then.",
+    fix="set no further timer once ctx.current_watermark() is the greatest watermark "
+    "(bicycle_sdk.contexts.WATERMARK_MAX)",
+)
+RUNAWAY_TIMERS = BicycleError.row(
+    "BIC-1426",
+    "operator {operator!r}: more than {count} timers of key {key} have fired in one epoch of "
+    "{function}, the last of them for the {domain} time {time_ms}, while that time is "
+    "{reached_ms:moment}; nothing of this epoch was published",
+    cause="A function sets timers for times that have come, over and over: a round never ends.",
+    fix="set timers behind the time that it is, such as max(timestamp_ms, "
+    "ctx.current_watermark()) + interval: time may have jumped over many intervals",
+)
+NO_EVENT_TIME = BicycleError.row(
+    "BIC-1410",
+    "operator {operator!r} needs event time, but its records have none",
+    cause="Something that needs event time got records without it.",
+    fix="call assign_timestamps(…) on the stream before key_by, or choose a source that gives "
+    "times; nothing was published",
+)
+WINDOW_STATE_UNMERGEABLE = BicycleError.row(
+    "BIC-1411",
+    "the window function saves {name!r}, but a session may merge with others",
+    cause="A window function wanted to keep a value of a session.",
+    fix="use windows of fixed bounds, or keep state by key behind the window",
+)

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.records.codecs import CodecName, RecordCodec
-from bicycle_runtime.records.errors import BlobFormatError
+from bicycle_runtime.records.errors import BLOB_UNREADABLE
 
 __all__ = [
     "Envelope",
@@ -97,13 +97,13 @@ def open_parcel(data: bytes) -> tuple[Envelope, memoryview]:
     """Return envelope and body.
 
     Raises:
-        BlobFormatError: too short, or written by another version.
+        BLOB_UNREADABLE: too short, or written by another version.
     """
     if len(data) < _ENVELOPE.size:
-        raise BlobFormatError(reason=f"{len(data)} bytes are too short for an envelope")
+        raise BLOB_UNREADABLE(reason=f"{len(data)} bytes are too short for an envelope")
     version, kind, level, task = _ENVELOPE.unpack_from(data)
     if version != BLOB_FORMAT_VERSION:
-        raise BlobFormatError(
+        raise BLOB_UNREADABLE(
             reason=f"format version {version}, this runtime reads {BLOB_FORMAT_VERSION}"
         )
     return Envelope(ParcelKind(kind), level, task), memoryview(data)[_ENVELOPE.size :]

@@ -25,7 +25,7 @@ import msgspec
 
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.records.errors import (
-    PickleRefusedError,
+    PICKLE_REFUSED,
     RecordDecodingError,
     RecordEncodingError,
 )
@@ -81,16 +81,16 @@ def load_record_pickle(data: bytes | memoryview) -> Any:
     """Return what was pickled of records.
 
     Raises:
-        PickleRefusedError: that is not to be.
+        PICKLE_REFUSED: that is not to be.
     """
     if _refused.records:
-        raise PickleRefusedError(what="records that a checkpoint holds of a loop")
+        raise PICKLE_REFUSED(what="records that a checkpoint holds of a loop")
     return pickle.loads(data)
 
 
 def _load_state_pickle(data: memoryview) -> Any:
     if _refused.state:
-        raise PickleRefusedError(what="a key or a value of state was stored as one")
+        raise PICKLE_REFUSED(what="a key or a value of state was stored as one")
     return pickle.loads(data)
 
 
@@ -328,7 +328,7 @@ def _canonical_pickle(value: Any) -> bytes:
         what = (
             f"a key or a value of state of type {type(value).__qualname__} would be stored as one"
         )
-        raise PickleRefusedError(what=what)
+        raise PICKLE_REFUSED(what=what)
     buffer = io.BytesIO()
     pickler = _unremembering(buffer)
     notes = _CLASSES.get()

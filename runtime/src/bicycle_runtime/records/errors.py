@@ -4,14 +4,6 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "BlobFormatError",
-    "KeyEncodingError",
-    "PickleRefusedError",
-    "RecordDecodingError",
-    "RecordEncodingError",
-]
-
 
 class KeyEncodingError(BicycleError):
     """A key has a type that has no stable encoding."""
@@ -40,20 +32,16 @@ class RecordDecodingError(BicycleError):
     fix = "use one version of the job and of bicycle-runtime on the driver and on all workers"
 
 
-class PickleRefusedError(BicycleError):
-    """State, or records in a loop, would be stored as a pickle or read from one."""
-
-    code = "BIC-1205"
-    message = "a pickle is refused, as --no-pickle asks for: {what}"
-    fix = (
-        "declare types for all state and for the records of loops (`bicycle plan` names what has "
-        "none), or run without --no-pickle what you trust; nothing was loaded or stored"
-    )
-
-
-class BlobFormatError(BicycleError):
-    """An exchange blob is damaged or of another version."""
-
-    code = "BIC-1204"
-    message = "an exchange blob is not readable: {reason}"
-    fix = "use one version of bicycle-runtime on the driver and on all workers"
+PICKLE_REFUSED = BicycleError.row(
+    "BIC-1205",
+    "a pickle is refused, as --no-pickle asks for: {what}",
+    cause="State, or records in a loop, would be stored as a pickle or read from one.",
+    fix="declare types for all state and for the records of loops (`bicycle plan` names what has "
+    "none), or run without --no-pickle what you trust; nothing was loaded or stored",
+)
+BLOB_UNREADABLE = BicycleError.row(
+    "BIC-1204",
+    "an exchange blob is not readable: {reason}",
+    cause="An exchange blob is damaged or of another version.",
+    fix="use one version of bicycle-runtime on the driver and on all workers",
+)

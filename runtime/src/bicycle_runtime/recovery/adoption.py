@@ -15,11 +15,11 @@ from typing import Any
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.recovery.copying import Wanted, copy_files, link_files, settle_links
 from bicycle_runtime.recovery.errors import (
-    CheckpointMissingError,
-    CheckpointOccupiedError,
-    CopyRefusedError,
+    CHECKPOINT_MISSING,
+    CHECKPOINT_OCCUPIED,
+    COPY_REFUSED,
+    RESTORE_UNFINISHED,
     ManifestError,
-    RestoreUnfinishedError,
     SavepointMissingError,
 )
 from bicycle_runtime.recovery.history import EpochHistory
@@ -66,7 +66,7 @@ def find_origin(storage: Storage) -> Origin:
     """Return the epoch that a savepoint, or a checkpoint directory, offers.
 
     Raises:
-        CheckpointMissingError: no epoch that is published lies there.
+        CHECKPOINT_MISSING: no epoch that is published lies there.
         BicycleError: it is a savepoint that cannot be used, see ``read_savepoint``.
     """
     try:
@@ -86,8 +86,8 @@ def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
         job: Its name.
 
     Raises:
-        CheckpointOccupiedError: see ``refuse_occupied``; nothing was changed.
-        CopyRefusedError: a file is missing or damaged; the job still has no epoch.
+        CHECKPOINT_OCCUPIED: see ``refuse_occupied``; nothing was changed.
+        COPY_REFUSED: a file is missing or damaged; the job still has no epoch.
     """
     refuse_occupied(target)
     _claim(target)
@@ -119,12 +119,12 @@ def refuse_unfinished_restore(storage: Storage) -> None:
     """See that a job does not start with half of what was to be put there.
 
     Raises:
-        RestoreUnfinishedError: somebody who put an epoch there was interrupted.
+        RESTORE_UNFINISHED: somebody who put an epoch there was interrupted.
     """
     if not storage.exists(_CLAIM):
         return
     if not EpochHistory(storage).epochs():
-        raise RestoreUnfinishedError(url=storage.url)
+        raise RESTORE_UNFINISHED(url=storage.url)
     storage.delete(_CLAIM)  # Only this was left to do.
 
 
@@ -132,12 +132,12 @@ def refuse_occupied(target: Storage) -> None:
     """See that a place is empty, but for what an interrupted ``adopt`` left there.
 
     Raises:
-        CheckpointOccupiedError: there are epochs of a job, or files of its connectors.
+        CHECKPOINT_OCCUPIED: there are epochs of a job, or files of its connectors.
     """
     if EpochHistory(target).epochs():
-        raise CheckpointOccupiedError(url=target.url, found="epochs of a job")
+        raise CHECKPOINT_OCCUPIED(url=target.url, found="epochs of a job")
     if not target.exists(_CLAIM) and target.list(_OWN_FOLDERS[-1]):
-        raise CheckpointOccupiedError(url=target.url, found="files of a job's connectors")
+        raise CHECKPOINT_OCCUPIED(url=target.url, found="files of a job's connectors")
 
 
 def _claim(target: Storage) -> None:
@@ -162,7 +162,7 @@ def _content(origin: Origin) -> tuple[Content, list[Wanted]]:
     def known(path: str) -> Wanted:
         if path not in recorded:
             problem = "savepoint.json does not name it"
-            raise CopyRefusedError(path=path, url=origin.storage.url, problem=problem)
+            raise COPY_REFUSED(path=path, url=origin.storage.url, problem=problem)
         return recorded[path]
 
     proved = Content(
@@ -189,4 +189,4 @@ def _newest_published(storage: Storage) -> Manifest:
         "name the directory of a savepoint, or of a job that has run; "
         "`bicycle savepoint list --checkpoint-dir URL` shows the savepoints below a place"
     )
-    raise CheckpointMissingError(url=storage.url, found=words, hint=hint)
+    raise CHECKPOINT_MISSING(url=storage.url, found=words, hint=hint)

@@ -23,7 +23,7 @@ def encode_checkpoint(state: CheckpointState) -> bytes:
     """Return the bytes of the file; equal states have equal bytes.
 
     Raises:
-        CheckpointValueError: a text is no UTF-8, or something has 4 GiB or more.
+        CHECKPOINT_VALUE_UNFIT: a text is no UTF-8, or something has 4 GiB or more.
     """
     parts = [
         text_field(state.id.stream_id, field="stream_id"),

@@ -87,8 +87,8 @@ class CheckpointManager:
             Whether a checkpoint was saved.
 
         Raises:
-            NoCheckpointReadableError: the stream's checkpoints are all damaged (first event only).
-            CheckpointValueError: a number is out of bounds.
+            NO_CHECKPOINT_READABLE: the stream's checkpoints are all damaged (first event only).
+            CHECKPOINT_VALUE_UNFIT: a number is out of bounds.
         """
         threshold = self._thresholds.get(stream_id)
         if threshold is None:
@@ -107,7 +107,7 @@ class CheckpointManager:
         The next checkpoint is due an interval behind it.
 
         Raises:
-            NoCheckpointReadableError: the stream's checkpoints are all damaged.
+            NO_CHECKPOINT_READABLE: the stream's checkpoints are all damaged.
         """
         latest = self._store.latest(stream_id)
         sequence = None if latest is None else latest.id.sequence

@@ -63,7 +63,7 @@ class CheckpointState:
     people and tools; the layout of ``serialize`` has no place for it.
 
     Raises:
-        CheckpointValueError: a number is out of bounds.
+        CHECKPOINT_VALUE_UNFIT: a number is out of bounds.
     """
 
     id: CheckpointId
@@ -98,7 +98,7 @@ class CheckpointState:
         """Set the offset of one source; it takes the place of the one before.
 
         Raises:
-            CheckpointValueError: the offset is out of bounds.
+            CHECKPOINT_VALUE_UNFIT: the offset is out of bounds.
         """
         self.source_offsets[name] = bounded(offset, U64_MAX, field="offset of a source")
 
@@ -106,7 +106,7 @@ class CheckpointState:
         """Return the bytes of the layout above; an empty state has 32.
 
         Raises:
-            CheckpointValueError: a name is no UTF-8 text, or a name or state has 4 GiB or more.
+            CHECKPOINT_VALUE_UNFIT: a name is no UTF-8 text, or a name or state has 4 GiB or more.
 
         Example:
             >>> len(CheckpointState(CheckpointId("orders", 1)).serialize())

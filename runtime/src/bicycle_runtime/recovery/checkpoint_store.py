@@ -13,7 +13,7 @@ from typing import Protocol
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.recovery.checkpoint_state import CheckpointState
-from bicycle_runtime.recovery.errors import CheckpointDamagedError
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["CheckpointStore", "InMemoryCheckpointStore", "StoredCheckpoint", "positive"]
 
@@ -24,7 +24,7 @@ class StoredCheckpoint:
 
     sequence: int
     state: CheckpointState | None
-    damage: CheckpointDamagedError | None = None
+    damage: BicycleError | None = None
 
 
 class CheckpointStore(Protocol):
@@ -44,7 +44,7 @@ class CheckpointStore(Protocol):
         """Return the whole checkpoint with the highest sequence; None when none was ever saved.
 
         Raises:
-            NoCheckpointReadableError: there are some, and all are damaged.
+            NO_CHECKPOINT_READABLE: there are some, and all are damaged.
         """
 
     def delete_before(self, stream_id: str, sequence: int) -> int:

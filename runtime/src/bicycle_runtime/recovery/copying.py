@@ -24,7 +24,8 @@ from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.object_paths import checked_path
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, open_storage
-from bicycle_runtime.recovery.errors import CopyRefusedError
+from bicycle_runtime.recovery.errors import COPY_REFUSED
+from bicycle_sdk.errors import BicycleError
 
 __all__ = [
     "CopiedFile",
@@ -81,7 +82,7 @@ def copy_files(
     """Copy files to the same paths; in order of the files, with their digests when asked for.
 
     Raises:
-        CopyRefusedError: a file is missing, or not what is recorded of it.
+        COPY_REFUSED: a file is missing, or not what is recorded of it.
         StorageError: a storage refuses to read or write.
     """
     return _in_threads(partial(_copy, source, target, is_digested=is_digested), files)
@@ -91,7 +92,7 @@ def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
     """Read files whole and prove that they are what is recorded of them.
 
     Raises:
-        CopyRefusedError: a file is missing, or not what is recorded of it.
+        COPY_REFUSED: a file is missing, or not what is recorded of it.
     """
     return _in_threads(partial(_read, storage, storage), files)
 
@@ -102,7 +103,7 @@ def settle_links(
     """Prove files that were linked, and let their names survive a power cut.
 
     Raises:
-        CopyRefusedError: a file is missing, or not what is recorded of it.
+        COPY_REFUSED: a file is missing, or not what is recorded of it.
     """
     linked = list(files)
     found = _in_threads(partial(_read, target, source, is_digested=is_digested), linked)
@@ -204,5 +205,5 @@ def _streamed(
     return CopiedFile(wanted.path, byte_count, checksum, found)
 
 
-def _refused(storage: Storage, wanted: Wanted, problem: str) -> CopyRefusedError:
-    return CopyRefusedError(path=wanted.path, url=storage.url, problem=problem)
+def _refused(storage: Storage, wanted: Wanted, problem: str) -> BicycleError:
+    return COPY_REFUSED(path=wanted.path, url=storage.url, problem=problem)

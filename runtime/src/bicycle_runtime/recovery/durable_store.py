@@ -20,11 +20,12 @@ from bicycle_runtime.recovery.checkpoint_file import decode_checkpoint, encode_c
 from bicycle_runtime.recovery.checkpoint_state import CheckpointState
 from bicycle_runtime.recovery.checkpoint_store import StoredCheckpoint, positive
 from bicycle_runtime.recovery.errors import (
-    CheckpointDamagedError,
+    CHECKPOINT_DAMAGED,
+    NO_CHECKPOINT_READABLE,
     CheckpointFormatError,
-    NoCheckpointReadableError,
 )
 from bicycle_runtime.recovery.fields import utf8
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["DurableCheckpointStore"]
 
@@ -118,7 +119,7 @@ class DurableCheckpointStore:
 
     def _damaged(self, stream_id: str, sequence: int, *, reason: str) -> StoredCheckpoint:
         path = _path(stream_id, sequence)
-        damage = CheckpointDamagedError(path=path, stream=stream_id, reason=reason)
+        damage = CHECKPOINT_DAMAGED(path=path, stream=stream_id, reason=reason)
         if path not in self._damaged_paths:
             self._damaged_paths.add(path)
             log_event(
@@ -131,9 +132,9 @@ class DurableCheckpointStore:
             )
         return StoredCheckpoint(sequence=sequence, state=None, damage=damage)
 
-    def _refuse(self, stream_id: str, damaged: Sequence[CheckpointDamagedError]) -> None:
+    def _refuse(self, stream_id: str, damaged: Sequence[BicycleError]) -> None:
         if damaged:
-            raise NoCheckpointReadableError(
+            raise NO_CHECKPOINT_READABLE(
                 count=len(damaged),
                 stream=stream_id,
                 url=self._storage.url,

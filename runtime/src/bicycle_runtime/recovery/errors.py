@@ -4,31 +4,6 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "CheckpointDamagedError",
-    "CheckpointFormatError",
-    "CheckpointMissingError",
-    "CheckpointOccupiedError",
-    "CheckpointValueError",
-    "CopyRefusedError",
-    "EpochGoneError",
-    "EpochTakenError",
-    "EpochUnknownError",
-    "EpochUnpublishedError",
-    "LeaseHeldError",
-    "LeaseLostError",
-    "ManifestError",
-    "NoCheckpointReadableError",
-    "NoEpochReadableError",
-    "RestoreUnfinishedError",
-    "SavepointFormatError",
-    "SavepointMissingError",
-    "SavepointSignatureError",
-    "SavepointTakenError",
-    "SavepointUnfinishedError",
-    "StateLostError",
-]
-
 
 class CheckpointFormatError(BicycleError):
     """The bytes of a checkpoint state are cut or wrong; ``detail`` says what was missing.
@@ -64,71 +39,52 @@ class EpochTakenError(BicycleError):
     )
 
 
-class NoEpochReadableError(BicycleError):
-    """Manifests exist, but none of them is whole."""
-
-    code = "BIC-1504"
-    message = (
-        "none of the {count} manifests of job {job!r} in {url} is readable; first reason: {reason}"
-    )
-    fix = "restore the checkpoint directory from a copy, or choose another one to start empty"
-
-
-class StateLostError(BicycleError):
-    """The job has state or offsets of operators that its graph no longer has."""
-
-    code = "BIC-1505"
-    message = (
-        "job {job!r} has sealed state of {lost}, which the graph of this run does not have"
-        "{instead}; nothing was started and the checkpoint is unchanged"
-    )
-    fix = (
-        "give operators the uids and states the names that they had (or aliases), start empty "
-        "under another job name, or give it up with --allow-dropped-state"
-    )
-
-
-class CheckpointValueError(BicycleError):
-    """A value does not fit into a checkpoint."""
-
-    code = "BIC-1510"
-    message = "a checkpoint cannot hold the {field} {found}; expected {expected}"
-    fix = "correct the value; nothing was saved"
-
-
-class CheckpointDamagedError(BicycleError):
-    """A saved checkpoint is cut, changed, of another version or not what its name says."""
-
-    code = "BIC-1511"
-    message = "checkpoint {path!r} of stream {stream!r} is not readable: {reason}"
-    fix = "nothing to do: the checkpoint before it is used"
-
-
-class NoCheckpointReadableError(BicycleError):
-    """Checkpoints of a stream exist, but none of them is whole."""
-
-    code = "BIC-1512"
-    message = (
-        "none of the {count} checkpoints of stream {stream!r} in {url} is readable; "
-        "first reason: {reason}"
-    )
-    fix = "restore the directory from a copy, or call delete_before to start the stream empty"
-
-
-class CheckpointMissingError(BicycleError):
-    """Somebody looks for a checkpoint where none is."""
-
-    code = "BIC-1520"
-    message = "there is no sealed epoch of a job in {url}{found}"
-    fix = "{hint}"
-
-
-class EpochUnknownError(BicycleError):
-    """An epoch is asked for that the checkpoint directory does not retain; ``known`` are those."""
-
-    code = "BIC-1521"
-    message = "epoch {epoch} is not in {url}; epochs there: {known_text}"
-    fix = "ask for one of these; a job retains as many as --retained-epochs says"
+NO_EPOCH_READABLE = BicycleError.row(
+    "BIC-1504",
+    "none of the {count} manifests of job {job!r} in {url} is readable; first reason: {reason}",
+    cause="Manifests exist, but none of them is whole.",
+    fix="restore the checkpoint directory from a copy, or choose another one to start empty",
+)
+STATE_LOST = BicycleError.row(
+    "BIC-1505",
+    "job {job!r} has sealed state of {lost}, which the graph of this run does not have"
+    "{instead}; nothing was started and the checkpoint is unchanged",
+    cause="The job has state or offsets of operators that its graph no longer has.",
+    fix="give operators the uids and states the names that they had (or aliases), start empty "
+    "under another job name, or give it up with --allow-dropped-state",
+)
+CHECKPOINT_VALUE_UNFIT = BicycleError.row(
+    "BIC-1510",
+    "a checkpoint cannot hold the {field} {found}; expected {expected}",
+    cause="A value does not fit into a checkpoint.",
+    fix="correct the value; nothing was saved",
+)
+CHECKPOINT_DAMAGED = BicycleError.row(
+    "BIC-1511",
+    "checkpoint {path!r} of stream {stream!r} is not readable: {reason}",
+    cause="A saved checkpoint is cut, changed, of another version or not what its name says.",
+    fix="nothing to do: the checkpoint before it is used",
+)
+NO_CHECKPOINT_READABLE = BicycleError.row(
+    "BIC-1512",
+    "none of the {count} checkpoints of stream {stream!r} in {url} is readable; "
+    "first reason: {reason}",
+    cause="Checkpoints of a stream exist, but none of them is whole.",
+    fix="restore the directory from a copy, or call delete_before to start the stream empty",
+)
+CHECKPOINT_MISSING = BicycleError.row(
+    "BIC-1520",
+    "there is no sealed epoch of a job in {url}{found}",
+    cause="Somebody looks for a checkpoint where none is.",
+    fix="{hint}",
+)
+EPOCH_UNKNOWN = BicycleError.row(
+    "BIC-1521",
+    "epoch {epoch} is not in {url}; epochs there: {known_text}",
+    cause="An epoch is asked for that the checkpoint directory does not retain; ``known`` are "
+    "those.",
+    fix="ask for one of these; a job retains as many as --retained-epochs says",
+)
 
 
 class EpochGoneError(BicycleError):
@@ -142,20 +98,18 @@ class EpochGoneError(BicycleError):
     fix = "ask again for a newer epoch, or let the job retain more with --retained-epochs"
 
 
-class SavepointTakenError(BicycleError):
-    """A savepoint is to be made where something is already."""
-
-    code = "BIC-1523"
-    message = "there is {found} in {url} already; nothing was changed"
-    fix = "choose another --name, or remove it with `bicycle savepoint delete {url}`"
-
-
-class CopyRefusedError(BicycleError):
-    """A file that a copy needs is missing or damaged; the copy was given up."""
-
-    code = "BIC-1524"
-    message = "file {path!r} in {url} cannot be used: {problem}"
-    fix = "use another savepoint or epoch, or put the file back as it was"
+SAVEPOINT_TAKEN = BicycleError.row(
+    "BIC-1523",
+    "there is {found} in {url} already; nothing was changed",
+    cause="A savepoint is to be made where something is already.",
+    fix="choose another --name, or remove it with `bicycle savepoint delete {url}`",
+)
+COPY_REFUSED = BicycleError.row(
+    "BIC-1524",
+    "file {path!r} in {url} cannot be used: {problem}",
+    cause="A file that a copy needs is missing or damaged; the copy was given up.",
+    fix="use another savepoint or epoch, or put the file back as it was",
+)
 
 
 class SavepointFormatError(BicycleError):
@@ -166,15 +120,13 @@ class SavepointFormatError(BicycleError):
     fix = "use the version of bicycle-runtime that wrote it, or another savepoint"
 
 
-class SavepointSignatureError(BicycleError):
-    """A savepoint is not signed with the key that is asked for."""
-
-    code = "BIC-1531"
-    message = "the savepoint in {url} is refused: {problem}"
-    fix = (
-        "take a savepoint that was made with this key (--savepoint-key), or give the key that it "
-        "was made with; nothing was copied"
-    )
+SAVEPOINT_SIGNATURE_WRONG = BicycleError.row(
+    "BIC-1531",
+    "the savepoint in {url} is refused: {problem}",
+    cause="A savepoint is not signed with the key that is asked for.",
+    fix="take a savepoint that was made with this key (--savepoint-key), or give the key that it "
+    "was made with; nothing was copied",
+)
 
 
 class SavepointUnfinishedError(BicycleError):
@@ -185,36 +137,28 @@ class SavepointUnfinishedError(BicycleError):
     fix = "remove it with `bicycle savepoint delete {url}`, and use another one or take it again"
 
 
-class EpochUnpublishedError(BicycleError):
-    """The last epoch of a job that was killed is sealed, but its output is not visible yet."""
-
-    code = "BIC-1527"
-    message = (
-        "epoch {epoch} of job {job!r} in {url} is sealed but not published: a savepoint of it "
-        "would lose its output"
-    )
-    fix = "start the job once, which publishes the epoch first; then ask again"
-
-
-class CheckpointOccupiedError(BicycleError):
-    """A job is to begin with a savepoint, but its checkpoint directory holds something already."""
-
-    code = "BIC-1528"
-    message = "the checkpoint directory {url} is not empty: it holds {found}; nothing was changed"
-    fix = (
-        "choose another --name or --checkpoint-dir; without --from a job goes on with what is there"
-    )
-
-
-class RestoreUnfinishedError(BicycleError):
-    """A job is started where a savepoint was being put when that was interrupted."""
-
-    code = "BIC-1529"
-    message = "a savepoint was being put into {url} when that was interrupted; nothing was started"
-    fix = (
-        "repeat the command that did: the start with --from, or `bicycle savepoint restore`; to "
-        "start empty instead, remove {url}"
-    )
+EPOCH_UNPUBLISHED = BicycleError.row(
+    "BIC-1527",
+    "epoch {epoch} of job {job!r} in {url} is sealed but not published: a savepoint of it "
+    "would lose its output",
+    cause="The last epoch of a job that was killed is sealed, but its output is not visible yet.",
+    fix="start the job once, which publishes the epoch first; then ask again",
+)
+CHECKPOINT_OCCUPIED = BicycleError.row(
+    "BIC-1528",
+    "the checkpoint directory {url} is not empty: it holds {found}; nothing was changed",
+    cause="A job is to begin with a savepoint, but its checkpoint directory holds something "
+    "already.",
+    fix="choose another --name or --checkpoint-dir; without --from a job goes on with what is "
+    "there",
+)
+RESTORE_UNFINISHED = BicycleError.row(
+    "BIC-1529",
+    "a savepoint was being put into {url} when that was interrupted; nothing was started",
+    cause="A job is started where a savepoint was being put when that was interrupted.",
+    fix="repeat the command that did: the start with --from, or `bicycle savepoint restore`; to "
+    "start empty instead, remove {url}",
+)
 
 
 class SavepointMissingError(BicycleError):
@@ -236,15 +180,11 @@ class LeaseHeldError(BicycleError):
     fix = "stop that driver first, or give this run another --name or --checkpoint-dir"
 
 
-class LeaseLostError(BicycleError):
-    """Another driver took the job over while this one stood still."""
-
-    code = "BIC-1541"
-    message = (
-        "job {job!r} in {url} was taken over by another driver: process {pid} on {host}, since "
-        "{since} (lease {number}); this driver (lease {own_number}) ends and changes nothing more"
-    )
-    fix = (
-        "nothing to do: the other driver continues the job; look at why this process, or its "
-        "storage, gave no sign of life for seconds"
-    )
+LEASE_LOST = BicycleError.row(
+    "BIC-1541",
+    "job {job!r} in {url} was taken over by another driver: process {pid} on {host}, since "
+    "{since} (lease {number}); this driver (lease {own_number}) ends and changes nothing more",
+    cause="Another driver took the job over while this one stood still.",
+    fix="nothing to do: the other driver continues the job; look at why this process, or its "
+    "storage, gave no sign of life for seconds",
+)

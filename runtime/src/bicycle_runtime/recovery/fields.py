@@ -11,7 +11,7 @@ import struct
 from collections.abc import Container
 from typing import Any
 
-from bicycle_runtime.recovery.errors import CheckpointFormatError, CheckpointValueError
+from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, CheckpointFormatError
 
 __all__ = ["U64_MAX", "FieldReader", "bounded", "text_field", "u32_field", "u64_field", "utf8"]
 
@@ -129,11 +129,11 @@ def bounded(value: Any, high: int, *, field: str) -> int:
     """Return a number from 0 to ``high``; ``field`` names it in the error.
 
     Raises:
-        CheckpointValueError: it is no whole number, or out of bounds.
+        CHECKPOINT_VALUE_UNFIT: it is no whole number, or out of bounds.
     """
     if isinstance(value, int) and 0 <= value <= high:
         return value
-    raise CheckpointValueError(field=field, found=repr(value), expected=f"0 to {high}")
+    raise CHECKPOINT_VALUE_UNFIT(field=field, found=repr(value), expected=f"0 to {high}")
 
 
 def u32_field(value: int, *, field: str) -> bytes:
@@ -162,11 +162,11 @@ def utf8(text: str, *, field: str) -> bytes:
     """Return the bytes of a text; ``field`` names it in the error.
 
     Raises:
-        CheckpointValueError: it has half a surrogate pair.
+        CHECKPOINT_VALUE_UNFIT: it has half a surrogate pair.
     """
     try:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise CheckpointValueError(
+        raise CHECKPOINT_VALUE_UNFIT(
             field=field, found=ascii(text), expected="text that UTF-8 can hold"
         ) from error

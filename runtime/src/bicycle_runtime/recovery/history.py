@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.recovery.errors import (
-    CheckpointMissingError,
+    CHECKPOINT_MISSING,
+    EPOCH_UNKNOWN,
     EpochGoneError,
-    EpochUnknownError,
     ManifestError,
 )
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
@@ -92,18 +92,18 @@ class EpochHistory:
         """Return a manifest; without a number that of the newest epoch.
 
         Raises:
-            CheckpointMissingError: there is no epoch at all.
-            EpochUnknownError: this one is not there.
+            CHECKPOINT_MISSING: there is no epoch at all.
+            EPOCH_UNKNOWN: this one is not there.
             EpochGoneError: it was collected just now.
             ManifestError: it is damaged.
         """
         epochs = self.epochs()
         if not epochs:
             hint = "let the job seal an epoch first, or name another place"
-            raise CheckpointMissingError(url=self._storage.url, found="", hint=hint)
+            raise CHECKPOINT_MISSING(url=self._storage.url, found="", hint=hint)
         wanted = epochs[-1] if epoch is None else epoch
         if wanted not in epochs:
-            raise EpochUnknownError(
+            raise EPOCH_UNKNOWN(
                 epoch=wanted, url=self._storage.url, known=epochs, known_text=_listed(epochs)
             )
         try:

@@ -32,7 +32,8 @@ from bicycle_runtime.base.storage import (
     Storage,
     StorageError,
 )
-from bicycle_runtime.recovery.errors import LeaseHeldError, LeaseLostError
+from bicycle_runtime.recovery.errors import LEASE_LOST, LeaseHeldError
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["WATCH_BEATS", "Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
 
@@ -58,7 +59,7 @@ class Fence(Protocol):
         """Whether the driver before may still live, so that the next epoch must be occupied."""
 
     def require(self) -> None:
-        """Raise LeaseLostError when another driver has taken over. From any thread."""
+        """Raise LEASE_LOST when another driver has taken over. From any thread."""
 
     def settle(self) -> None:
         """Take note that no driver before can seal an epoch any more; raises as ``require``."""
@@ -316,9 +317,9 @@ class Lease:
     def _held(self, number: int, holder: LeaseHolder | None) -> LeaseHeldError:
         return LeaseHeldError(job=self._job, url=self._storage.url, **_facts(number, holder))
 
-    def _lost(self) -> LeaseLostError:
+    def _lost(self) -> BicycleError:
         newest = self._newest_number()
-        return LeaseLostError(
+        return LEASE_LOST(
             job=self._job,
             url=self._storage.url,
             own_number=self._number,

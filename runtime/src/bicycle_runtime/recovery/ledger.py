@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.base.storage import ObjectExistsError, Storage, delete_all
-from bicycle_runtime.recovery.errors import EpochTakenError, ManifestError, NoEpochReadableError
+from bicycle_runtime.recovery.errors import NO_EPOCH_READABLE, EpochTakenError, ManifestError
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.recovery.verification import Checked, first_damaged, first_unfit
@@ -80,7 +80,7 @@ class EpochLedger:
         self._lock = threading.Lock()  # Collection runs beside what holds an epoch.
 
     def require_lease(self) -> None:
-        """Raise LeaseLostError when another driver has taken over."""
+        """Raise LEASE_LOST when another driver has taken over."""
         self._fence.require()
 
     def last(self, *, progress: LoadProgress = untold) -> LastEpoch | None:
@@ -93,7 +93,7 @@ class EpochLedger:
             progress: Told while the state files are read.
 
         Raises:
-            NoEpochReadableError: there are manifests, but none is readable.
+            NO_EPOCH_READABLE: there are manifests, but none is readable.
         """
         readable: list[Manifest] = []
         damaged: list[ManifestError] = []
@@ -115,7 +115,7 @@ class EpochLedger:
             )
         if damaged:
             reason = damaged[0].facts["reason"]
-            raise NoEpochReadableError(
+            raise NO_EPOCH_READABLE(
                 count=len(damaged), job=self._job, url=self._storage.url, reason=reason
             )
         return None
@@ -126,8 +126,8 @@ class EpochLedger:
         The next start goes on from the newest epoch that has no part in it.
 
         Raises:
-            NoEpochReadableError: all retained epochs have; none is put aside.
-            LeaseLostError: another driver has taken over; nothing was changed.
+            NO_EPOCH_READABLE: all retained epochs have; none is put aside.
+            LEASE_LOST: another driver has taken over; nothing was changed.
         """
         with self._lock:
             retained = list(self._retained)
@@ -139,7 +139,7 @@ class EpochLedger:
             return
         reason = f"its file {path} is missing or damaged"
         if len(hurt) == len(retained):
-            raise NoEpochReadableError(
+            raise NO_EPOCH_READABLE(
                 count=len(hurt), job=self._job, url=self._storage.url, reason=reason
             )
         self.require_lease()
@@ -152,7 +152,7 @@ class EpochLedger:
         """Make an epoch final.
 
         Raises:
-            LeaseLostError: another driver has taken over; nothing was sealed.
+            LEASE_LOST: another driver has taken over; nothing was sealed.
             EpochTakenError: a driver before this one woke up and sealed it.
         """
         self.require_lease()
@@ -190,7 +190,7 @@ class EpochLedger:
             now_ms: Wall clock, against which the age of epochs counts.
 
         Raises:
-            LeaseLostError: another driver has taken over; nothing more was deleted.
+            LEASE_LOST: another driver has taken over; nothing more was deleted.
         """
         while (pair := self._next_collected(now_ms)) is not None:
             oldest, following = pair

@@ -16,7 +16,7 @@ import msgspec
 
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.keys import range_of
-from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.errors import STATE_LOST
 from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 
@@ -43,7 +43,7 @@ def restore_ranges(
         divides_lists: Whether the lists of its subtasks are divided.
 
     Raises:
-        StateLostError: scope or number of key groups differ from what was sealed.
+        STATE_LOST: scope or number of key groups differ from what was sealed.
     """
     if state is None:
         return _empty(scope, group_count, parallelism)
@@ -53,7 +53,7 @@ def restore_ranges(
             f"operator {operator!r} ({state.scope}, {state.group_count} groups; "
             f"this run has {scope.value}, {group_count} groups)"
         )
-        raise StateLostError(job=job, lost=lost, instead="")
+        raise STATE_LOST(job=job, lost=lost, instead="")
     lists = tuple(ref for old in state.ranges for ref in old.files) if divides_lists else ()
     if len(state.ranges) == parallelism:
         # What was being made is given up: who made it may be gone, and its files are swept.

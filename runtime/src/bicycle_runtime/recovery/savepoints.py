@@ -38,10 +38,10 @@ from bicycle_runtime.recovery.copying import (
     settle_links,
 )
 from bicycle_runtime.recovery.errors import (
-    CopyRefusedError,
+    COPY_REFUSED,
+    SAVEPOINT_TAKEN,
     SavepointFormatError,
     SavepointMissingError,
-    SavepointTakenError,
     SavepointUnfinishedError,
 )
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
@@ -138,8 +138,8 @@ class SavepointWriter:
         """Claim the place, link what never changes, and copy what does.
 
         Raises:
-            SavepointTakenError: something is there; it is left alone.
-            CopyRefusedError: a file is missing or damaged.
+            SAVEPOINT_TAKEN: something is there; it is left alone.
+            COPY_REFUSED: a file is missing or damaged.
         """
         _claim(self._target)
         try:
@@ -155,7 +155,7 @@ class SavepointWriter:
         """Copy the rest, prove what was linked, and write the description, which makes it count.
 
         Raises:
-            CopyRefusedError: a file is missing or damaged; nothing is left of the savepoint.
+            COPY_REFUSED: a file is missing or damaged; nothing is left of the savepoint.
         """
         try:
             copied = self._copy(self._unlinked)
@@ -214,8 +214,8 @@ def write_savepoint(
     """Make a savepoint of a job that does not run.
 
     Raises:
-        SavepointTakenError: something is there; it is left alone.
-        CopyRefusedError: a file is missing or damaged; nothing is left of the savepoint.
+        SAVEPOINT_TAKEN: something is there; it is left alone.
+        COPY_REFUSED: a file is missing or damaged; nothing is left of the savepoint.
     """
     writer = SavepointWriter(source, target, epoch=epoch, name=name, now_ms=now_ms, sign=sign)
     writer.begin()
@@ -227,13 +227,13 @@ def content_of(storage: Storage, epoch: int) -> Content:
 
     Raises:
         ManifestError: the manifest is damaged.
-        CopyRefusedError: it is missing.
+        COPY_REFUSED: it is missing.
     """
     path = epoch_paths(epoch)[1]
     try:
         manifest = decode_manifest(storage.read(path), path=path)
     except ObjectMissingError:
-        raise CopyRefusedError(path=path, url=storage.url, problem="it is missing") from None
+        raise COPY_REFUSED(path=path, url=storage.url, problem="it is missing") from None
     known = dict(_recorded(manifest))
     staged = {path: file for path, file in _named(manifest.sinks) if storage.exists(path)}
     needed = manifest.state_paths() | manifest.feedback_paths()
@@ -277,7 +277,7 @@ def verify_savepoint(storage: Storage) -> Savepoint:
     """Read every file of a savepoint and compare it with its description.
 
     Raises:
-        CopyRefusedError: a file is missing or damaged.
+        COPY_REFUSED: a file is missing or damaged.
         BicycleError: see ``read_savepoint``.
     """
     savepoint = read_savepoint(storage)
@@ -305,11 +305,11 @@ def _claim(target: Storage) -> None:
     if found := target.list(""):
         what = "a savepoint" if _FILE in found else "something"
         what = "an unfinished savepoint" if what == "something" and _CLAIM in found else what
-        raise SavepointTakenError(url=target.url, found=what)
+        raise SAVEPOINT_TAKEN(url=target.url, found=what)
     try:
         target.create(_CLAIM, b"")
     except ObjectExistsError:
-        raise SavepointTakenError(url=target.url, found="an unfinished savepoint") from None
+        raise SAVEPOINT_TAKEN(url=target.url, found="an unfinished savepoint") from None
 
 
 def _remove(storage: Storage) -> None:

@@ -15,7 +15,7 @@ import hmac
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.recovery.copying import read_back
-from bicycle_runtime.recovery.errors import SavepointSignatureError
+from bicycle_runtime.recovery.errors import SAVEPOINT_SIGNATURE_WRONG
 from bicycle_runtime.recovery.savepoints import (
     DESCRIPTION,
     JOB_FILE,
@@ -36,8 +36,8 @@ def is_signed_with(storage: Storage, key: bytes) -> bool:
     """Tell whether a savepoint was signed with a key; then what a start reads first is as it was.
 
     Raises:
-        SavepointSignatureError: it was, but names files without their digests.
-        CopyRefusedError: the manifest was changed.
+        SAVEPOINT_SIGNATURE_WRONG: it was, but names files without their digests.
+        COPY_REFUSED: the manifest was changed.
         BicycleError: see ``read_savepoint``.
     """
     try:
@@ -48,7 +48,7 @@ def is_signed_with(storage: Storage, key: bytes) -> bool:
         return False
     savepoint = read_savepoint(storage)
     if not all(file.sha256 for file in savepoint.files):
-        raise SavepointSignatureError(url=storage.url, problem="it has files without digests")
+        raise SAVEPOINT_SIGNATURE_WRONG(url=storage.url, problem="it has files without digests")
     first = {JOB_FILE, *epoch_paths(savepoint.epoch)}
     read_back(storage, [file.wanted for file in savepoint.files if file.path in first])
     return True

@@ -18,7 +18,7 @@ from cloudpickle import cloudpickle
 import bicycle_sdk
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.extraction.culprits import find_culprit
-from bicycle_runtime.extraction.errors import NotShippableError
+from bicycle_runtime.extraction.errors import NOT_SHIPPABLE
 from bicycle_runtime.extraction.imports import ImportSearch
 from bicycle_runtime.extraction.pickling import PayloadWriter
 from bicycle_runtime.records.by_value import pickle_by_value
@@ -39,7 +39,7 @@ def bundle_of(env: GraphDraft, *, name: str = "test") -> JobBundle:
 
     Raises:
         GraphError: two vertices have one uid, or types do not fit.
-        NotShippableError: a function holds something that cannot travel to workers.
+        NOT_SHIPPABLE: a function holds something that cannot travel to workers.
     """
     graph = env.build_graph(name)
     return bundle_of_graph(graph, env.payloads)
@@ -83,7 +83,7 @@ def _check(payload_id: str, value: Any, refusal: Callable[[Any], str | None]) ->
         return
     vertex, _, role = payload_id.rpartition("/")
     culprit = find_culprit(role, value, refusal=refusal)
-    raise NotShippableError(
+    raise NOT_SHIPPABLE(
         plugin=_PLUGIN, dist=_PLUGIN, vertex=vertex, role=role, name=culprit.name,
         held=culprit.held, type_name=culprit.type_name, location=culprit.location or "the job",
         reason=culprit.reason,

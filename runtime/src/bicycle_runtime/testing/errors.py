@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["HarnessError", "RuleChangedError"]
-
 
 class HarnessError(BicycleError):
     """A test asks for something that the job does not have, or that cannot be done now."""
@@ -15,9 +13,9 @@ class HarnessError(BicycleError):
     fix = "{hint}"
 
 
-class RuleChangedError(BicycleError):
-    """A conformance suite replaces a rule that it inherits."""
-
-    code = "BIC-2102"
-    message = "suite {suite!r} replaces the rule {rule!r}, so it would prove nothing"
-    fix = "give tests of your own other names; what differs between connectors belongs to the case"
+RULE_CHANGED = BicycleError.row(
+    "BIC-2102",
+    "suite {suite!r} replaces the rule {rule!r}, so it would prove nothing",
+    cause="A conformance suite replaces a rule that it inherits.",
+    fix="give tests of your own other names; what differs between connectors belongs to the case",
+)

@@ -7,10 +7,11 @@ import msgspec
 import pytest
 from confluent_kafka import Message
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.operators.columnar.records import FieldRecords
+from tests.raising import raises
 
 
 @dataclass
@@ -174,7 +175,7 @@ def test_keys_are_decoded_by_their_own_format_and_a_bad_key_makes_a_bad_record()
 
 @pytest.mark.parametrize(("record_type", "name"), [(Order, "string"), (str, "bytes")])
 def test_a_format_that_contradicts_the_type_is_refused(record_type, name):
-    with pytest.raises(ConnectorOptionError) as caught:
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
         value_format(spec(record_type), name)
 
     assert caught.value.facts["name"] == "value_format"
@@ -182,14 +183,14 @@ def test_a_format_that_contradicts_the_type_is_refused(record_type, name):
 
 @pytest.mark.parametrize("payloads", [{}, {"value_schema": "no decode here"}])
 def test_a_schema_that_is_missing_or_cannot_decode_is_refused(payloads):
-    with pytest.raises(ConnectorPayloadError) as caught:
+    with raises(CONNECTOR_PAYLOAD_WRONG) as caught:
         value_format(spec(None, **payloads), "schema")
 
     assert caught.value.facts["role"] == "value_schema"
 
 
 def test_a_type_that_cannot_be_decoded_is_refused():
-    with pytest.raises(ConnectorPayloadError) as caught:
+    with raises(CONNECTOR_PAYLOAD_WRONG) as caught:
         value_format(spec(set[int] | list[int]), None)
 
     assert caught.value.facts["role"] == "output_type"

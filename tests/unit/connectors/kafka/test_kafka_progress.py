@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError
-from bicycle_runtime.connectors.kafka.errors import KafkaPropertyError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.kafka.errors import KAFKA_PROPERTY_WRONG
 from bicycle_runtime.connectors.kafka.progress import Progress
 from bicycle_runtime.connectors.registry import create_sink, create_source
 from bicycle_runtime.contract import ConnectorSpec
+from tests.raising import raises
 
 
 def restarted(progress, offsets, ends):
@@ -101,7 +102,7 @@ def test_unreachable_partitions_have_nothing_to_read():
     ],
 )
 def test_options_that_say_nothing_or_too_much_are_refused(properties, name):
-    with pytest.raises(ConnectorOptionError) as caught:
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
         create_source(source_spec(properties))
 
     assert caught.value.facts["name"] == name
@@ -116,7 +117,7 @@ def test_options_that_say_nothing_or_too_much_are_refused(properties, name):
     ],
 )
 def test_properties_that_the_source_decides_are_refused(name):
-    with pytest.raises(KafkaPropertyError) as caught:
+    with raises(KAFKA_PROPERTY_WRONG) as caught:
         create_source(source_spec({"topics": ["a"], "properties": {name: "x"}}))
 
     assert caught.value.facts["name"] == name

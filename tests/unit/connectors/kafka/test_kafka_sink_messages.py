@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.errors import (
-    ConnectorOptionError,
-    ConnectorPayloadError,
-    StagedFileDamagedError,
+    CONNECTOR_OPTION_WRONG,
+    CONNECTOR_PAYLOAD_WRONG,
+    STAGED_FILE_DAMAGED,
 )
 from bicycle_runtime.connectors.kafka.encoding import (
     MessageEncoder,
@@ -20,14 +20,15 @@ from bicycle_runtime.connectors.kafka.encoding import (
     TopicLimits,
     UnencodableError,
 )
-from bicycle_runtime.connectors.kafka.errors import KafkaPropertyError
+from bicycle_runtime.connectors.kafka.errors import KAFKA_PROPERTY_WRONG
 from bicycle_runtime.connectors.kafka.marker import Marker, marker_topic_name
-from bicycle_runtime.connectors.kafka.sink_errors import StagedMessagesFormatError
+from bicycle_runtime.connectors.kafka.sink_errors import STAGED_MESSAGES_UNREADABLE
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages, staged_messages
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import ConnectorSpec, Guarantee, WriterTask
 from bicycle_sdk.kafka import KafkaSinkBuilder
+from tests.raising import raises
 
 NOW_MS = 1_700_000_000_000
 message_bytes = st.none() | st.binary(max_size=20)
@@ -245,7 +246,7 @@ def test_a_flipped_bit_anywhere_is_damage(tmp_path):
 
     for position in range(len(whole)):
         path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
-        with pytest.raises(StagedFileDamagedError):
+        with raises(STAGED_FILE_DAMAGED):
             list(staged_messages(storage, file))
 
 
@@ -257,7 +258,7 @@ def test_another_version_is_refused_as_such(tmp_path, version):
     writer.write([1])
     [file] = writer.finish()
 
-    with pytest.raises(StagedMessagesFormatError) as caught:
+    with raises(STAGED_MESSAGES_UNREADABLE) as caught:
         list(staged_messages(storage, file))
 
     assert caught.value.facts["expected"] == 2
@@ -311,13 +312,13 @@ def test_the_format_follows_the_declared_type(kind, expected):
     ],
 )
 def test_properties_that_make_no_sense_are_refused(properties):
-    with pytest.raises(ConnectorOptionError):
+    with raises(CONNECTOR_OPTION_WRONG):
         create_sink(sink_spec(**properties))
 
 
 @pytest.mark.parametrize("name", ["acks", "transactional.id", "enable.idempotence"])
 def test_client_properties_that_would_break_the_promise_are_refused(name):
-    with pytest.raises(KafkaPropertyError) as caught:
+    with raises(KAFKA_PROPERTY_WRONG) as caught:
         create_sink(sink_spec(properties={name: "0"}))
 
     assert caught.value.facts["name"] == name
@@ -328,9 +329,9 @@ def test_functions_must_be_plain_and_a_schema_must_encode():
         return record
 
     for payloads in ({"key": key}, {"partition": 5}, {"value_schema": object()}):
-        with pytest.raises(ConnectorPayloadError):
+        with raises(CONNECTOR_PAYLOAD_WRONG):
             create_sink(sink_spec(payloads=payloads))
-    with pytest.raises(ConnectorPayloadError):
+    with raises(CONNECTOR_PAYLOAD_WRONG):
         create_sink(sink_spec(value_format="schema"))
 
 

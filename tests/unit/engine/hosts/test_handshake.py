@@ -3,9 +3,7 @@ import os
 import subprocess
 import sys
 
-import pytest
-
-from bicycle_runtime.engine.errors import HandshakeError
+from bicycle_runtime.engine.errors import HANDSHAKE_FAILED
 from bicycle_runtime.engine.hosts.handshake import (
     MISSING,
     PROBE,
@@ -16,6 +14,7 @@ from bicycle_runtime.engine.hosts.handshake import (
     read_answer,
     require_match,
 )
+from tests.raising import raises
 
 DRIVER = {
     "python": "3.11", "platform": "linux x86_64", "bicycle-sdk": "0.1.0",
@@ -30,7 +29,7 @@ def host(name, problem=None, **changes):
 
 
 def refused(plugin, *hosts, **more):
-    with pytest.raises(HandshakeError) as error:
+    with raises(HANDSHAKE_FAILED) as error:
         require_match(DRIVER, plugin, hosts, **more)
     return error.value.facts
 

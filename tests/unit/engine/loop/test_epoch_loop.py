@@ -9,17 +9,18 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.collect import CollectSink
 from bicycle_runtime.connectors.collection import CollectionSource
-from bicycle_runtime.connectors.errors import OutputUnwritableError
+from bicycle_runtime.connectors.errors import OUTPUT_UNWRITABLE
 from bicycle_runtime.contract import ChecksBeforeStart, MakesTargets, StartsBeforeSinks
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
-from bicycle_runtime.recovery.errors import EpochTakenError, StateLostError
+from bicycle_runtime.recovery.errors import STATE_LOST, EpochTakenError
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
+from tests.raising import raises
 from tests.waiting import until
 
 
@@ -149,7 +150,7 @@ def test_a_graph_that_would_lose_state_is_refused(tmp_path, changed):
     driver.run(counting(WORDS))
     before = driver.storage.list("")
 
-    with pytest.raises(StateLostError) as caught:
+    with raises(STATE_LOST) as caught:
         driver.run(changed)
     assert "'count'" in caught.value.facts["lost"]
     if "renamed" in caught.value.facts["instead"]:
@@ -184,7 +185,7 @@ def test_a_long_interval_is_waited_for_in_short_pieces_that_keep_workers(tmp_pat
 def test_a_publication_that_fails_is_told_while_the_next_epoch_waits(tmp_path):
     class Failing(CollectSink):
         def publish(self, epoch, state):
-            raise OutputUnwritableError(vertex="out", path="x", reason="gone")
+            raise OUTPUT_UNWRITABLE(vertex="out", path="x", reason="gone")
 
     def failing(setup):
         return replace(setup, sinks={uid: Failing(sink.spec) for uid, sink in setup.sinks.items()})
@@ -193,7 +194,7 @@ def test_a_publication_that_fails_is_told_while_the_next_epoch_waits(tmp_path):
     options = {"max_records_per_epoch": 10, "epoch_interval_ms": 3_600_000}
     with driver.loop(counting(list(range(30))), change=failing, **options) as loop:
         assert loop.step().has_run
-        with pytest.raises(OutputUnwritableError):
+        with raises(OUTPUT_UNWRITABLE):
             until(lambda: loop.step().has_run, "the end of the publication")
 
 

@@ -9,9 +9,9 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.errors import (
-    RescaleFailedError,
-    WidthOperatorUnknownError,
-    WidthRefusedError,
+    RESCALE_FAILED,
+    WIDTH_OPERATOR_UNKNOWN,
+    WIDTH_REFUSED,
 )
 from bicycle_runtime.engine.loop.publishing import Publisher
 from bicycle_runtime.engine.loop.rescaling import Division, WidthWish
@@ -20,6 +20,7 @@ from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest
 from bicycle_runtime.testing import Harness, bundle_of, script_source
 from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction, StreamEnvironment
+from tests.raising import raises
 
 WORDS = [f"w{number}" for number in range(40)]
 
@@ -70,7 +71,7 @@ def test_chains_that_were_cut_by_widths_are_whole_again_when_these_are_equal(tmp
 
 
 def test_an_operator_that_is_not_there_is_refused_with_those_that_are(tmp_path):
-    with pytest.raises(WidthOperatorUnknownError) as caught:
+    with raises(WIDTH_OPERATOR_UNKNOWN) as caught:
         division(tmp_path, socket_job).with_wish(WidthWish(operators={"counts": 5}))
     assert caught.value.facts["operator"] == "counts"
     assert caught.value.facts["known_text"] == "count, keys, lines, o"
@@ -88,7 +89,7 @@ def test_an_operator_that_is_not_there_is_refused_with_those_that_are(tmp_path):
 )
 def test_a_width_beyond_the_limit_of_an_operator_is_refused(tmp_path, wish, operator, limit):
     before = division(tmp_path, socket_job)
-    with pytest.raises(WidthRefusedError) as caught:
+    with raises(WIDTH_REFUSED) as caught:
         before.with_wish(wish)
     facts = caught.value.facts
     assert (facts["operator"], facts["limit"]) == (operator, limit)
@@ -300,7 +301,7 @@ def test_what_would_lose_state_is_refused_and_changes_nothing():
         harness.push(range(100))
         harness.run()
         state = harness.state("kept")
-        with pytest.raises(RescaleFailedError) as caught:
+        with raises(RESCALE_FAILED) as caught:
             harness.rescale_live(2)
         assert caught.value.facts["cause"] == "BIC-1303"
         assert (harness.epoch, harness.state("kept")) == (1, state)
@@ -327,7 +328,7 @@ def test_a_function_that_does_not_open_at_the_new_width_leaves_the_job_at_the_ol
     with Harness(keeping(Narrow()), parallelism=2) as harness:
         harness.push([1])
         harness.run()
-        with pytest.raises(RescaleFailedError):
+        with raises(RESCALE_FAILED):
             harness.rescale_live(3)
         harness.push([2])
         harness.end()

@@ -2,12 +2,13 @@
 
 import pytest
 
-from bicycle_runtime.engine.errors import KeyGroupConflictError, PartitionConflictError
+from bicycle_runtime.engine.errors import KEY_GROUP_CONFLICT, PARTITION_CONFLICT
 from bicycle_runtime.engine.planning.stages import plan_stages, with_parallelism
 from bicycle_runtime.operators.spec import Link, StateScope
 from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import GraphError
 from bicycle_sdk.functions import RichAsyncFunction
+from tests.raising import raises
 
 
 class Rich(RichAsyncFunction[int, int]):
@@ -140,7 +141,7 @@ def test_consumers_of_one_key_must_agree_on_key_groups():
         keyed.count().set_max_parallelism(16).collect("a")
         keyed.count().set_max_parallelism(32).collect("b")
 
-    with pytest.raises(KeyGroupConflictError) as caught:
+    with raises(KEY_GROUP_CONFLICT) as caught:
         plan(job)
     assert caught.value.facts == {"vertex": "key", "counts": [16, 32]}
 
@@ -161,7 +162,7 @@ def test_operators_behind_one_partitioner_must_have_the_same_parallelism():
         chosen.map(abs).set_parallelism(2).collect("a")
         chosen.map(abs).set_parallelism(3).collect("b")
 
-    with pytest.raises(PartitionConflictError) as caught:
+    with raises(PARTITION_CONFLICT) as caught:
         plan(job)
     assert caught.value.facts["operator"] == "spread"
     assert "test_stages.py:" in caught.value.facts["made"]
@@ -174,7 +175,7 @@ def test_a_partitioner_does_not_choose_for_the_next_epoch():
         head.feedback(head.partition_custom(lambda key, n: 0, abs))
         head.collect("out")
 
-    with pytest.raises(PartitionConflictError):
+    with raises(PARTITION_CONFLICT):
         plan(job)
 
 

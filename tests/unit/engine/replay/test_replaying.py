@@ -10,7 +10,7 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.faults import InjectedFault, arm_fault
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, ReplayRecord, decode_record
-from bicycle_runtime.engine.errors import ReplayGraphError, ReplayInputGoneError
+from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED, REPLAY_INPUT_GONE
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
@@ -37,6 +37,7 @@ from bicycle_sdk import (
     WatermarkStrategy,
 )
 from bicycle_sdk.windows import CountTrigger, Sum, WindowFunction
+from tests.raising import raises
 
 WORDS = [f"{name}{number % 3}" for number in range(8) for name in ("ada", "bob", "cid")]
 NOTHING = PlanRecord(bundle_digest="", parallelism={}, now_ms=0)
@@ -370,8 +371,8 @@ def test_behind_a_url_an_epoch_is_noted_while_it_runs():
         pass
     begun.close()
     assert begun.read(7) == RECORD
-    with pytest.raises(ReplayGraphError), begun.noting(RECORD):
-        raise ReplayGraphError(epoch=7, missing="a", known_text="b")
+    with raises(REPLAY_GRAPH_CHANGED), begun.noting(RECORD):
+        raise REPLAY_GRAPH_CHANGED(epoch=7, missing="a", known_text="b")
     assert begun.read(7).error["facts"]["missing"] == "a"
 
 
@@ -415,7 +416,7 @@ def test_input_that_is_gone_is_told_with_its_place(tmp_path, monkeypatch):
         settings=ReplaySettings(),
     )
 
-    assert isinstance(done.error, ReplayInputGoneError)
+    assert done.error.code == REPLAY_INPUT_GONE.code
     assert done.error.facts["source"] == "words"
 
 
@@ -426,6 +427,6 @@ def test_another_plugin_without_the_source_is_refused(tmp_path):
     def other(env):
         env.from_collection([1]).uid("numbers").collect("out")
 
-    with pytest.raises(ReplayGraphError) as caught:
+    with raises(REPLAY_GRAPH_CHANGED) as caught:
         job.replay(1, build=other)
     assert caught.value.facts["missing"] == "words"

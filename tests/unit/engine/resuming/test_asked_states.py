@@ -2,14 +2,15 @@
 
 import pytest
 
-from bicycle_runtime.recovery.errors import StateLostError
-from bicycle_runtime.state.errors import SchemaRefusedError
+from bicycle_runtime.recovery.errors import STATE_LOST
+from bicycle_runtime.state.errors import SCHEMA_REFUSED
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import (
     BroadcastProcessFunction,
     KeyedProcessFunction,
     MapStateDescriptor,
 )
+from tests.raising import raises
 from tests.unit.engine.resuming.changed_code import Run, keyed_job, sealed_by
 
 BACKENDS = ["memory", "rocksdb"]
@@ -47,7 +48,7 @@ def test_a_state_that_is_only_asked_for_is_compared_when_it_is(backend):
 
     with Run(keyed_job(AsksForFloat()), wider, backend=backend) as run:
         assert run.put(("a", 1), ("b", 1))[-2:] == [4.0, 5.5]
-    with pytest.raises(SchemaRefusedError):
+    with raises(SCHEMA_REFUSED):
         sealed_by(keyed_job(AsksForText()), [("a", 1)], former=wider, backend=backend)
     with Run(keyed_job(AsksForFloat()), wider, parallelism=3, backend=backend) as run:
         assert sorted(run.put(("a", 1), ("b", 1))[-2:]) == [4.0, 5.5]
@@ -56,7 +57,7 @@ def test_a_state_that_is_only_asked_for_is_compared_when_it_is(backend):
 def test_a_state_that_nobody_asks_for_any_more_is_lost_as_one_that_was_declared():
     sealed = sealed_by(keyed_job(AsksForInt()), [("a", 1)])
 
-    with pytest.raises(StateLostError) as lost:
+    with raises(STATE_LOST) as lost:
         Run(keyed_job(AsksForNothing()), sealed)
 
     assert "'asked' of operator 'state'" in lost.value.facts["lost"]

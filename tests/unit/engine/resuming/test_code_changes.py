@@ -6,8 +6,8 @@ from typing import Annotated, NamedTuple
 import pytest
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.recovery.errors import StateLostError
-from bicycle_runtime.state.errors import MigrationError, SchemaRefusedError
+from bicycle_runtime.recovery.errors import STATE_LOST
+from bicycle_runtime.state.errors import SCHEMA_REFUSED, MigrationError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import (
     Aliases,
@@ -17,6 +17,7 @@ from bicycle_sdk import (
     RichAsyncFunction,
     ValueStateDescriptor,
 )
+from tests.raising import raises
 from tests.unit.engine.resuming.changed_code import Folding, Run, keyed_job, sealed_by
 
 BACKENDS = ["memory", "rocksdb"]
@@ -130,7 +131,7 @@ def test_a_hook_migrates_values_when_they_are_read_and_the_way_back_is_the_savep
         assert run.put(("a", 1), ("b", 1))[-2:] == [("a", Cents(400, 3)), ("b", Cents(600, 2))]
     with Run(keyed_job(Keeping()), sealed, backend=backend) as run:
         assert run.put(("a", 10))[-1] == ("a", Reading(2, 11))
-    with pytest.raises(SchemaRefusedError) as refused:
+    with raises(SCHEMA_REFUSED) as refused:
         Run(keyed_job(Keeping()), migrated, backend=backend)
     assert "version 2 wrote it" in refused.value.facts["refused"][0]["problems"][0]
 
@@ -187,7 +188,7 @@ class KeepingText(Folding):
 def test_a_change_that_cannot_be_read_is_refused_before_anything_is_written():
     sealed = sealed_by(keyed_job(Keeping()), [("a", 1)])
 
-    with pytest.raises(SchemaRefusedError) as refused:
+    with raises(SCHEMA_REFUSED) as refused:
         Run(keyed_job(KeepingText()), sealed)
 
     assert refused.value.facts["refused"] == [
@@ -242,7 +243,7 @@ class Forgetful(KeyedProcessFunction):
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_state_that_is_gone_must_be_given_up_and_never_comes_back(backend):
     sealed = sealed_by(keyed_job(Keeping()), [("a", 1)], backend=backend)
-    with pytest.raises(StateLostError) as lost:
+    with raises(STATE_LOST) as lost:
         Run(keyed_job(Forgetful()), sealed, backend=backend)
     assert "'reading' of operator 'state'" in lost.value.facts["lost"]
 
@@ -372,7 +373,7 @@ def test_a_key_of_another_type_is_refused():
         return build
 
     sealed = sealed_by(job(by_text), [("a", 1)])
-    with pytest.raises(SchemaRefusedError) as refused:
+    with raises(SCHEMA_REFUSED) as refused:
         Run(job(by_number), sealed)
 
     assert refused.value.facts["refused"][0]["problems"] == ["the key was str and is int"]

@@ -8,12 +8,13 @@ import pytest
 from bicycle_runtime.engine.resuming.state_forms import compared_states
 from bicycle_runtime.operators.tasks.declared_forms import DeclaredOperator
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
-from bicycle_runtime.state.errors import SchemaRefusedError
+from bicycle_runtime.state.errors import SCHEMA_REFUSED
 from bicycle_runtime.state.memory.attributes import declared_attributes
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import AggregateFunction, Aliases, RichAsyncFunction
 from bicycle_sdk.windows import Trigger, TriggerResult
+from tests.raising import raises
 from tests.unit.engine.resuming.changed_code import Run, keyed_job, sealed_by
 
 BACKENDS = ["memory", "rocksdb"]
@@ -114,7 +115,7 @@ def test_a_hook_migrates_snapshots(backend):
 def test_a_snapshot_of_another_type_is_refused():
     sealed = sealed_by(of(Typed()), [("a", 1)])
 
-    with pytest.raises(SchemaRefusedError) as caught:
+    with raises(SCHEMA_REFUSED) as caught:
         Run(of(Unmigrated()), sealed)
     [refused] = caught.value.facts["refused"]
     assert (refused["state"], refused["stored"], refused["declared"]) == (
@@ -229,7 +230,7 @@ def test_accumulators_in_panes_are_read_with_the_fields_of_now(backend):
 def test_accumulators_in_panes_of_another_type_are_refused():
     sealed = sealed_by(windowed(Adding()), [("a", 1)])
 
-    with pytest.raises(SchemaRefusedError) as caught:
+    with raises(SCHEMA_REFUSED) as caught:
         Run(windowed(Text()), sealed)
     [refused] = caught.value.facts["refused"]
     assert refused["state"] == "$windows"

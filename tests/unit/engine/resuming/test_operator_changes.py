@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bicycle_runtime.state.errors import SchemaRefusedError
+from bicycle_runtime.state.errors import SCHEMA_REFUSED
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import (
     BroadcastProcessFunction,
@@ -14,6 +14,7 @@ from bicycle_sdk import (
     ValueStateDescriptor,
 )
 from bicycle_sdk.windows import WindowFunction
+from tests.raising import raises
 from tests.unit.engine.resuming.changed_code import Run, keyed_job, sealed_by
 
 BACKENDS = ["memory", "rocksdb"]
@@ -94,7 +95,7 @@ def test_records_that_a_window_keeps_are_read_with_the_fields_of_now():
 
 
 def test_a_window_that_begins_at_other_times_does_not_take_over_what_is_kept():
-    with pytest.raises(SchemaRefusedError) as refused:
+    with raises(SCHEMA_REFUSED) as refused:
         Run(windowed(Hit, size_ms=15_000), open_window())
 
     problems = {item["state"]: item["problems"] for item in refused.value.facts["refused"]}
@@ -165,7 +166,7 @@ class AsList(KeyedProcessFunction):
 def test_a_state_of_another_kind_is_refused():
     sealed = sealed_by(keyed_job(AsValue()), [("a", 1)])
 
-    with pytest.raises(SchemaRefusedError) as refused:
+    with raises(SCHEMA_REFUSED) as refused:
         Run(keyed_job(AsList()), sealed)
 
     (item,) = refused.value.facts["refused"]

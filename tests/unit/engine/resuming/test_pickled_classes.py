@@ -9,10 +9,11 @@ from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.jobs.inspection.state_changes import state_changes
 from bicycle_runtime.operators.errors import FunctionHookError
 from bicycle_runtime.recovery.adoption import find_origin
-from bicycle_runtime.recovery.errors import StateLostError
-from bicycle_runtime.state.errors import SchemaRefusedError
+from bicycle_runtime.recovery.errors import STATE_LOST
+from bicycle_runtime.state.errors import SCHEMA_REFUSED
 from bicycle_runtime.testing import bundle_of, script_source
 from bicycle_sdk import StreamEnvironment
+from tests.raising import raises
 from tests.unit.engine.resuming.changed_code import Run, keyed_job, sealed_by
 
 BACKENDS = ["memory", "rocksdb"]
@@ -114,7 +115,7 @@ def job(request):
 def test_a_class_that_lost_a_field_is_refused_with_both_shapes(code, job, backend):
     sealed = sealed_by(job(code()), [("a", 1)], [("a", 2)], backend=backend)
 
-    with pytest.raises(SchemaRefusedError) as caught:
+    with raises(SCHEMA_REFUSED) as caught:
         Run(job(code("    numbers: list[int]", "    totals: list[int]")), sealed, backend=backend)
     [refused] = caught.value.facts["refused"]
     assert (refused["operator"], refused["state"]) == ("state", "class basket_code:Basket")
@@ -143,7 +144,7 @@ def test_other_changes_are_refused(code, now):
     job = JOBS["saved by name"]
     sealed = sealed_by(job(code()), [("a", 1)])
 
-    with pytest.raises(SchemaRefusedError):
+    with raises(SCHEMA_REFUSED):
         Run(job(code(FIELD, now)), sealed)
 
 
@@ -166,7 +167,7 @@ def test_members_may_be_added_to_an_enum_and_not_be_taken_away(code):
 
     with Run(job(code('LOW = "low"', 'LOW = "low"\n    HIGH = "high"')), sealed) as run:
         assert run.put(("a", 2))[-1][1] == 2
-    with pytest.raises(SchemaRefusedError) as caught:
+    with raises(SCHEMA_REFUSED) as caught:
         Run(job(code('LOW = "low"', 'LOW = "lower"')), sealed)
     assert [each["state"] for each in caught.value.facts["refused"]] == ["class basket_code:Level"]
 
@@ -176,7 +177,7 @@ def test_a_class_that_is_gone_is_a_loss_that_can_be_allowed_when_nothing_of_it_i
     sealed = sealed_by(job(code()), [("a", 1)])
     gone = job(code("Basket", "Bag"))
 
-    with pytest.raises(StateLostError) as caught:
+    with raises(STATE_LOST) as caught:
         Run(gone, sealed)
     assert caught.value.facts["lost"] == "'class basket_code:Basket' of operator 'state'"
     with (

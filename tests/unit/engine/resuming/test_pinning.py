@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.engine.resuming.pinning import pinned, pins_of
-from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.errors import STATE_LOST
 from bicycle_runtime.testing import script_source
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_sdk import KeyedProcessFunction, StreamEnvironment, ValueStateDescriptor
+from tests.raising import raises
 from tests.unit.engine.resuming.changed_code import Run, sealed_by
 
 
@@ -81,7 +82,7 @@ def test_state_and_progress_of_operators_without_a_uid_go_on(later):
 def test_nothing_is_guessed_where_two_operators_are_alike():
     sealed = sealed_by(plain, [("a", 1)])
 
-    with pytest.raises(StateLostError):
+    with raises(STATE_LOST):
         Run(with_two, sealed)
 
 

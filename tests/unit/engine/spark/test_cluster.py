@@ -9,15 +9,16 @@ import pyspark
 import pytest
 
 from bicycle_runtime.engine.errors import (
-    HandshakeError,
-    MasterUnreachableError,
-    NoExecutorError,
+    HANDSHAKE_FAILED,
+    MASTER_UNREACHABLE,
+    NO_EXECUTOR,
 )
 from bicycle_runtime.engine.hosts.handshake import own_facts
 from bicycle_runtime.engine.spark import cluster
 from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.settings import spark_settings
 from bicycle_runtime.engine.spark.worker import WorkerNeeds
+from tests.raising import raises
 
 
 class FakeSpark:
@@ -112,7 +113,7 @@ def test_a_job_starts_with_the_executors_that_it_has_slots_for():
 
 
 def test_without_any_executor_the_wait_ends_with_an_error():
-    with pytest.raises(NoExecutorError) as error:
+    with raises(NO_EXECUTOR) as error:
         view(FakeSpark()).wait_for_executors(width=1, timeout_s=0)
 
     assert error.value.facts == {"master": "spark://m:7077", "wait_s": 0}
@@ -140,7 +141,7 @@ def test_work_goes_on_while_one_executor_is_there(monkeypatch):
     "master", ["spark://127.0.0.1:1", "spark://127.0.0.1:x", "spark://127.0.0.1:99999"]
 )
 def test_a_master_that_nobody_listens_as_is_refused(master):
-    with pytest.raises(MasterUnreachableError) as error:
+    with raises(MASTER_UNREACHABLE) as error:
         require_master(master)
 
     assert error.value.facts["master"] == master
@@ -187,7 +188,7 @@ def test_a_host_that_comes_later_with_other_versions_is_refused_in_its_first_tas
     facts = own_facts(spark=pyspark.__version__)
     WorkerNeeds(facts=facts).meet()
 
-    with pytest.raises(HandshakeError) as error:
+    with raises(HANDSHAKE_FAILED) as error:
         WorkerNeeds(facts={**facts, "msgspec": "0.1"}).meet()
 
     assert error.value.facts["differing"] == ["msgspec"]

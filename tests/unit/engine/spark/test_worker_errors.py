@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bicycle_runtime
-from bicycle_runtime.base.errors import StorageMissingError
+from bicycle_runtime.base.errors import STORAGE_MISSING
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.spark.worker import OwnError
@@ -33,11 +33,11 @@ Current thread 0x00007f8e2f7fe740 (most recent call first):
 
 WORKER = """
 import cloudpickle
-from bicycle_runtime.base.errors import StorageMissingError
+from bicycle_runtime.base.errors import STORAGE_MISSING
 from bicycle_runtime.engine.spark.worker import EpochOrder, LevelTask, encode_order
 
 def refuse():
-    raise StorageMissingError(url="s3://none", action="read", path="a\\nb")
+    raise STORAGE_MISSING(url="s3://none", action="read", path="a\\nb")
 
 class Refusing:
     def __reduce__(self):
@@ -59,7 +59,7 @@ def test_an_error_of_ours_goes_through_spark_as_one_line():
 
     found = OwnError.found_in(f"PythonException: {done.stderr}\n\tat org.apache.spark")
 
-    assert isinstance(found, StorageMissingError), done.stderr
+    assert found.code == STORAGE_MISSING.code, done.stderr
     assert found.facts == {"url": "s3://none", "action": "read", "path": "a\nb"}
     assert OwnError.found_in("java.io.IOException: Broken pipe") is None
 

@@ -8,10 +8,11 @@ from bicycle_runtime.jobs.checkpoints.sealed_export import export_entries
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator, select
 from bicycle_runtime.jobs.checkpoints.sealed_states import open_epoch
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
-from bicycle_runtime.jobs.errors import ExportRefusedError, StateLoadingError
+from bicycle_runtime.jobs.errors import EXPORT_REFUSED, STATE_UNLOADABLE
 from bicycle_runtime.recovery.errors import EpochGoneError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import RichAsyncFunction
+from tests.raising import raises
 
 MERGING_EPOCHS = 30  # by then the files of the first epochs have been merged into others
 
@@ -170,7 +171,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path):
         run_epochs(harness, 1)
 
         entries = select(open_epoch(harness.storage), Selection())
-        with pytest.raises(ExportRefusedError) as caught:
+        with raises(EXPORT_REFUSED) as caught:
             export_entries(target, entries, ValueReader())
     assert caught.value.facts["path"] == str(target)
     assert list(tmp_path.iterdir()) == [target]
@@ -217,7 +218,7 @@ def rows_of_kept(new_object, plugin):
 
 
 def test_a_value_that_ends_the_process_that_loads_it_ends_no_command():
-    with pytest.raises(StateLoadingError) as caught:
+    with raises(STATE_UNLOADABLE) as caught:
         rows_of_kept(Leaving, "shop")
     assert caught.value.facts["plugin"] == "shop"
     assert "exit code 7" in caught.value.facts["detail"]

@@ -4,13 +4,12 @@ import contextlib
 import subprocess
 import sys
 
-import pytest
-
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.draining import drain_job
-from bicycle_runtime.jobs.errors import JobNotFoundError, StopTimeoutError
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, STOP_TIMED_OUT
 from bicycle_runtime.jobs.status import JobState
+from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import PATIENCE_S
 
@@ -60,7 +59,7 @@ def test_a_job_that_drains_is_waited_for(home):
 
 
 def test_a_job_that_drains_for_too_long_goes_on_with_it(home):
-    with driver(home, "hangs") as process, pytest.raises(StopTimeoutError) as caught:
+    with driver(home, "hangs") as process, raises(STOP_TIMED_OUT) as caught:
         drain_job(home, "job", clock=SystemClock(), reserve_ms=0)
     assert caught.value.facts["pid"] == process.pid
 
@@ -69,5 +68,5 @@ def test_a_job_that_has_ended_is_left_alone_and_an_unknown_one_is_an_error(home)
     put_job(home, state=JobState.FAILED)
 
     assert drain_job(home, "job", clock=SystemClock()).state is JobState.FAILED
-    with pytest.raises(JobNotFoundError):
+    with raises(JOB_NOT_FOUND):
         drain_job(home, "nobody", clock=SystemClock())

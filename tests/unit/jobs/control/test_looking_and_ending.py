@@ -10,8 +10,9 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.looking import job_status, list_jobs
-from bicycle_runtime.jobs.errors import JobNotFoundError, StatusFormatError, StopTimeoutError
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, STOP_TIMED_OUT, StatusFormatError
 from bicycle_runtime.jobs.status import JobState
+from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import PATIENCE_S
 
@@ -85,7 +86,7 @@ def test_a_job_whose_process_was_stopped_is_told_and_woken_to_stop(home):
 
 
 def test_a_job_that_does_not_stop_in_time_is_an_error(home):
-    with driver(home, "job", STUBBORN), pytest.raises(StopTimeoutError) as caught:
+    with driver(home, "job", STUBBORN), raises(STOP_TIMED_OUT) as caught:
         stop_job(home, "job", reserve_ms=0)
     assert caught.value.facts["waited_ms"] == 1_000
 
@@ -108,5 +109,5 @@ def test_a_job_that_has_ended_is_left_alone(home, state):
 
 def test_an_unknown_job_is_an_error(home):
     for act in (job_status, stop_job):
-        with pytest.raises(JobNotFoundError):
+        with raises(JOB_NOT_FOUND):
             act(home, "nobody")

@@ -10,12 +10,13 @@ from bicycle_runtime.base.errors import ConfigError
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.requests import Inbox, ask_job
 from bicycle_runtime.jobs.errors import (
-    JobNotFoundError,
+    JOB_NOT_FOUND,
+    REQUEST_TIMED_OUT,
+    REQUEST_UNKNOWN,
     JobNotRunningError,
-    RequestTimeoutError,
-    RequestUnknownError,
 )
 from bicycle_runtime.jobs.status import JobState
+from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import PATIENCE_S, until
 
@@ -83,7 +84,7 @@ def test_an_error_of_the_job_is_raised_where_it_was_asked(home, inbox):
 
 
 def test_what_the_job_cannot_do_is_told_with_what_it_can(home, inbox):
-    with Driver(inbox, halve=dict), pytest.raises(RequestUnknownError) as caught:
+    with Driver(inbox, halve=dict), raises(REQUEST_UNKNOWN) as caught:
         ask(home)
     assert caught.value.facts == {"kind": "double", "known_text": "halve"}
 
@@ -109,7 +110,7 @@ def test_a_file_that_is_no_request_is_answered_with_an_error(home, inbox):
 
 
 def test_a_request_that_is_not_met_in_time_is_withdrawn(home, inbox):
-    with pytest.raises(RequestTimeoutError) as caught:
+    with raises(REQUEST_TIMED_OUT) as caught:
         ask(home, timeout_ms=120)
     assert caught.value.facts["waited_ms"] == 120
     assert files(home) == []
@@ -129,7 +130,7 @@ def test_a_job_that_ends_before_it_answers_is_an_error(home, inbox):
 
 
 def test_an_unknown_job_cannot_be_asked(home):
-    with pytest.raises(JobNotFoundError):
+    with raises(JOB_NOT_FOUND):
         ask(home)
 
 

@@ -7,7 +7,7 @@ import pytest
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.engine.errors import WidthRefusedError
+from bicycle_runtime.engine.errors import WIDTH_REFUSED
 from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.planning.stages import widths_of
@@ -19,9 +19,10 @@ from bicycle_runtime.jobs.control.rescaling import (
     request_with_widths,
     wish_of,
 )
-from bicycle_runtime.jobs.errors import JobNotRunningError, RescaleRequestError
+from bicycle_runtime.jobs.errors import RESCALE_REQUEST_UNREADABLE, JobNotRunningError
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobState
+from tests.raising import raises
 from tests.unit.jobs.job_samples import bundle_of, put_job, request_of
 
 DONE = Rescaled(epoch=7, old={"count": 2}, new={"count": 5}, pause_ms=31, state_bytes=1_000)
@@ -65,9 +66,9 @@ def test_the_wish_reaches_the_job_and_its_answer_no_matter_who_asked(home):
 
 def test_a_refusal_is_raised_where_it_was_asked(home):
     def refuse(_facts):
-        raise WidthRefusedError(job="job", operator="count", found=9, limit=4, now=2)
+        raise WIDTH_REFUSED(job="job", operator="count", found=9, limit=4, now=2)
 
-    with pytest.raises(WidthRefusedError) as caught:
+    with raises(WIDTH_REFUSED) as caught:
         ask(home, refuse)
     assert caught.value.facts["limit"] == 4
 
@@ -82,7 +83,7 @@ def test_a_job_that_has_ended_has_no_widths_to_change(home):
     "facts", [{"parallelism": "three"}, {"operators": ["count"]}, {"operators": {"count": "2"}}]
 )
 def test_a_request_of_another_form_is_refused(facts):
-    with pytest.raises(RescaleRequestError):
+    with raises(RESCALE_REQUEST_UNREADABLE):
         wish_of(facts)
 
 

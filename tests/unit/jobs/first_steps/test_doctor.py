@@ -3,9 +3,10 @@ import sys
 
 import pytest
 
-from bicycle_runtime.jobs.errors import DoctorError
+from bicycle_runtime.jobs.errors import DOCTOR_FOUND_FAULTS
 from bicycle_runtime.jobs.first_steps.doctor import Check, examine, require_health
 from bicycle_runtime.jobs.home import Home
+from tests.raising import raises
 
 
 def by_name(home, **options):
@@ -56,7 +57,7 @@ def test_a_home_that_is_a_file_fails(tmp_path):
 def test_a_failed_check_is_an_error_that_names_it():
     checks = [Check(name="a", is_ok=True, found="1"), Check(name="b", is_ok=False, found="2")]
 
-    with pytest.raises(DoctorError) as caught:
+    with raises(DOCTOR_FOUND_FAULTS) as caught:
         require_health(checks)
     assert (caught.value.facts["names"], caught.value.facts["count"]) == ("b", 1)
     require_health(checks[:1])

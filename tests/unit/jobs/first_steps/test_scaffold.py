@@ -7,8 +7,9 @@ import pytest
 
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.jobs.errors import ScaffoldError
+from bicycle_runtime.jobs.errors import SCAFFOLD_REFUSED
 from bicycle_runtime.jobs.first_steps.scaffold import project_files, write_project
+from tests.raising import raises
 
 SDK = Path(__file__).parents[4] / "plugin_sdk/src"
 
@@ -65,7 +66,7 @@ def test_the_project_keeps_to_the_linter(tmp_path):
     "name", ["", "Clicks", "1st", "a--b", "a-", "a b", "../x", "class", "json", "bicycle", "a" * 41]
 )
 def test_a_name_that_cannot_be_a_module_is_refused(name, tmp_path):
-    with pytest.raises(ScaffoldError):
+    with raises(SCAFFOLD_REFUSED):
         write_project(name, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -74,6 +75,6 @@ def test_a_folder_that_holds_something_is_left_alone(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/notes").write_text("x")
 
-    with pytest.raises(ScaffoldError):
+    with raises(SCAFFOLD_REFUSED):
         write_project("mine", tmp_path)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["notes"]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from bicycle_runtime.cli.plan import report_lines
-from bicycle_runtime.connectors.errors import ConnectorOptionError
-from bicycle_runtime.jobs.errors import GuaranteeError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK
 from bicycle_runtime.jobs.inspection.child import describe_job
 from bicycle_runtime.jobs.inspection.fixed_attributes import fixed_attributes
 from bicycle_runtime.jobs.inspection.reports import inspect_job, report_of, require_guarantee
@@ -22,6 +22,7 @@ from bicycle_sdk import (
     retry,
 )
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
+from tests.raising import raises
 from tests.unit.jobs.job_samples import bundle_of
 
 
@@ -105,7 +106,7 @@ def test_the_weakest_sink_is_named_and_asking_for_more_is_an_error():
     assert found.guarantee == "at-least-once"
     assert found.weakest.operator == "screen"
     require_guarantee(found, "at-least-once")
-    with pytest.raises(GuaranteeError) as caught:
+    with raises(GUARANTEE_TOO_WEAK) as caught:
         require_guarantee(found, "exactly-once")
     assert caught.value.facts["operator"] == "screen"
 
@@ -372,7 +373,7 @@ def test_an_error_in_the_child_process_is_the_error_here():
             SinkDescriptor(connector_type="jsonl_file", properties={"pth": "out"})
         )
 
-    with pytest.raises(ConnectorOptionError):
+    with raises(CONNECTOR_OPTION_WRONG):
         inspect_job(bundle_of(build))
 
 

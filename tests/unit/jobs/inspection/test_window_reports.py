@@ -4,7 +4,7 @@ import pytest
 
 from bicycle_runtime.jobs.inspection.child import describe_job
 from bicycle_runtime.jobs.inspection.reports import inspect_job
-from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_sdk import ValueStateDescriptor
 from bicycle_sdk.windows import (
     CountEvictor,
@@ -15,6 +15,7 @@ from bicycle_sdk.windows import (
     TriggerResult,
     WindowFunction,
 )
+from tests.raising import raises
 from tests.unit.jobs.inspection.test_reports import kinds, report
 from tests.unit.jobs.job_samples import bundle_of
 
@@ -109,7 +110,7 @@ def test_a_window_over_records_without_event_time_is_refused_by_plan_with_its_li
         words = env.read_text("in").uid("lines").map(str.lower).key_by(str)
         words.tumbling_window(1_000).count().uid("counts").print()
 
-    with pytest.raises(NoEventTimeError) as caught:
+    with raises(NO_EVENT_TIME) as caught:
         inspect_job(bundle_of(build))
     assert caught.value.facts["operator"] == "counts"
     assert "test_window_reports.py:" in caught.value.facts["made"]

@@ -8,9 +8,9 @@ from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.checkpoints.job_file import note_run, refuse_newer
 from bicycle_runtime.jobs.errors import (
-    CheckpointVersionError,
-    NoRetentionError,
-    NothingToFollowError,
+    CHECKPOINT_VERSION_UNKNOWN,
+    NO_RETENTION,
+    NOTHING_TO_FOLLOW,
 )
 from bicycle_runtime.jobs.plugins.graph_changes import (
     require_parallelism,
@@ -20,6 +20,7 @@ from bicycle_runtime.jobs.plugins.graph_changes import (
 from bicycle_runtime.jobs.plugins.graph_view import graph_view
 from bicycle_sdk import CoMapFunction, KafkaSourceBuilder
 from bicycle_sdk.chaining import optimize
+from tests.raising import raises
 from tests.unit.jobs.job_samples import bundle_of
 
 
@@ -52,7 +53,7 @@ def test_following_changes_file_sources_and_the_digest_only():
 
 
 def test_a_job_without_files_cannot_be_followed():
-    with pytest.raises(NothingToFollowError) as caught:
+    with raises(NOTHING_TO_FOLLOW) as caught:
         with_follow(bundle_of(collected))
     assert caught.value.facts["sources"] == "collection"
 
@@ -69,7 +70,7 @@ def test_a_policy_for_lost_messages_replaces_that_of_the_plugin_in_every_topic()
 
 
 def test_a_policy_for_lost_messages_is_refused_where_nothing_can_be_lost():
-    with pytest.raises(NoRetentionError) as caught:
+    with raises(NO_RETENTION) as caught:
         with_data_loss_policy(bundle_of(collected), "latest")
     assert caught.value.facts["sources"] == "collection"
 
@@ -217,6 +218,6 @@ def test_a_checkpoint_of_a_newer_version_is_refused_unchanged(storage):
     newer = b'{"format_version": 2}'
     storage.write("job.json", newer)
 
-    with pytest.raises(CheckpointVersionError):
+    with raises(CHECKPOINT_VERSION_UNKNOWN):
         refuse_newer(storage)
     assert storage.read("job.json") == newer

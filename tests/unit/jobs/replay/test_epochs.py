@@ -21,15 +21,16 @@ from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.errors import (
-    EpochNotReplayableError,
-    ReplayEndedError,
-    ReplayOperatorError,
-    ReplayPluginError,
+    EPOCH_NOT_REPLAYABLE,
+    REPLAY_ENDED,
+    REPLAY_OPERATOR_UNKNOWN,
+    REPLAY_PLUGIN_UNKNOWN,
 )
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.replay.epochs import NEXT, ReplayRequest, replay
 from bicycle_sdk.errors import BicycleError
 from tests.plugin_zoo.zoo import install, whole
+from tests.raising import raises
 
 PATIENCE_S = 60
 PLUGIN = """
@@ -166,14 +167,14 @@ def test_one_key_shows_only_the_state_of_that_key(scales):
 
 def test_a_function_that_ends_its_process_is_told_with_the_exit_code(scales):
     scales.run(words="ada bob cid")
-    with pytest.raises(ReplayEndedError) as caught:
+    with raises(REPLAY_ENDED) as caught:
         scales.replay(1, params={"words": "ada death cid"})
     assert caught.value.facts["how"] == "exit code 3"
 
 
 def test_an_operator_that_the_job_does_not_have_is_refused_with_those_that_it_has(scales):
     scales.run(words="ada")
-    with pytest.raises(ReplayOperatorError) as caught:
+    with raises(REPLAY_OPERATOR_UNKNOWN) as caught:
         scales.replay(1, operator="nobody")
     assert "nobody" not in caught.value.facts["known_text"].split(", ")
 
@@ -181,7 +182,7 @@ def test_an_operator_that_the_job_does_not_have_is_refused_with_those_that_it_ha
 @pytest.mark.parametrize("epoch", [NEXT, 7])
 def test_an_epoch_that_is_not_there_is_refused_with_those_that_are(scales, epoch):
     scales.run(words="ada bob cid dan")
-    with pytest.raises(EpochNotReplayableError) as caught:
+    with raises(EPOCH_NOT_REPLAYABLE) as caught:
         scales.replay(epoch)
     assert caught.value.facts["known_text"] == "1, 2"
 
@@ -189,7 +190,7 @@ def test_an_epoch_that_is_not_there_is_refused_with_those_that_are(scales, epoch
 def test_an_epoch_whose_predecessor_is_gone_is_refused(scales):
     scales.run(words="ada bob cid dan")
     (Path(scales.url) / "epochs/000000000001.manifest").unlink()
-    with pytest.raises(EpochNotReplayableError) as caught:
+    with raises(EPOCH_NOT_REPLAYABLE) as caught:
         scales.replay(2)
     assert caught.value.facts["known_text"] == "none"
 
@@ -197,7 +198,7 @@ def test_an_epoch_whose_predecessor_is_gone_is_refused(scales):
 def test_without_a_job_file_the_plugin_must_be_named(scales):
     scales.run(words="ada bob cid dan")
     (Path(scales.url) / "job.json").unlink()
-    with pytest.raises(ReplayPluginError):
+    with raises(REPLAY_PLUGIN_UNKNOWN):
         scales.replay(1)
     assert scales.replay(1, plugin="scales")["differences"] == []
 

@@ -7,21 +7,22 @@ import pytest
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.connectors.errors import OutputHeldError
+from bicycle_runtime.connectors.errors import OUTPUT_HELD
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.running.beginnings import begun
 from bicycle_runtime.jobs.running.preparing import prepared
 from bicycle_runtime.recovery.adoption import find_origin
 from bicycle_runtime.recovery.errors import (
-    CheckpointOccupiedError,
-    RestoreUnfinishedError,
+    CHECKPOINT_OCCUPIED,
+    RESTORE_UNFINISHED,
+    STATE_LOST,
     SavepointUnfinishedError,
-    StateLostError,
 )
 from bicycle_runtime.recovery.manifest import encode_manifest
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.connectors import file_sink
+from tests.raising import raises
 from tests.unit.jobs.job_samples import bundle_of, request_of
 
 
@@ -85,7 +86,7 @@ def test_a_start_that_came_no_further_is_repeated_until_an_epoch_is_sealed(place
     begin(place)
     next_one = replace(find_origin(origin).manifest, epoch=2)
     place.storage.create("epochs/000000000002.manifest", encode_manifest(next_one))
-    with pytest.raises(CheckpointOccupiedError):
+    with raises(CHECKPOINT_OCCUPIED):
         begin(place, from_=origin.url)
 
 
@@ -94,7 +95,7 @@ def test_a_place_that_began_elsewhere_is_not_taken_for_one_that_began_here(place
     with Harness(counts, scripted=["words"]) as another:
         another.push(["cy"])
         another.run_epoch()
-        with pytest.raises(CheckpointOccupiedError):
+        with raises(CHECKPOINT_OCCUPIED):
             begin(place, from_=another.storage.url)
 
 
@@ -117,7 +118,7 @@ def test_a_job_whose_files_another_one_goes_on_with_is_refused_before_anything_i
         first.run()
         first.loop.close_outputs()
         origin = first.storage.url
-        with pytest.raises(OutputHeldError) as caught:
+        with raises(OUTPUT_HELD) as caught:
             begin(place, files, from_=origin)
 
         assert caught.value.facts["owner"] == "harness"
@@ -127,7 +128,7 @@ def test_a_job_whose_files_another_one_goes_on_with_is_refused_before_anything_i
 
 
 def test_state_that_the_job_does_not_declare_is_given_up_only_where_that_is_allowed(place, origin):
-    with pytest.raises(StateLostError):
+    with raises(STATE_LOST):
         begin(place, named, from_=origin.url)
     assert place.storage.list("") == []
 
@@ -144,7 +145,7 @@ def test_a_job_without_such_an_epoch_is_left_as_it_is(place):
 
 
 def test_a_graph_that_lacks_operators_is_refused_before_anything_is_copied(place, origin):
-    with pytest.raises(StateLostError) as caught:
+    with raises(STATE_LOST) as caught:
         begin(place, other, from_=origin.url)
 
     assert "counts" in caught.value.facts["lost"]
@@ -154,7 +155,7 @@ def test_a_graph_that_lacks_operators_is_refused_before_anything_is_copied(place
 def test_half_of_an_epoch_is_neither_a_checkpoint_nor_an_empty_place(place, origin):
     place.storage.write("restore.unfinished", b"")
     place.storage.write("state/counts/half", b"x")
-    with pytest.raises(RestoreUnfinishedError):
+    with raises(RESTORE_UNFINISHED):
         begin(place)
 
     begin(place, from_=origin.url)

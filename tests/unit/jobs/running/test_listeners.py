@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from bicycle_runtime.connectors.errors import UnknownStateBackendError
+from bicycle_runtime.connectors.errors import UNKNOWN_STATE_BACKEND
 from bicycle_runtime.connectors.registry import (
     Extension,
     Offer,
@@ -18,8 +18,9 @@ from bicycle_runtime.connectors.registry import (
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.running import listeners as listening
 from bicycle_runtime.jobs.running.listeners import Listeners
-from bicycle_runtime.state.errors import StateBackendError
+from bicycle_runtime.state.errors import STATE_BACKEND_UNUSABLE
 from tests.plugin_zoo.zoo import install, whole
+from tests.raising import raises
 from tests.unit.jobs.running.light_jobs import LightJob
 
 EXTENSION = """
@@ -171,7 +172,7 @@ def test_a_state_backend_of_an_extension_runs_a_job_over_epochs_and_a_failure(
 
 
 def test_a_backend_that_cannot_be_made_ends_the_job_with_its_name(hooked):
-    with pytest.raises(StateBackendError) as caught:
+    with raises(STATE_BACKEND_UNUSABLE) as caught:
         hooked(state_backend="broken").run()
 
     assert caught.value.facts["backend"] == "broken"
@@ -179,7 +180,7 @@ def test_a_backend_that_cannot_be_made_ends_the_job_with_its_name(hooked):
 
 
 def test_a_backend_that_nobody_offers_is_refused_before_anything_starts(extension):
-    with pytest.raises(UnknownStateBackendError) as caught:
+    with raises(UNKNOWN_STATE_BACKEND) as caught:
         EngineOptions(state_backend="dickt")
 
     assert caught.value.facts["known_text"] == "memory, rocksdb, broken, dict"
@@ -213,7 +214,7 @@ def test_listeners_hear_of_states_and_epochs_and_what_they_raise_ends_nothing(
 
 
 def test_a_listener_hears_why_a_job_failed(hooked, extension):
-    with pytest.raises(StateBackendError):
+    with raises(STATE_BACKEND_UNUSABLE):
         hooked(state_backend="broken").run()
 
     assert extension.HEARD[-1] == ("FAILED", "BIC-1306")

@@ -12,7 +12,7 @@ from bicycle_runtime.base.identity import ProcessIdentity
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.jobs.control.requests import Inbox
-from bicycle_runtime.jobs.errors import JobNotRunningError, JobRunningError, OriginRunningError
+from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.savepoints.commands import (
     create_savepoint,
@@ -24,17 +24,18 @@ from bicycle_runtime.jobs.savepoints.commands import (
 from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.recovery.errors import (
-    CheckpointMissingError,
-    CheckpointOccupiedError,
-    CopyRefusedError,
-    EpochUnpublishedError,
+    CHECKPOINT_MISSING,
+    CHECKPOINT_OCCUPIED,
+    COPY_REFUSED,
+    EPOCH_UNPUBLISHED,
+    SAVEPOINT_TAKEN,
     LeaseHeldError,
-    SavepointTakenError,
 )
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
 from bicycle_runtime.recovery.savepoints import read_savepoint, verify_savepoint
 from bicycle_runtime.testing import Harness, script_source
+from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 
 NOW_MS = 1_772_000_000_000
@@ -119,14 +120,14 @@ def test_a_savepoint_may_lie_anywhere(ended, tmp_path):
 
 def test_a_name_that_is_taken_is_refused(ended):
     create(ended)
-    with pytest.raises(SavepointTakenError):
+    with raises(SAVEPOINT_TAKEN):
         create(ended)
 
 
 def test_an_epoch_whose_output_is_not_visible_is_refused(ended, harness):
     harness.storage.delete("epochs/000000000001.published")
 
-    with pytest.raises(EpochUnpublishedError) as caught:
+    with raises(EPOCH_UNPUBLISHED) as caught:
         create(ended)
 
     assert caught.value.facts["epoch"] == 1
@@ -136,7 +137,7 @@ def test_an_epoch_whose_output_is_not_visible_is_refused(ended, harness):
 def test_a_job_that_never_sealed_an_epoch_has_nothing_to_save(home):
     with Harness(counts) as harness:
         put_job(home, checkpoint=harness.storage.url, state=JobState.FAILED)
-        with pytest.raises(CheckpointMissingError):
+        with raises(CHECKPOINT_MISSING):
             create(home)
 
 
@@ -175,7 +176,7 @@ def test_what_goes_wrong_with_a_savepoint_is_told_and_the_job_goes_on(running, h
     data = harness.storage.read(path)
     harness.storage.write(path, data[:-1])
 
-    with pytest.raises(CopyRefusedError) as caught:
+    with raises(COPY_REFUSED) as caught:
         ask(running, harness)
 
     harness.storage.write(path, data)
@@ -240,7 +241,7 @@ def test_a_savepoint_becomes_the_last_epoch_of_another_job(ended, tmp_path):
     assert restore_savepoint(open_origin(url), target, job="other", clock=SystemClock()) == 1
     assert json.loads(target.read("job.json"))["job"] == "other"
     assert open_origin(target.url).manifest == open_origin(url).manifest
-    with pytest.raises(CheckpointOccupiedError):
+    with raises(CHECKPOINT_OCCUPIED):
         restore_savepoint(open_origin(url), target, job="other", clock=SystemClock())
 
 
@@ -266,13 +267,13 @@ def test_a_checkpoint_of_a_job_that_runs_is_no_beginning_for_another(harness, tm
     origin = open_origin(harness.storage.url)
     target = LocalStorage(str(tmp_path / "other"))
     lock = harness.storage.local_path("lock")
-    with FileLock(lock, job="job", place="x"), pytest.raises(OriginRunningError):
+    with FileLock(lock, job="job", place="x"), raises(ORIGIN_RUNNING):
         restore_savepoint(origin, target, job="other", clock=SystemClock())
     lease = lease_of(harness.storage)
-    with LeaseKeeper(lease, beat_ms=10, on_lost=None), pytest.raises(OriginRunningError) as caught:
+    with LeaseKeeper(lease, beat_ms=10, on_lost=None), raises(ORIGIN_RUNNING) as caught:
         restore_savepoint(origin, target, job="other", clock=SystemClock())
 
     assert caught.value.facts["host"] == "elsewhere"
     assert restore_savepoint(origin, target, job="other", clock=SystemClock()) == 1
-    with pytest.raises(CheckpointOccupiedError):
+    with raises(CHECKPOINT_OCCUPIED):
         restore_savepoint(origin, harness.storage, job="other", clock=SystemClock())

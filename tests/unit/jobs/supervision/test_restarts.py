@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.errors import StorageMissingError
+from bicycle_runtime.base.errors import STORAGE_MISSING
 from bicycle_runtime.jobs.status import RestartNote
 from bicycle_runtime.jobs.supervision.restarts import Restarts, may_pass
 from bicycle_sdk.graph import RestartKind, RestartStrategy
@@ -127,7 +127,7 @@ def test_no_progress_refills_the_attempts_at_one_record(places, attempts):
 
 
 def test_an_error_of_a_worker_may_be_one_of_its_host():
-    error = StorageMissingError(url="s3://none", action="read", path="a")
+    error = STORAGE_MISSING(url="s3://none", action="read", path="a")
     assert not may_pass(error)
 
     error.facts["worker_epoch"] = 3

@@ -8,9 +8,10 @@ import pytest
 
 from bicycle_runtime.operators.calling.policy import pause_ms, user_frames, user_hook
 from bicycle_runtime.operators.counting.counts import add_failure
-from bicycle_runtime.operators.errors import ErrorRateError, SourceDecodeError
+from bicycle_runtime.operators.errors import RECORD_UNDECODABLE, ErrorRateError
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk.errors import BicycleError, PreviewError
+from tests.raising import raises
 
 
 def test_pauses_before_retries_double_up_to_a_minute():
@@ -39,7 +40,7 @@ def reading(rows, *policy, **settings):
 
 
 def test_input_that_cannot_be_decoded_fails_with_its_place(rows):
-    with Harness(reading(rows)) as harness, pytest.raises(SourceDecodeError) as caught:
+    with Harness(reading(rows)) as harness, raises(RECORD_UNDECODABLE) as caught:
         harness.run()
 
     facts = caught.value.facts

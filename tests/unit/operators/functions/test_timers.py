@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bicycle_runtime.operators.errors import ErrorRateError, RunawayTimersError
+from bicycle_runtime.operators.errors import RUNAWAY_TIMERS, ErrorRateError
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance
 from bicycle_runtime.operators.functions.timers import TimerRound
@@ -13,6 +13,7 @@ from bicycle_sdk import KeyedProcessFunction
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.errors import FunctionResultError, StateDefinitionError
 from bicycle_sdk.failures import retry, skip
+from tests.raising import raises
 
 
 class Alarm(KeyedProcessFunction[str, int, tuple]):
@@ -146,7 +147,7 @@ def test_timers_that_are_set_for_times_that_have_come_do_not_go_on_for_ever(doma
         advance=Advance(watermark=9, previous=0, now_ms=8), due_ms=9,
         firings_max=200,
     )  # fmt: skip
-    with pytest.raises(RunawayTimersError) as caught:
+    with raises(RUNAWAY_TIMERS) as caught:
         timer_round.fire()
 
     facts = caught.value.facts

@@ -8,7 +8,7 @@ import pytest
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import GroupCache
-from bicycle_runtime.state.errors import StateKindError
+from bicycle_runtime.state.errors import STATE_KIND_CHANGED
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
@@ -21,6 +21,7 @@ from bicycle_sdk.state import (
     StateTtl,
     ValueStateDescriptor,
 )
+from tests.raising import raises
 from tests.waiting import until
 
 GROUPS = GroupCache(16)
@@ -133,7 +134,7 @@ def test_a_sealed_state_cannot_be_asked_for_as_another_kind(process):
     after = process()
     after.store.at(sealed)
 
-    with pytest.raises(StateKindError) as caught:
+    with raises(STATE_KIND_CHANGED) as caught:
         after.keyed.cells_of(ListStateDescriptor("count", int))
     assert caught.value.facts == {"state": "count", "sealed": "value", "asked": "list"}
 

@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.state.errors import StateTypeError
+from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import Attribute, describe_attributes
 from bicycle_runtime.state.memory.dicts import DictState
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.sealed.changes import Section
 from bicycle_runtime.state.values.codecs import ValueCodec
+from tests.raising import raises
 
 KEYS = st.sampled_from(["a", "b", "c", 1, 1.0, True, ("a", 1)])
 CALLS = st.one_of(
@@ -161,7 +162,7 @@ def test_an_epoch_that_changed_nothing_writes_nothing(entries, compares):
 def test_something_else_in_the_place_of_a_dict_is_refused():
     state = DictState(attribute(), TrackedDict())
 
-    with pytest.raises(StateTypeError):
+    with raises(STATE_TYPE_CHANGED):
         state.section(0, [1])
 
 

@@ -6,9 +6,10 @@ import shutil
 import pytest
 
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.errors import LocalStateError
+from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE
 from bicycle_runtime.state.rocksdb.places import behind, index_place, indexed_time, key_bytes
 from bicycle_runtime.state.sealed import refs
+from tests.raising import raises
 from tests.unit.state.disk_workers import BLANK, Worker, put
 
 
@@ -212,7 +213,7 @@ def test_a_folder_that_was_not_finished_is_not_taken_for_whole(start, sealed, tm
 def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(start, tmp_path):
     (tmp_path / "local").write_text("in the way")
 
-    with pytest.raises(LocalStateError) as caught:
+    with raises(LOCAL_STATE_UNUSABLE) as caught:
         start().store.at(BLANK)
     assert str(tmp_path / "local") in caught.value.facts["folder"]
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.connectors.errors import CsvHeaderError
+from bicycle_runtime.connectors.errors import CSV_HEADER_AMBIGUOUS
 from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
 from bicycle_runtime.connectors.files.csv_writer import declared_names
 from bicycle_runtime.connectors.files.decoding import (
@@ -64,7 +64,7 @@ class CsvRows:
             lines: The slice.
 
         Raises:
-            CsvHeaderError: a field has two columns, of which one would be lost.
+            CSV_HEADER_AMBIGUOUS: a field has two columns, of which one would be lost.
         """
         csv.field_size_limit(max(csv.field_size_limit(), lines.line_bytes_max))
         names, body_offset = self._header(header, lines)
@@ -100,7 +100,9 @@ class CsvRows:
         twice = sorted({name for name in names if names.count(name) > 1})
         needed = [name for name in twice if not self._fields or name in self._fields]
         if needed:
-            raise CsvHeaderError(path=path, names=needed, name_text=", ".join(map(repr, needed)))
+            raise CSV_HEADER_AMBIGUOUS(
+                path=path, names=needed, name_text=", ".join(map(repr, needed))
+            )
 
     def _quoted_rows(self, feed: _LineFeed) -> tuple[list[_Row], list[BadRecord]]:
         rows: list[_Row] = []

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.errors import InputUnreadableError
+from bicycle_runtime.connectors.errors import INPUT_UNREADABLE
 
 __all__ = ["InputPath", "is_text"]
 
@@ -124,4 +124,4 @@ def _once(paths: Iterable[str]) -> list[str]:
 def _raise_unless_vanished(error: OSError) -> None:
     if not isinstance(error, FileNotFoundError):
         reason = error.strerror or str(error)
-        raise InputUnreadableError(path=str(error.filename), reason=reason) from error
+        raise INPUT_UNREADABLE(path=str(error.filename), reason=reason) from error

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
-from bicycle_runtime.connectors.errors import InputDamagedError, InputUnreadableError
+from bicycle_runtime.connectors.errors import INPUT_DAMAGED, INPUT_UNREADABLE
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ByteCursor", "ZstdDamage", "ZstdStream", "is_compressed", "open_at"]
@@ -159,8 +159,8 @@ class ByteCursor:
         """Return up to ``size`` bytes; empty at the end of the file.
 
         Raises:
-            InputDamagedError: the compressed data is broken or cut.
-            InputUnreadableError: the operating system failed to read.
+            INPUT_DAMAGED: the compressed data is broken or cut.
+            INPUT_UNREADABLE: the operating system failed to read.
         """
         if self._returned:
             data, self._returned = self._returned[:size], self._returned[size:]
@@ -187,7 +187,7 @@ class ByteCursor:
         try:
             return read()
         except (EOFError, zlib.error, gzip.BadGzipFile, ZstdDamage) as error:
-            raise InputDamagedError(
+            raise INPUT_DAMAGED(
                 path=self.path, offset=self.position, reason=str(error) or type(error).__name__
             ) from error
         except OSError as error:
@@ -198,8 +198,8 @@ def open_at(path: str, position: int) -> ByteCursor:
     """Open a file for reading from a decompressed offset.
 
     Raises:
-        InputUnreadableError: it cannot be opened.
-        InputDamagedError: it cannot be decompressed up to there.
+        INPUT_UNREADABLE: it cannot be opened.
+        INPUT_DAMAGED: it cannot be decompressed up to there.
     """
     try:
         stream = _open_stream(path, position)
@@ -227,5 +227,5 @@ def _open_stream(path: str, position: int) -> _Readable:
     return raw
 
 
-def _unreadable(path: str, error: OSError) -> InputUnreadableError:
-    return InputUnreadableError(path=path, reason=error.strerror or str(error))
+def _unreadable(path: str, error: OSError) -> BicycleError:
+    return INPUT_UNREADABLE(path=path, reason=error.strerror or str(error))

@@ -22,8 +22,9 @@ from bicycle_runtime.base.identity import ProcessIdentity, is_surely_gone, this_
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, StorageError
-from bicycle_runtime.connectors.errors import OutputHeldError, OutputTakenOverError
+from bicycle_runtime.connectors.errors import OUTPUT_HELD, OUTPUT_TAKEN_OVER
 from bicycle_runtime.contract import DriverServices
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["OutputClaim", "OutputOwner"]
 
@@ -98,7 +99,7 @@ class OutputClaim:
         """Return whose place we may take, None when nobody has it. Nothing is changed.
 
         Raises:
-            OutputHeldError: a job that may live goes on with the parts.
+            OUTPUT_HELD: a job that may live goes on with the parts.
         """
         former = self._found()
         if former is not None and not former.gives_way_to(self._owner):
@@ -109,7 +110,7 @@ class OutputClaim:
         """Become the owner.
 
         Raises:
-            OutputHeldError: a job that may live goes on with the parts; nothing was changed.
+            OUTPUT_HELD: a job that may live goes on with the parts; nothing was changed.
             StorageError: the mark cannot be written.
         """
         former = self.refuse_holder()
@@ -126,13 +127,13 @@ class OutputClaim:
         """Make sure that nobody has taken the parts over; one look at a small file.
 
         Raises:
-            OutputTakenOverError: another one has, or had before it ended.
+            OUTPUT_TAKEN_OVER: another one has, or had before it ended.
         """
         found = self._found()
         if found is None and not self._folder.exists():
             self._storage.write(self._name, self._owner.to_bytes())  # All of it was removed.
         elif found is None or found.token != self._owner.token:
-            raise OutputTakenOverError(
+            raise OUTPUT_TAKEN_OVER(
                 vertex=self._vertex, path=str(self._folder), epoch=epoch, mark=self._name
             )
 
@@ -149,9 +150,9 @@ class OutputClaim:
         except ObjectMissingError:
             return None
 
-    def _held(self, owner: OutputOwner) -> OutputHeldError:
+    def _held(self, owner: OutputOwner) -> BicycleError:
         since = datetime.fromtimestamp(owner.since_ms / 1_000, UTC).isoformat(timespec="seconds")
-        return OutputHeldError(
+        return OUTPUT_HELD(
             vertex=self._vertex,
             path=str(self._folder),
             run=self._run,

@@ -14,7 +14,7 @@ from typing import Any, get_type_hints, is_typeddict
 
 import msgspec
 
-from bicycle_runtime.connectors.errors import NoParquetFileError
+from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
 from bicycle_runtime.connectors.files.decoding import in_field_order, is_named_tuple
 from bicycle_runtime.connectors.files.event_times import with_event_times
 from bicycle_runtime.connectors.files.reader import located
@@ -56,8 +56,8 @@ class ParquetReader:
         """Yield the rows of the slice, as many as its limit allows.
 
         Raises:
-            InputChangedError: the file is not the planned one any more.
-            NoParquetFileError: it is not, or not wholly, a Parquet file.
+            INPUT_CHANGED: the file is not the planned one any more.
+            NO_PARQUET_FILE: it is not, or not wholly, a Parquet file.
         """
         rows = self._rows(part)
         limit = part.details["records"]
@@ -172,7 +172,7 @@ class _Rows:
                         yield _in_microseconds(batch.slice(skipped)).to_pylist()
                     skipped = max(skipped - batch.num_rows, 0)
         except (pyarrow.ArrowException, OSError) as error:
-            raise NoParquetFileError(path=self.path, reason=str(error)) from error
+            raise NO_PARQUET_FILE(path=self.path, reason=str(error)) from error
 
 
 def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:

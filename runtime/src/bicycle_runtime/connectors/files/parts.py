@@ -29,7 +29,7 @@ from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.object_paths import checked_name
 from bicycle_runtime.base.storage import LocalStorage, Storage, publish_file, storage_error
-from bicycle_runtime.connectors.errors import OpenPartDamagedError
+from bicycle_runtime.connectors.errors import OPEN_PART_DAMAGED
 from bicycle_runtime.connectors.staging import (
     BLOCK_BYTES,
     staged_blocks,
@@ -129,8 +129,8 @@ def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
         folder: The output directory.
 
     Raises:
-        StagedFileDamagedError: a staged file is not what was sealed.
-        OpenPartDamagedError: the open part lost sealed bytes.
+        STAGED_FILE_DAMAGED: a staged file is not what was sealed.
+        OPEN_PART_DAMAGED: the open part lost sealed bytes.
         ObjectMissingError: a staged file that is still needed is gone.
         StorageError: the output directory cannot be written.
     """
@@ -169,8 +169,8 @@ def carried_over(part: OpenPart, storage: Storage) -> OpenPart:
     or one that was appended to where it cannot.
 
     Raises:
-        OpenPartDamagedError: it lost sealed bytes.
-        StagedFileDamagedError: a file that waits is not what was sealed.
+        OPEN_PART_DAMAGED: it lost sealed bytes.
+        STAGED_FILE_DAMAGED: a file that waits is not what was sealed.
         ObjectMissingError: it is gone.
     """
     is_appending = isinstance(storage, LocalStorage)
@@ -188,7 +188,7 @@ def carried_over(part: OpenPart, storage: Storage) -> OpenPart:
     with storage.open_read(part.path) as stream:
         data = stream.read(part.byte_count)
     if len(data) < part.byte_count:
-        raise OpenPartDamagedError(
+        raise OPEN_PART_DAMAGED(
             path=part.path, found_byte_count=len(data), byte_count=part.byte_count
         )
     kept = f"{part.path}.held"
@@ -229,7 +229,7 @@ def _append(plan: PartPlan, storage: LocalStorage, path: str) -> None:
     with local.open("r+b" if local.exists() else "w+b") as part:
         found = part.seek(0, os.SEEK_END)
         if found < plan.start:
-            raise OpenPartDamagedError(path=path, found_byte_count=found, byte_count=plan.start)
+            raise OPEN_PART_DAMAGED(path=path, found_byte_count=found, byte_count=plan.start)
         if found >= plan.end and not all(storage.exists(file.path) for file in plan.files):
             # Staged files are collected only after their epoch was published: all of it is here.
             part.truncate(plan.end)

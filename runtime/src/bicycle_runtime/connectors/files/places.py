@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.contract import ConnectorSpec
 
 __all__ = ["MADE", "typed_path"]
@@ -17,10 +17,10 @@ def typed_path(spec: ConnectorSpec, text: str) -> str:
     """Return the path that an option means.
 
     Raises:
-        ConnectorOptionError: it is empty, as an unset variable of a shell leaves it.
+        CONNECTOR_OPTION_WRONG: it is empty, as an unset variable of a shell leaves it.
     """
     if not text.strip():
-        raise ConnectorOptionError(
+        raise CONNECTOR_OPTION_WRONG(
             vertex=spec.vertex_id,
             connector=spec.connector_type,
             name="path",

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any, Literal
 
-from bicycle_runtime.connectors.errors import InputChangedError
+from bicycle_runtime.connectors.errors import INPUT_CHANGED
 from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
 from bicycle_runtime.connectors.files.csv_rows import CsvRows
 from bicycle_runtime.connectors.files.decoding import (
@@ -76,9 +76,9 @@ class FileReader:
         """Yield the records of the lines that start in the slice.
 
         Raises:
-            InputChangedError: the file is not the planned one any more.
-            InputUnreadableError: it cannot be opened.
-            InputDamagedError: it cannot be decompressed.
+            INPUT_CHANGED: the file is not the planned one any more.
+            INPUT_UNREADABLE: it cannot be opened.
+            INPUT_DAMAGED: it cannot be decompressed.
         """
         details = part.details
         path = located(part)
@@ -183,13 +183,13 @@ def located(part: Slice) -> str:
     """Return where the planned file of a slice is now.
 
     Raises:
-        InputChangedError: it is gone, or another file has its place.
+        INPUT_CHANGED: it is gone, or another file has its place.
     """
     planned: str = part.details["path"]
     found = find_file(planned, FileIdentity.from_json(part.details["identity"]))
     if found is None:
         problem = "it is gone, or has other bytes where it was read"
-        raise InputChangedError(path=planned, offset=part.start, problem=problem)
+        raise INPUT_CHANGED(path=planned, offset=part.start, problem=problem)
     return found[0]
 
 

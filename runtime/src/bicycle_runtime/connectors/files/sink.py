@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.connectors.errors import ConnectorOptionError, OutputUnwritableError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, OUTPUT_UNWRITABLE
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter, TimedCsvWriter, TimedJsonWriter
 from bicycle_runtime.connectors.files.options import FileSinkOptions
 from bicycle_runtime.connectors.files.ownership import OutputClaim
@@ -201,7 +201,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         self.takes_times = bool(self._options.timestamp_field)
         self.takes_rows = self.file_suffix == "jsonl" and not self.takes_times
         if self.takes_times and self.file_suffix == "txt":
-            raise ConnectorOptionError(
+            raise CONNECTOR_OPTION_WRONG(
                 vertex=spec.vertex_id,
                 connector=spec.connector_type,
                 name="timestamp_field",
@@ -216,7 +216,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         """Refuse parts that another job goes on with.
 
         Raises:
-            OutputHeldError: there is one that may live.
+            OUTPUT_HELD: there is one that may live.
         """
         if "run" in state and self._folder.is_dir():  # What else it is, ``start`` says.
             self._claim_of(_run_of(state), services).refuse_holder()
@@ -229,8 +229,8 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         """Make the output directory, prove that it can be written, and take it over.
 
         Raises:
-            OutputUnwritableError: it is not a directory, or may not be written.
-            OutputHeldError: another job goes on with the same parts.
+            OUTPUT_UNWRITABLE: it is not a directory, or may not be written.
+            OUTPUT_HELD: another job goes on with the same parts.
         """
         self._services = services
         part = _open_part(state)
@@ -247,7 +247,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
             probe.write_bytes(b"")
             probe.unlink()
         except OSError as error:
-            raise OutputUnwritableError(
+            raise OUTPUT_UNWRITABLE(
                 vertex=self.spec.vertex_id,
                 path=str(self._folder),
                 reason=error.strerror or str(error),
@@ -292,7 +292,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         """Carry out the epoch's part plans, in order.
 
         Raises:
-            OutputTakenOverError: a later run has started; an old plan would cut its open part.
+            OUTPUT_TAKEN_OVER: a later run has started; an old plan would cut its open part.
         """
         assert self._claim is not None
         self._claim.require(epoch)

@@ -19,8 +19,8 @@ import msgspec
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import (
-    ConnectorOptionError,
-    InputMissingError,
+    CONNECTOR_OPTION_WRONG,
+    INPUT_MISSING,
 )
 from bicycle_runtime.connectors.files.identity import find_file
 from bicycle_runtime.connectors.files.listing import InputPath
@@ -239,7 +239,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         self._options = read_options(FileSourceOptions, spec)
         self.gives_times = bool(self._options.timestamp_field)
         if self._options.timestamp_field and self.file_format == "text":
-            raise ConnectorOptionError(
+            raise CONNECTOR_OPTION_WRONG(
                 vertex=spec.vertex_id, connector=spec.connector_type, name="timestamp_field",
                 problem="a line of text has no fields", hint="use assign_timestamps(...)",
             )  # fmt: skip
@@ -269,8 +269,8 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         """Find the files of the last epoch again, and list what there is.
 
         Raises:
-            InputMissingError: the path leads to nothing.
-            InputChangedError: bounded input was changed between two runs.
+            INPUT_MISSING: the path leads to nothing.
+            INPUT_CHANGED: bounded input was changed between two runs.
         """
         self._clock = services.clock
         self._table.restore(state.get("files", {}))
@@ -390,7 +390,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
             log_event(_logger, "input_awaited", vertex=self.spec.vertex_id, path=str(path))
             return
         hint = f"check the spelling; the working directory is {Path.cwd()}"
-        raise InputMissingError(
+        raise INPUT_MISSING(
             vertex=self.spec.vertex_id, path=self._options.path, problem=problem, hint=hint
         )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.errors import InputChangedError, InputUnreadableError
+from bicycle_runtime.connectors.errors import INPUT_CHANGED, INPUT_UNREADABLE
 from bicycle_runtime.connectors.files.identity import (
     HEAD_BYTE_COUNT_MAX,
     FileIdentity,
@@ -136,8 +136,8 @@ class FileTable:
         3. Growth is measured: up to the last newline, or to the end when the input is bounded.
 
         Raises:
-            InputChangedError: bounded input was changed between two runs.
-            InputUnreadableError: a file cannot be opened.
+            INPUT_CHANGED: bounded input was changed between two runs.
+            INPUT_UNREADABLE: a file cannot be opened.
         """
         try:
             for file in list(self.files.values()):
@@ -147,7 +147,7 @@ class FileTable:
                 if path not in claimed:
                     self._add(path, stat)
         except OSError as error:
-            raise InputUnreadableError(
+            raise INPUT_UNREADABLE(
                 path=str(error.filename), reason=error.strerror or str(error)
             ) from error
 
@@ -176,7 +176,7 @@ class FileTable:
         is_there = Path(file.path).exists()
         if not self.is_followed and (was_unread or is_there):
             problem = "it begins with other bytes or is shorter" if is_there else "it is gone"
-            raise InputChangedError(path=file.path, offset=file.offset, problem=problem)
+            raise INPUT_CHANGED(path=file.path, offset=file.offset, problem=problem)
         log_event(
             _logger,
             "input_file_replaced" if is_there else "input_file_gone",

@@ -162,7 +162,7 @@ class RangeConsumer:
         Raises:
             PartitionGoneError: retention, or somebody, removed what was to be read.
             KafkaAccessError: the broker refuses this client.
-            KafkaClientError: a message is damaged, or the client gave up.
+            KAFKA_CLIENT_FAILED: a message is damaged, or the client gave up.
         """
         place = (topic, partition)
         lane = self._lane(place, start, end)

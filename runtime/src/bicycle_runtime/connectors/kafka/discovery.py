@@ -20,9 +20,9 @@ from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError
 from bicycle_runtime.connectors.kafka.errors import (
+    KAFKA_TOPIC_MISSING,
+    KAFKA_UNREACHABLE,
     KafkaOffsetsLostError,
-    KafkaTopicMissingError,
-    KafkaUnreachableError,
 )
 from bicycle_runtime.connectors.kafka.options import (
     StartingOffsets,
@@ -82,10 +82,10 @@ class Discovery:
 
         Raises:
             ClusterSilentError: no broker answers, and the job ran before: it waits.
-            KafkaUnreachableError: no broker answers a job that never ran.
+            KAFKA_UNREACHABLE: no broker answers a job that never ran.
             KafkaAccessError: a broker refused it.
-            KafkaTopicMissingError: a named topic does not exist.
-            ConnectorOptionError: an offset to start at is named for a partition that is not there.
+            KAFKA_TOPIC_MISSING: a named topic does not exist.
+            CONNECTOR_OPTION_WRONG: an offset to start at is named for an absent partition.
             KafkaOffsetsLostError: see ``look``.
         """
         for shard in sorted(self._progress.known(), key=place_of):
@@ -104,7 +104,7 @@ class Discovery:
                 if error.refusal is not None:
                     raise self._cluster.error(error.refusal, "the connection") from None
                 if waits.monotonic() > deadline_s:
-                    raise KafkaUnreachableError(
+                    raise KAFKA_UNREACHABLE(
                         vertex=self._vertex,
                         brokers=self._options.brokers,
                         waited_ms=self._options.connect_timeout_ms,
@@ -127,8 +127,8 @@ class Discovery:
 
         Raises:
             ClusterSilentError: no broker answered.
-            KafkaTopicMissingError: a named topic that was never read does not exist.
-            ConnectorOptionError: see ``start``.
+            KAFKA_TOPIC_MISSING: a named topic that was never read does not exist.
+            CONNECTOR_OPTION_WRONG: see ``start``.
             KafkaOffsetsLostError: what is next is gone, and the policy is to fail.
         """
         self._looked_s = self._clock.monotonic()
@@ -210,7 +210,7 @@ class Discovery:
             if not self._progress.has_topic(name):
                 close = difflib.get_close_matches(name, self._cluster.names(_REQUEST_S), n=1)
                 suggestion = f"; did you mean {close[0]!r}?" if close else ""
-                raise KafkaTopicMissingError(vertex=self._vertex, topic=name, suggestion=suggestion)
+                raise KAFKA_TOPIC_MISSING(vertex=self._vertex, topic=name, suggestion=suggestion)
 
     def _refuse_unknown_starts(self, shards: list[str]) -> None:
         """Refuse offsets to start at for what does not exist: else it would begin elsewhere."""

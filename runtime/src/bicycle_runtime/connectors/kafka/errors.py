@@ -7,45 +7,27 @@ from __future__ import annotations
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "KafkaAccessError",
-    "KafkaClientError",
-    "KafkaOffsetsLostError",
-    "KafkaPropertyError",
-    "KafkaSecretError",
-    "KafkaTopicMissingError",
-    "KafkaUnreachableError",
-]
-
-
-class KafkaPropertyError(BicycleError):
-    """A property of the Kafka client is unknown, not accepted, or belongs to an option of ours."""
-
-    code = "BIC-1750"
-    message = "vertex {vertex!r}, Kafka property {name!r}: {problem}"
-    fix = "{hint}"
-
-
-class KafkaSecretError(BicycleError):
-    """A secret is not where the graph says: the environment variable or file is missing."""
-
-    code = "BIC-1751"
-    message = "vertex {vertex!r}, Kafka property {name!r}: its secret is not there: {problem}"
-    fix = "{hint}"
-
-
-class KafkaUnreachableError(BicycleError):
-    """No broker answered while a job started that has never read or written anything."""
-
-    code = "BIC-1752"
-    message = (
-        "vertex {vertex!r}: no Kafka broker of {brokers!r} answered within {waited_ms:duration}: "
-        "{reason}"
-    )
-    fix = (
-        "check host, port and security settings; a job that ran before waits for its broker, to "
-        "write for publish_timeout_ms and to read without a limit"
-    )
+KAFKA_PROPERTY_WRONG = BicycleError.row(
+    "BIC-1750",
+    "vertex {vertex!r}, Kafka property {name!r}: {problem}",
+    cause="A property of the Kafka client is unknown, not accepted, or belongs to an option of "
+    "ours.",
+    fix="{hint}",
+)
+KAFKA_SECRET_MISSING = BicycleError.row(
+    "BIC-1751",
+    "vertex {vertex!r}, Kafka property {name!r}: its secret is not there: {problem}",
+    cause="A secret is not where the graph says: the environment variable or file is missing.",
+    fix="{hint}",
+)
+KAFKA_UNREACHABLE = BicycleError.row(
+    "BIC-1752",
+    "vertex {vertex!r}: no Kafka broker of {brokers!r} answered within {waited_ms:duration}: "
+    "{reason}",
+    cause="No broker answered while a job started that has never read or written anything.",
+    fix="check host, port and security settings; a job that ran before waits for its broker, to "
+    "write for publish_timeout_ms and to read without a limit",
+)
 
 
 class KafkaAccessError(BicycleError):
@@ -70,15 +52,13 @@ class KafkaAccessError(BicycleError):
         return KafkaAccessError(**facts)
 
 
-class KafkaTopicMissingError(BicycleError):
-    """A named topic does not exist, or is not visible to this user."""
-
-    code = "BIC-1754"
-    message = "vertex {vertex!r}: Kafka topic {topic!r} does not exist{suggestion}"
-    fix = (
-        "create the topic, or correct its name; nothing was read or written, and what was sealed "
-        "before is kept"
-    )
+KAFKA_TOPIC_MISSING = BicycleError.row(
+    "BIC-1754",
+    "vertex {vertex!r}: Kafka topic {topic!r} does not exist{suggestion}",
+    cause="A named topic does not exist, or is not visible to this user.",
+    fix="create the topic, or correct its name; nothing was read or written, and what was sealed "
+    "before is kept",
+)
 
 
 class KafkaOffsetsLostError(BicycleError):
@@ -106,9 +86,9 @@ class KafkaOffsetsLostError(BicycleError):
         )  # fmt: skip
 
 
-class KafkaClientError(BicycleError):
-    """Something else that the Kafka client cannot repair by itself."""
-
-    code = "BIC-1756"
-    message = "vertex {vertex!r}: {action} failed: {reason}"
-    fix = "read what the client says; the job goes on from its last sealed epoch when run again"
+KAFKA_CLIENT_FAILED = BicycleError.row(
+    "BIC-1756",
+    "vertex {vertex!r}: {action} failed: {reason}",
+    cause="Something else that the Kafka client cannot repair by itself.",
+    fix="read what the client says; the job goes on from its last sealed epoch when run again",
+)

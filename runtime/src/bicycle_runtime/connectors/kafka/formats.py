@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 from confluent_kafka import Message
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.settings import require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
 from bicycle_runtime.operators.columnar.records import FieldRecords
@@ -184,8 +184,8 @@ def value_format(spec: ConnectorSpec, name: FormatName | None) -> Format:
     A message without value is a record when the record type allows None, or is not declared.
 
     Raises:
-        ConnectorOptionError: format and record type contradict each other.
-        ConnectorPayloadError: the type cannot be decoded, or the schema is missing.
+        CONNECTOR_OPTION_WRONG: format and record type contradict each other.
+        CONNECTOR_PAYLOAD_WRONG: the type cannot be decoded, or the schema is missing.
     """
     inner, allows_none = _without_none(spec.record_type)
     name = name or _format_of(inner)
@@ -296,7 +296,7 @@ def _format_of(record_type: Any) -> FormatName:
 def _check_pair(spec: ConnectorSpec, name: FormatName, record_type: Any) -> None:
     wanted = {"string": str, "bytes": bytes}.get(name)
     if clash(wanted, record_type):
-        raise ConnectorOptionError(
+        raise CONNECTOR_OPTION_WRONG(
             vertex=spec.vertex_id,
             connector=spec.connector_type,
             name="value_format",
@@ -311,7 +311,7 @@ def _check_pair(spec: ConnectorSpec, name: FormatName, record_type: Any) -> None
 def _schema(spec: ConnectorSpec, role: str) -> Schema:
     found = spec.payloads.get(role)
     if found is None or not callable(getattr(found, "decode", None)):
-        raise ConnectorPayloadError(
+        raise CONNECTOR_PAYLOAD_WRONG(
             vertex=spec.vertex_id,
             connector=spec.connector_type,
             role=role,

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.kafka.options import KafkaSourceOptions
 
 __all__ = [
@@ -41,7 +42,7 @@ def starting_offsets(
     """Return what the option ``starting_offsets`` says.
 
     Raises:
-        ConnectorOptionError: it is none of the four forms, or names a topic that is not read.
+        CONNECTOR_OPTION_WRONG: it is none of the four forms, or names a topic that is not read.
     """
     value = options.starting_offsets
     if value == "earliest":
@@ -64,7 +65,7 @@ def starting_offsets(
                 for number, offset in numbers.items()
             }
             return StartingOffsets(mode="offsets", offsets=found)
-    raise ConnectorOptionError(
+    raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         name="starting_offsets",
@@ -74,9 +75,9 @@ def starting_offsets(
     )
 
 
-def unknown_start(place: str, vertex: str) -> ConnectorOptionError:
+def unknown_start(place: str, vertex: str) -> BicycleError:
     """Return the error of a starting offset that leads nowhere."""
-    return ConnectorOptionError(
+    return CONNECTOR_OPTION_WRONG(
         vertex=vertex,
         connector="kafka",
         name="starting_offsets",
@@ -89,7 +90,7 @@ def check_topics(options: KafkaSourceOptions, spec: ConnectorSpec) -> re.Pattern
     """Return the pattern of topics, or None when they are named.
 
     Raises:
-        ConnectorOptionError: neither or both are given, or the pattern is no regular expression.
+        CONNECTOR_OPTION_WRONG: neither or both are given, or the pattern is no regular expression.
     """
     problem = None
     if bool(options.topics) == (options.topic_pattern is not None):
@@ -103,7 +104,7 @@ def check_topics(options: KafkaSourceOptions, spec: ConnectorSpec) -> re.Pattern
         except re.error as error:
             problem = f"topic_pattern {options.topic_pattern!r} is no regular expression: {error}"
             hint = "correct the expression; it must match a topic's whole name"
-    raise ConnectorOptionError(
+    raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         name="topics",

@@ -33,10 +33,10 @@ from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_refusal
 from bicycle_runtime.connectors.kafka.errors import (
+    KAFKA_CLIENT_FAILED,
+    KAFKA_PROPERTY_WRONG,
+    KAFKA_SECRET_MISSING,
     KafkaAccessError,
-    KafkaClientError,
-    KafkaPropertyError,
-    KafkaSecretError,
 )
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.kafka import is_secret_property
@@ -146,13 +146,13 @@ class SecretReference:
             name: The property that it is for; for the error.
 
         Raises:
-            KafkaSecretError: the variable is not set, or the file cannot be read.
+            KAFKA_SECRET_MISSING: the variable is not set, or the file cannot be read.
         """
         if self.kind == "env":
             found = chosen_variables([self.place])
             if self.place in found:
                 return found[self.place]
-            raise KafkaSecretError(
+            raise KAFKA_SECRET_MISSING(
                 vertex=vertex,
                 name=name,
                 problem=f"environment variable {self.place!r} is not set",
@@ -162,7 +162,7 @@ class SecretReference:
             return Path(self.place).read_text(encoding="utf-8").rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-            raise KafkaSecretError(
+            raise KAFKA_SECRET_MISSING(
                 vertex=vertex,
                 name=name,
                 problem=f"file {self.place!r} cannot be read: {reason}",
@@ -204,7 +204,7 @@ class ClientProperties:
         """Return a copy that knows its secrets, for processes that cannot look them up.
 
         Raises:
-            KafkaSecretError: a secret is not where its reference says.
+            KAFKA_SECRET_MISSING: a secret is not where its reference says.
         """
         return ClientProperties(
             vertex=self.vertex,
@@ -217,7 +217,7 @@ class ClientProperties:
         """Return every property as the client takes it, with secrets: to be handed on, not kept.
 
         Raises:
-            KafkaSecretError: a secret is not where its reference says.
+            KAFKA_SECRET_MISSING: a secret is not where its reference says.
         """
         return {**self.plain, **self._secrets()}
 
@@ -261,7 +261,7 @@ def checked_properties(
         reserved: Names that the connector decides, each with what to do instead.
 
     Raises:
-        KafkaPropertyError: a property is reserved, is no text, or holds a secret in plain sight.
+        KAFKA_PROPERTY_WRONG: a property is reserved, is no text, or holds a secret in plain sight.
     """
     plain: dict[str, str] = {}
     references: dict[str, SecretReference] = {}
@@ -303,8 +303,8 @@ def open_client(
         extra: What the connector decides; may hold callbacks.
 
     Raises:
-        KafkaPropertyError: the client does not know a property, or refuses its value.
-        KafkaSecretError: a secret is not where its reference says.
+        KAFKA_PROPERTY_WRONG: the client does not know a property, or refuses its value.
+        KAFKA_SECRET_MISSING: a secret is not where its reference says.
     """
     bound = properties.bound()
     try:
@@ -340,7 +340,7 @@ def client_error(
     """
     reason = properties.redacted(_reason(error))
     if not is_refusal(error):
-        return KafkaClientError(vertex=properties.vertex, action=action, reason=reason)
+        return KAFKA_CLIENT_FAILED(vertex=properties.vertex, action=action, reason=reason)
     plain: KafkaError = error.args[0] if isinstance(error, KafkaException) else error
     lack = rights.lack(plain, properties.plain.get("sasl.username"))
     return KafkaAccessError(
@@ -395,5 +395,5 @@ def _text(vertex: str, name: str, value: Any) -> str:
     )
 
 
-def _refusal(vertex: str, name: str, problem: str, hint: str) -> KafkaPropertyError:
-    return KafkaPropertyError(vertex=vertex, name=name, problem=problem, hint=hint)
+def _refusal(vertex: str, name: str, problem: str, hint: str) -> BicycleError:
+    return KAFKA_PROPERTY_WRONG(vertex=vertex, name=name, problem=problem, hint=hint)

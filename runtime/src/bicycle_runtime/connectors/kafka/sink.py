@@ -22,7 +22,7 @@ from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
-from bicycle_runtime.connectors.kafka.errors import KafkaAccessError, KafkaUnreachableError
+from bicycle_runtime.connectors.kafka.errors import KAFKA_UNREACHABLE, KafkaAccessError
 from bicycle_runtime.connectors.kafka.marker import (
     Marker,
     MarkerReader,
@@ -130,11 +130,11 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         """Look at brokers, topics and rights, and make nothing.
 
         Raises:
-            KafkaUnreachableError: no broker answers.
-            KafkaTopicMissingError: the topic is missing, and is not to be made.
-            KafkaTopicUnsuitableError: a topic cannot be made, or is not as it must be.
-            KafkaTransactionTimeoutError: transactions could end before an epoch is published.
-            KafkaHistoryError: a job begins with an epoch behind what was published.
+            KAFKA_UNREACHABLE: no broker answers.
+            KAFKA_TOPIC_MISSING: the topic is missing, and is not to be made.
+            KAFKA_TOPIC_UNSUITABLE: a topic cannot be made, or is not as it must be.
+            KAFKA_TRANSACTION_TIMEOUT_WRONG: transactions could end before an epoch is published.
+            KAFKA_HISTORY_AHEAD: a job begins with an epoch behind what was published.
             KafkaAccessError: credentials or rights are refused.
         """
         options = self._options
@@ -156,7 +156,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         """Make the topics that are missing, and find out what was published last.
 
         Raises:
-            KafkaHistoryError: the job starts behind what it has published.
+            KAFKA_HISTORY_AHEAD: the job starts behind what it has published.
             BicycleError: see ``check``.
         """
         if not self._is_checked:
@@ -375,7 +375,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         def wait(reason: str) -> None:
             waited_ms = round((clock.monotonic() - started) * 1000)
             if waited_ms > patience_ms or self._is_stopping.is_set():
-                raise KafkaUnreachableError(
+                raise KAFKA_UNREACHABLE(
                     vertex=self.spec.vertex_id,
                     brokers=self._options.brokers,
                     waited_ms=waited_ms,

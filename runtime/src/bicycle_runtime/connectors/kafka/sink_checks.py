@@ -12,9 +12,9 @@ from typing import Any
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.marker import Marker, is_branch
 from bicycle_runtime.connectors.kafka.sink_errors import (
-    KafkaHistoryError,
-    KafkaTopicUnsuitableError,
-    KafkaTransactionTimeoutError,
+    KAFKA_HISTORY_AHEAD,
+    KAFKA_TOPIC_UNSUITABLE,
+    KAFKA_TRANSACTION_TIMEOUT_WRONG,
 )
 from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts, TopicPlan
 from bicycle_runtime.contract import ConnectorSpec
@@ -49,7 +49,7 @@ def check_transaction_timeout(
         broker_ms_max: ``transaction.max.timeout.ms`` of the brokers, None when it is not known.
 
     Raises:
-        KafkaTransactionTimeoutError: with all four numbers.
+        KAFKA_TRANSACTION_TIMEOUT_WRONG: with all four numbers.
     """
     timeout_ms = options.transaction_timeout_ms
     needed_ms = epoch_interval_ms + options.recovery_budget_ms
@@ -68,7 +68,7 @@ def check_transaction_timeout(
         hint = f"set transaction_timeout_ms to {max(needed_ms, 1_000)} or more" + (
             f", at most {broker_ms_max}" if broker_ms_max is not None else ""
         )
-    raise KafkaTransactionTimeoutError(
+    raise KAFKA_TRANSACTION_TIMEOUT_WRONG(
         vertex=vertex,
         timeout_ms=timeout_ms,
         problem=problem,
@@ -85,11 +85,11 @@ def check_replicas(facts: TopicFacts, topic: str, vertex: str, broker_count: int
     """Refuse a topic that can never acknowledge a message; warn of one that can lose some.
 
     Raises:
-        KafkaTopicUnsuitableError: it asks for more copies in sync than it has.
+        KAFKA_TOPIC_UNSUITABLE: it asks for more copies in sync than it has.
     """
     needed = int(facts.config.get("min.insync.replicas", "1"))
     if needed > facts.replica_count:
-        raise KafkaTopicUnsuitableError(
+        raise KAFKA_TOPIC_UNSUITABLE(
             vertex=vertex,
             topic=topic,
             problem=f"has {facts.replica_count} copies and min.insync.replicas {needed}, so that "
@@ -108,10 +108,10 @@ def refuse_missing_keys(facts: TopicFacts, topic: str, spec: ConnectorSpec) -> N
     """Refuse to write messages without key to a topic that takes none.
 
     Raises:
-        KafkaTopicUnsuitableError: the topic is compacted, and the sink has no key function.
+        KAFKA_TOPIC_UNSUITABLE: the topic is compacted, and the sink has no key function.
     """
     if facts.is_compacted and "key" not in spec.payloads:
-        raise KafkaTopicUnsuitableError(
+        raise KAFKA_TOPIC_UNSUITABLE(
             vertex=spec.vertex_id,
             topic=topic,
             problem="is compacted (cleanup.policy), but the sink gives its messages no key",
@@ -123,13 +123,13 @@ def check_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFacts
     """Return the facts of the marker topic; None when it is missing and can be made.
 
     Raises:
-        KafkaTopicUnsuitableError: it forgets markers, or cannot be made.
+        KAFKA_TOPIC_UNSUITABLE: it forgets markers, or cannot be made.
         KafkaAccessError: this user may not read, write or make it.
     """
     facts = admin.check(topic, _MARKER_PLAN, operations=("Read", "Write"))
     if facts is not None and facts.is_expiring:
         policy = facts.config["cleanup.policy"]
-        raise KafkaTopicUnsuitableError(
+        raise KAFKA_TOPIC_UNSUITABLE(
             vertex=vertex,
             topic=topic,
             problem=f"has cleanup.policy {policy!r} and would forget which epochs are published",
@@ -142,7 +142,7 @@ def ensure_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFact
     """Return the facts of the marker topic, which is made when it is missing.
 
     Raises:
-        KafkaTopicUnsuitableError: see ``check_marker_topic``.
+        KAFKA_TOPIC_UNSUITABLE: see ``check_marker_topic``.
         KafkaAccessError: likewise.
     """
     return check_marker_topic(admin, topic, vertex) or admin.make(topic, _MARKER_PLAN)
@@ -164,7 +164,7 @@ def check_history(
         vertex: For the error.
 
     Raises:
-        KafkaHistoryError: it does, and that was not asked for.
+        KAFKA_HISTORY_AHEAD: it does, and that was not asked for.
     """
     # What somebody published who went on from here stands in the topic as well.
     own = [m.epoch for m in markers.values() if is_branch(m.identity, of=state["identity"])]
@@ -175,6 +175,6 @@ def check_history(
         "vertex": vertex, "epoch": state["epoch"], "found_epoch": found, "topic": state["topic"],
     }  # fmt: skip
     if options.on_rewind == "fail":
-        raise KafkaHistoryError(**facts)
+        raise KAFKA_HISTORY_AHEAD(**facts)
     log_event(_LOG, "kafka_published_again", level=logging.WARNING, **facts)
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bicycle_runtime.connectors.errors import ConnectorOptionError, ConnectorPayloadError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.kafka.encoding import (
     EncodingSchema,
     MessageFormat,
@@ -15,6 +15,7 @@ from bicycle_runtime.connectors.kafka.encoding import (
 from bicycle_runtime.connectors.kafka.topics import TopicPlan
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.operators.calling.user_functions import is_async
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 
@@ -27,7 +28,7 @@ def topic_plan(value: object, spec: ConnectorSpec) -> TopicPlan | None:
     """Return what the option ``create_topic`` says.
 
     Raises:
-        ConnectorOptionError: it has another form.
+        CONNECTOR_OPTION_WRONG: it has another form.
     """
     if value is None:
         return None
@@ -36,7 +37,7 @@ def topic_plan(value: object, spec: ConnectorSpec) -> TopicPlan | None:
         if all(_is_accepted(name, item) for name, item in plan.items()):
             config = {name: _text(item) for name, item in plan.pop("config", {}).items()}
             return TopicPlan(**plan, config=config)
-    raise ConnectorOptionError(
+    raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         name="create_topic",
@@ -67,7 +68,7 @@ def message_plan(
         limits: What the topic takes.
 
     Raises:
-        ConnectorPayloadError: a payload is missing or of the wrong kind.
+        CONNECTOR_PAYLOAD_WRONG: a payload is missing or of the wrong kind.
     """
     schemas = {
         role: _schema(spec, f"{role}_schema")
@@ -124,10 +125,8 @@ def _schema(spec: ConnectorSpec, role: str) -> EncodingSchema:
     return found
 
 
-def _payload_error(
-    spec: ConnectorSpec, role: str, found: object, expected: str
-) -> ConnectorPayloadError:
-    return ConnectorPayloadError(
+def _payload_error(spec: ConnectorSpec, role: str, found: object, expected: str) -> BicycleError:
+    return CONNECTOR_PAYLOAD_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         role=role,

@@ -239,8 +239,8 @@ class KafkaSource(
         """Find the partitions; a job that ran before begins with those it knows.
 
         Raises:
-            KafkaUnreachableError: the job never ran, and no broker answers.
-            KafkaTopicMissingError: a named topic does not exist.
+            KAFKA_UNREACHABLE: the job never ran, and no broker answers.
+            KAFKA_TOPIC_MISSING: a named topic does not exist.
             KafkaOffsetsLostError: what is next was removed, and the policy is to fail.
         """
         self._clock = services.clock

@@ -15,7 +15,7 @@ import msgspec
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.kafka.encoding import Message, MessageColumns, columns_of
-from bicycle_runtime.connectors.kafka.sink_errors import StagedMessagesFormatError
+from bicycle_runtime.connectors.kafka.sink_errors import STAGED_MESSAGES_UNREADABLE
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.contract import StagedFile
 
@@ -44,8 +44,8 @@ def staged_messages(storage: Storage, file: StagedFile) -> Iterator[MessageColum
 
     Raises:
         ObjectMissingError: the file is gone.
-        StagedFileDamagedError: size or checksum differ; raised at the latest with the last frame.
-        StagedMessagesFormatError: the file is whole, and of another version.
+        STAGED_FILE_DAMAGED: size or checksum differ; raised at the latest with the last frame.
+        STAGED_MESSAGES_UNREADABLE: the file is whole, and of another version.
     """
     blocks = staged_blocks(storage, file)
     held = bytearray()
@@ -58,14 +58,14 @@ def staged_messages(storage: Storage, file: StagedFile) -> Iterator[MessageColum
             except (ValueError, msgspec.MsgspecError) as error:
                 for _ in blocks:  # To its end: a damaged file is told as such.
                     pass
-                raise StagedMessagesFormatError(
+                raise STAGED_MESSAGES_UNREADABLE(
                     path=file.path, reason=str(error), expected=FORMAT_VERSION
                 ) from error
             start = end
             yield messages
         del held[:start]
     if held:
-        raise StagedMessagesFormatError(
+        raise STAGED_MESSAGES_UNREADABLE(
             path=file.path, reason=f"{len(held)} bytes are left over", expected=FORMAT_VERSION
         )
 

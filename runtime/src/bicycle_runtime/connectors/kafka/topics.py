@@ -26,14 +26,14 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
-from bicycle_runtime.connectors.kafka.errors import KafkaTopicMissingError
+from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
     is_outage,
     open_client,
 )
-from bicycle_runtime.connectors.kafka.sink_errors import KafkaTopicUnsuitableError
+from bicycle_runtime.connectors.kafka.sink_errors import KAFKA_TOPIC_UNSUITABLE
 
 __all__ = ["TopicAdmin", "TopicFacts", "TopicPlan"]
 
@@ -126,8 +126,8 @@ class TopicAdmin:
             operations: What this user must be allowed, in the words of Kafka's ACLs.
 
         Raises:
-            KafkaTopicMissingError: it is missing and there is no plan.
-            KafkaTopicUnsuitableError: it cannot be made.
+            KAFKA_TOPIC_MISSING: it is missing and there is no plan.
+            KAFKA_TOPIC_UNSUITABLE: it cannot be made.
             KafkaAccessError: this user may not see or make it, or lacks one of the operations.
         """
         found = self._partitions(topic)
@@ -137,7 +137,7 @@ class TopicAdmin:
         if plan is None:
             known = self._metadata(None).topics
             near = difflib.get_close_matches(topic, known, n=1)
-            raise KafkaTopicMissingError(
+            raise KAFKA_TOPIC_MISSING(
                 vertex=self._client.vertex,
                 topic=topic,
                 suggestion=f"; did you mean {near[0]!r}?" if near else "",
@@ -149,7 +149,7 @@ class TopicAdmin:
         """Make a topic, unless somebody was faster; return its facts.
 
         Raises:
-            KafkaTopicUnsuitableError: it cannot be made.
+            KAFKA_TOPIC_UNSUITABLE: it cannot be made.
             KafkaAccessError: this user may not make it.
         """
         self._create(topic, plan)
@@ -315,7 +315,7 @@ class TopicAdmin:
                     error, properties=self._client, action=action, rights=rights
                 ) from error
             if not _is_passing(cause):
-                raise KafkaTopicUnsuitableError(
+                raise KAFKA_TOPIC_UNSUITABLE(
                     vertex=self._client.vertex,
                     topic=rights.topic,
                     problem=f"cannot be made or changed: {cause.str()}",

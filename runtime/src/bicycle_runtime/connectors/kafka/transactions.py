@@ -38,11 +38,12 @@ from bicycle_runtime.connectors.kafka.settings import (
     open_client,
 )
 from bicycle_runtime.connectors.kafka.sink_errors import (
-    KafkaOtherPublisherError,
-    KafkaPublishRefusedError,
-    KafkaPublishTimeoutError,
+    KAFKA_OTHER_PUBLISHER,
+    KAFKA_PUBLISH_REFUSED,
+    KAFKA_PUBLISH_TIMED_OUT,
 )
 from bicycle_runtime.connectors.kafka.writer import delivery_hint
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Publication", "TopicDoubt", "TransactionSettings", "TransactionalWriter"]
 
@@ -178,10 +179,10 @@ class TransactionalWriter:
         """Make an epoch visible, unless it is already. Waits for brokers that are away.
 
         Raises:
-            KafkaOtherPublisherError: another run publishes under the same transactional id.
-            KafkaPublishRefusedError: waiting does not help: too large, no such topic.
+            KAFKA_OTHER_PUBLISHER: another run publishes under the same transactional id.
+            KAFKA_PUBLISH_REFUSED: waiting does not help: too large, no such topic.
             KafkaAccessError: waiting does not help: credentials or rights.
-            KafkaPublishTimeoutError: the brokers were away for longer than ``publish_timeout_ms``.
+            KAFKA_PUBLISH_TIMED_OUT: the brokers were away for longer than ``publish_timeout_ms``.
             PublishInterruptedError: the job must end.
         """
         self._publication = publication
@@ -353,7 +354,7 @@ class TransactionalWriter:
                 reason=self._outage,
             )
         if waited_ms > settings.publish_timeout_ms:
-            raise KafkaPublishTimeoutError(
+            raise KAFKA_PUBLISH_TIMED_OUT(
                 vertex=settings.vertex,
                 writer=self._index,
                 epoch=publication.epoch,
@@ -381,7 +382,7 @@ class TransactionalWriter:
             )
         if cause.code() in _REFUSED or self._doubt.is_gone(cause.code()):
             is_remade = topic == self._settings.marker_topic and cause.code() in _TOPIC_UNKNOWN
-            raise KafkaPublishRefusedError(
+            raise KAFKA_PUBLISH_REFUSED(
                 vertex=self._settings.vertex,
                 writer=self._index,
                 topic=topic,
@@ -400,10 +401,8 @@ class TransactionalWriter:
             level = logging.WARNING
             self._log("kafka_publish_retried", publication, level=level, reason=self._outage)
 
-    def _other_publisher(
-        self, publication: Publication, found: Marker | None
-    ) -> KafkaOtherPublisherError:
-        return KafkaOtherPublisherError(
+    def _other_publisher(self, publication: Publication, found: Marker | None) -> BicycleError:
+        return KAFKA_OTHER_PUBLISHER(
             vertex=self._settings.vertex,
             writer=self._index,
             prefix=self._settings.prefix,

@@ -31,7 +31,7 @@ from bicycle_runtime.connectors.kafka.settings import (
     client_error,
     open_client,
 )
-from bicycle_runtime.connectors.kafka.sink_errors import KafkaDeliveryError
+from bicycle_runtime.connectors.kafka.sink_errors import KAFKA_DELIVERY_FAILED
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
@@ -152,7 +152,7 @@ class DirectWriter:
         """Hand messages to the producer.
 
         Raises:
-            KafkaDeliveryError: messages of this epoch were refused.
+            KAFKA_DELIVERY_FAILED: messages of this epoch were refused.
             KafkaAccessError: the client's credentials or rights were.
         """
         if not values:
@@ -170,7 +170,7 @@ class DirectWriter:
         """Wait until the brokers have all messages. There is nothing to publish later.
 
         Raises:
-            KafkaDeliveryError: some were not taken, or not in time.
+            KAFKA_DELIVERY_FAILED: some were not taken, or not in time.
             KafkaAccessError: the client's credentials or rights were refused.
         """
         if self._count:
@@ -196,7 +196,7 @@ class DirectWriter:
             rights = Rights(operation="Write", topic=topic)
             action = f"writing to {topic}"
             return client_error(error, properties=self._plan.client, action=action, rights=rights)
-        return KafkaDeliveryError(
+        return KAFKA_DELIVERY_FAILED(
             vertex=self._plan.vertex,
             subtask=self._task.subtask,
             topic=self._plan.topic,

@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.storage import LocalStorage, Storage, storage_error
-from bicycle_runtime.connectors.errors import JournalDamagedError
+from bicycle_runtime.connectors.errors import JOURNAL_DAMAGED
 
 __all__ = ["Journal", "JournalSegments"]
 
@@ -56,7 +56,7 @@ class JournalSegments:
 
         Raises:
             ObjectMissingError: a segment is gone.
-            JournalDamagedError: a segment is too short.
+            JOURNAL_DAMAGED: a segment is too short.
         """
         position = start
         while position < end:
@@ -73,7 +73,7 @@ class JournalSegments:
                     yield data
             if position < stop:
                 problem = f"bytes {position} to {stop} are missing"
-                raise JournalDamagedError(path=self.path(segment), problem=problem)
+                raise JOURNAL_DAMAGED(path=self.path(segment), problem=problem)
 
 
 class Journal:
@@ -85,7 +85,7 @@ class Journal:
         position: Where reading goes on; the journal's end when there are no segments.
 
     Raises:
-        JournalDamagedError: bytes behind ``position`` are missing.
+        JOURNAL_DAMAGED: bytes behind ``position`` are missing.
     """
 
     def __init__(self, segments: JournalSegments, segment_bytes: int, position: int) -> None:
@@ -155,7 +155,7 @@ class Journal:
             end = self._cut_half_line(end)
         if position < self._starts[0]:
             problem = f"it begins at byte {self._starts[0]}, but {position} was not read yet"
-            raise JournalDamagedError(path=path, problem=problem)
+            raise JOURNAL_DAMAGED(path=path, problem=problem)
         if end == self._starts[-1]:
             self._starts.pop()  # It is empty; the next append makes a segment of the same name.
         return max(end, position)

@@ -14,7 +14,7 @@ import socket
 import threading
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.errors import PortUnavailableError
+from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
 
 __all__ = ["CLIENT_BACKLOG", "Door", "open_listener"]
 
@@ -28,14 +28,14 @@ def open_listener(vertex_id: str, host: str, port: int) -> socket.socket:
     """Return a non-blocking socket that listens; its real port is logged (``port`` 0 takes any).
 
     Raises:
-        PortUnavailableError: the address is in use, or is not of this machine.
+        PORT_UNAVAILABLE: the address is in use, or is not of this machine.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=CLIENT_BACKLOG)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise PortUnavailableError(vertex=vertex_id, host=host, port=port, reason=reason) from error
+        raise PORT_UNAVAILABLE(vertex=vertex_id, host=host, port=port, reason=reason) from error
     listener.setblocking(False)
     log_event(
         _logger,

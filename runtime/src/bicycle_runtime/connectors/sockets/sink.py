@@ -298,7 +298,7 @@ class SocketSink(StagedPublication, InterruptiblePublication, DropsRecords, Sink
         """Open the port.
 
         Raises:
-            PortUnavailableError: the port is in use.
+            PORT_UNAVAILABLE: the port is in use.
         """
         self._storage = services.storage
         listener = open_listener(self.spec.vertex_id, self._options.host, self._options.port)

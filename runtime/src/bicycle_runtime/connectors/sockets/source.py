@@ -242,8 +242,8 @@ class SocketSource(RereadsEarlierSlices, FollowsPublication, Source):
         """Open the journal, then the port.
 
         Raises:
-            PortUnavailableError: the port is in use.
-            JournalDamagedError: lines that were received and not read are gone.
+            PORT_UNAVAILABLE: the port is in use.
+            JOURNAL_DAMAGED: lines that were received and not read are gone.
         """
         self._next = offsets.get(SHARD, 0)
         self._segments = JournalSegments(services.storage, f"{services.prefix}/journal")

@@ -66,7 +66,7 @@ def merge_forms(
     """Return what is known of states after an epoch: also of those that functions asked for in it.
 
     Raises:
-        SchemaRefusedError: two subtasks ask for one state with different types.
+        SCHEMA_REFUSED: two subtasks ask for one state with different types.
     """
     forms = dict(before)
     for report in reports:

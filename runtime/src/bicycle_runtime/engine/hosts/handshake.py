@@ -19,7 +19,7 @@ from pathlib import Path
 
 import bicycle_runtime
 import bicycle_sdk
-from bicycle_runtime.engine.errors import HandshakeError
+from bicycle_runtime.engine.errors import HANDSHAKE_FAILED
 
 __all__ = [
     "MISSING",
@@ -170,7 +170,7 @@ def require_match(
         compares_platform: Whether it matters; it does when the plugin brings machine code.
 
     Raises:
-        HandshakeError: with one table of all that was compared.
+        HANDSHAKE_FAILED: with one table of all that was compared.
     """
     columns: list[tuple[str, Mapping[str, str]]] = [("driver", driver)]
     if plugin is not None:
@@ -190,7 +190,7 @@ def require_match(
     if not differing and not problems:
         return
     header = ["", *(title for title, _ in columns)]
-    raise HandshakeError(
+    raise HANDSHAKE_FAILED(
         differing=differing,
         differing_text=", ".join(differing) or "the plugin on its hosts",
         problems=problems,

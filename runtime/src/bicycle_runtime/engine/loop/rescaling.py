@@ -19,9 +19,9 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.engine.epoch.stats import state_bytes
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.errors import (
-    RescaleFailedError,
-    WidthOperatorUnknownError,
-    WidthRefusedError,
+    RESCALE_FAILED,
+    WIDTH_OPERATOR_UNKNOWN,
+    WIDTH_REFUSED,
 )
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.planning.stages import (
@@ -86,8 +86,8 @@ class Division:
         """Return the division at the widths that are asked for; nothing is read or started.
 
         Raises:
-            WidthOperatorUnknownError: there is no such operator.
-            WidthRefusedError: an operator cannot have that width.
+            WIDTH_OPERATOR_UNKNOWN: there is no such operator.
+            WIDTH_REFUSED: an operator cannot have that width.
         """
         widths = _wished(self.setup, self.widths, wish)
         setup = self.setup
@@ -135,9 +135,9 @@ def rescale(loop: DividedLoop, wish: WidthWish, clock: Clock) -> Rescaled:
         clock: Measures the pause.
 
     Raises:
-        WidthOperatorUnknownError: there is no such operator.
-        WidthRefusedError: an operator cannot have that width.
-        RescaleFailedError: the epoch failed, as when a function has no ``merge_state``.
+        WIDTH_OPERATOR_UNKNOWN: there is no such operator.
+        WIDTH_REFUSED: an operator cannot have that width.
+        RESCALE_FAILED: the epoch failed, as when a function has no ``merge_state``.
         BicycleError: what the next step of the loop would have raised as well.
     """
     asked_at = clock.monotonic()
@@ -165,7 +165,7 @@ def _exchange(loop: DividedLoop, old: Division, new: Division) -> None:
         if loop.division.last.epoch > old.last.epoch:  # It was sealed: nothing takes that back.
             raise
         loop.divide(old)
-        raise RescaleFailedError(
+        raise RESCALE_FAILED(
             job=old.setup.job_id, reason=error.summary, hint=error.remedy, cause=error.code
         ) from error
 
@@ -173,7 +173,7 @@ def _exchange(loop: DividedLoop, old: Division, new: Division) -> None:
 def _wished(setup: JobSetup, widths: Mapping[str, int], wish: WidthWish) -> dict[str, int]:
     unknown = sorted(wish.operators.keys() - widths.keys())
     if unknown:
-        raise WidthOperatorUnknownError(
+        raise WIDTH_OPERATOR_UNKNOWN(
             job=setup.job_id, operator=unknown[0], known_text=", ".join(sorted(widths))
         )
     limits = {
@@ -189,7 +189,7 @@ def _wished(setup: JobSetup, widths: Mapping[str, int], wish: WidthWish) -> dict
         uid, group_count = vertex.id, group_count_of(setup.graph, vertex)
         limit = min(group_count, limits.get(uid, group_count))
         if not 1 <= wished[uid] <= limit:
-            raise WidthRefusedError(
+            raise WIDTH_REFUSED(
                 job=setup.job_id, operator=uid, found=wished[uid], limit=limit, now=widths[uid]
             )
     return wished

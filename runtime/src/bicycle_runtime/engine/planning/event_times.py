@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bicycle_runtime.contract import Source
-from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_sdk.graph import JobGraph, OperatorKind
 
 __all__ = ["require_event_times"]
@@ -19,11 +19,11 @@ def require_event_times(graph: JobGraph, sources: Mapping[str, Source]) -> None:
     """Refuse a graph in which records without event time reach an operator that needs it.
 
     Raises:
-        NoEventTimeError: with the first such operator.
+        NO_EVENT_TIME: with the first such operator.
     """
     for vertex in graph.vertices:
         if vertex.descriptor.needs_event_time and _is_reached_without(graph, vertex.id, sources):
-            raise NoEventTimeError(operator=vertex.id, made=vertex.made)
+            raise NO_EVENT_TIME(operator=vertex.id, made=vertex.made)
 
 
 def _is_reached_without(graph: JobGraph, uid: str, sources: Mapping[str, Source]) -> bool:

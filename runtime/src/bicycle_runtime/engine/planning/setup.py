@@ -111,7 +111,7 @@ def prepare_job(
 
     Raises:
         GraphError: the graph is not valid (at this parallelism).
-        NoEventTimeError: records without event time reach an operator that needs it.
+        NO_EVENT_TIME: records without event time reach an operator that needs it.
         BicycleError: a connector's options are wrong.
     """
     bundle.graph.validate()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from bicycle_runtime.engine.errors import KeyGroupConflictError, PartitionConflictError
+from bicycle_runtime.engine.errors import KEY_GROUP_CONFLICT, PARTITION_CONFLICT
 from bicycle_runtime.engine.planning.reach import TimeReach
 from bicycle_runtime.operators.spec import (
     ChainSpec,
@@ -42,9 +42,9 @@ def plan_stages(graph: JobGraph, *, timed_sinks: Collection[str] = ()) -> StageP
         timed_sinks: Sinks that take the event times of records.
 
     Raises:
-        KeyGroupConflictError: consumers of one keyed stream ask for different numbers of key
+        KEY_GROUP_CONFLICT: consumers of one keyed stream ask for different numbers of key
             groups.
-        PartitionConflictError: a partitioner of the job has no one number of subtasks.
+        PARTITION_CONFLICT: a partitioner of the job has no one number of subtasks.
     """
     return _Planner(graph, timed_sinks).plan()
 
@@ -266,7 +266,7 @@ class _Planner:
         consumers = [self._vertices[edge.target_id] for edge in self._graph.outputs_of(vertex.id)]
         counts = sorted({group_count_of(self._graph, consumer) for consumer in consumers})
         if len(counts) > 1:
-            raise KeyGroupConflictError(vertex=vertex.id, counts=counts)
+            raise KEY_GROUP_CONFLICT(vertex=vertex.id, counts=counts)
         return counts[0]
 
     def _subtasks_behind(self, vertex: Vertex) -> int:
@@ -280,7 +280,7 @@ class _Planner:
         if any(edge.feedback for edge in edges):
             problem = "records fed back come in an epoch later, which may have other subtasks"
         if problem:
-            raise PartitionConflictError(operator=vertex.id, made=vertex.made, problem=problem)
+            raise PARTITION_CONFLICT(operator=vertex.id, made=vertex.made, problem=problem)
         return counts[0] if counts else vertex.parallelism
 
 

@@ -38,7 +38,7 @@ from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import ReplayRecord
 from bicycle_runtime.engine.epoch.stats import read_counts, total_counts
 from bicycle_runtime.engine.epoch.watermarks import Timeline
-from bicycle_runtime.engine.errors import ReplayGraphError, ReplayInputGoneError
+from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED, REPLAY_INPUT_GONE
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.replay.scratch import ScratchStorage
@@ -113,13 +113,13 @@ def replay_epoch(
         settings: How to run.
 
     Raises:
-        ReplayGraphError: a source of the epoch is not in the graph.
+        REPLAY_GRAPH_CHANGED: a source of the epoch is not in the graph.
         BicycleError: state cannot be read, or a function cannot be loaded.
     """
     missing = sorted(record.slices.keys() - setup.sources.keys())
     if missing:
         known = ", ".join(sorted(setup.sources))
-        raise ReplayGraphError(epoch=record.epoch, missing=", ".join(missing), known_text=known)
+        raise REPLAY_GRAPH_CHANGED(epoch=record.epoch, missing=", ".join(missing), known_text=known)
     storage = ScratchStorage(setup.storage)
     sinks = {uid: SinkInput() for uid in setup.sinks}
     forms = begun_forms(
@@ -234,12 +234,12 @@ class _StrictReader:
         """Yield the records of a slice.
 
         Raises:
-            ReplayInputGoneError: they are kept nowhere any more.
+            REPLAY_INPUT_GONE: they are kept nowhere any more.
         """
         try:
             yield from self._reader.read(part)
         except ObjectMissingError as error:
-            raise ReplayInputGoneError(
+            raise REPLAY_INPUT_GONE(
                 source=self._uid, shard=part.shard, start=part.start, end=part.end,
                 reason=error.summary,
             ) from error  # fmt: skip

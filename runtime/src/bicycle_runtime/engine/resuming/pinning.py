@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
-from bicycle_runtime.recovery.errors import EpochGoneError, ManifestError, StateLostError
+from bicycle_runtime.recovery.errors import STATE_LOST, EpochGoneError, ManifestError
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, PinRecord
 from bicycle_sdk.graph import JobGraph, Vertex, descriptor_of
@@ -139,7 +139,7 @@ def renumbered_loops(
     """Return the records in flight on feedback edges, by the numbers that these have now.
 
     Raises:
-        StateLostError: an edge with records is gone.
+        STATE_LOST: an edge with records is gone.
     """
     now = _loops_of(graph)
     then = {number: words for words, number in manifest.pins.loops.items()}
@@ -147,7 +147,7 @@ def renumbered_loops(
     for number, files in manifest.feedback.items():
         words = then.get(number, "")
         if then and words not in now:
-            raise StateLostError(job=job, lost=f"records on the loop {words!r}", instead="")
+            raise STATE_LOST(job=job, lost=f"records on the loop {words!r}", instead="")
         feedback[now[words] if then else number] = files
     return feedback
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bicycle_runtime.operators.spec import StagePlan, StateScope
-from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.errors import STATE_LOST
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.values.declaring import LIST_KINDS
@@ -61,7 +61,7 @@ def refuse_lost_state(
         allows_dropped: Whether it may be gone.
 
     Raises:
-        StateLostError: an operator or a source is gone, or has another uid.
+        STATE_LOST: an operator or a source is gone, or has another uid.
     """
     lost = lost_operators(manifest, graph)
     if lost and not allows_dropped:
@@ -69,7 +69,7 @@ def refuse_lost_state(
         kinds = {uid: f" ({words}, without uid)" for uid, words in former.items()}
         known = {*former, *manifest.states, *manifest.offsets}
         fresh = [vertex.told for vertex in graph.vertices if vertex.id not in known and vertex.made]
-        raise StateLostError(
+        raise STATE_LOST(
             job=job,
             lost=", ".join(f"{uid!r}{kinds.get(uid, '')}" for uid in lost),
             instead=f" (it has {', '.join(fresh)} instead)" if fresh else "",

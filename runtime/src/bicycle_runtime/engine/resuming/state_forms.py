@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from bicycle_runtime.operators.calling.policy import user_hook
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.operators.tasks.declared_forms import DeclaredOperator, declared_operator
-from bicycle_runtime.recovery.errors import StateLostError
+from bicycle_runtime.recovery.errors import STATE_LOST
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.attributes import SNAPSHOT
 from bicycle_runtime.state.values.forms import (
@@ -108,8 +108,8 @@ def begun_forms(
         allows_dropped: Whether states may be given up.
 
     Raises:
-        SchemaRefusedError: sealed state cannot be read as it is declared now.
-        StateLostError: a state is not declared any more, and that is not allowed.
+        SCHEMA_REFUSED: sealed state cannot be read as it is declared now.
+        STATE_LOST: a state is not declared any more, and that is not allowed.
     """
     forms, changes = compared_states(manifest, declared_operators(plan, payloads), shapes_here)
     refused = [change for change in changes if change.verdict == "refused"]
@@ -118,5 +118,5 @@ def begun_forms(
     dropped = [change for change in changes if change.verdict == "dropped"]
     if dropped and not allows_dropped:
         lost = ", ".join(f"{change.state!r} of operator {change.operator!r}" for change in dropped)
-        raise StateLostError(job=job, lost=lost, instead="")
+        raise STATE_LOST(job=job, lost=lost, instead="")
     return forms

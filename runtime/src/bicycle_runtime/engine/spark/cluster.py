@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock, SystemClock
-from bicycle_runtime.engine.errors import MasterUnreachableError, NoExecutorError
+from bicycle_runtime.engine.errors import MASTER_UNREACHABLE, NO_EXECUTOR
 
 __all__ = ["ClusterView", "ExecutorWatch", "host_counts", "located", "require_master"]
 
@@ -34,7 +34,7 @@ def require_master(master: str) -> None:
     """Refuse a standalone master that nobody listens as; other kinds are Spark's affair.
 
     Raises:
-        MasterUnreachableError: none of the addresses in the URL answers.
+        MASTER_UNREACHABLE: none of the addresses in the URL answers.
     """
     if not master.startswith(_SCHEME):
         return
@@ -47,7 +47,7 @@ def require_master(master: str) -> None:
                 return
         except (OSError, ValueError, OverflowError) as error:
             reasons.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise MasterUnreachableError(master=master, reason="; ".join(reasons))
+    raise MASTER_UNREACHABLE(master=master, reason="; ".join(reasons))
 
 
 class ClusterView:
@@ -115,13 +115,13 @@ class ClusterView:
             timeout_s: The longest wait for the first one.
 
         Raises:
-            NoExecutorError: there was none in time, or the master refused the job.
+            NO_EXECUTOR: there was none in time, or the master refused the job.
         """
         pause = threading.Event()
         end = self._clock.monotonic() + timeout_s
         while not (hosts := self.hosts()):
             if self._scala.isStopped() or self._clock.monotonic() >= end:
-                raise NoExecutorError(master=self._master, wait_s=timeout_s)
+                raise NO_EXECUTOR(master=self._master, wait_s=timeout_s)
             pause.wait(_POLL_S)
         seen, end = hosts, self._clock.monotonic() + _OTHERS_S
         while not self._has_settled(width) and self._clock.monotonic() < end:

@@ -21,8 +21,8 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import (
+    EXECUTORS_LOST,
     EpochFailedError,
-    ExecutorsLostError,
     SparkLostError,
     SparkStartError,
     SparkStartKilledError,
@@ -149,7 +149,7 @@ class SparkExecutor:
 
         Raises:
             SparkStartError: Spark does not come up, or a cluster has no executor for the job.
-            HandshakeError: plugin, driver and a host of the cluster do not fit together.
+            HANDSHAKE_FAILED: plugin, driver and a host of the cluster do not fit together.
         """
         self.boot()
         assert self._starting is not None
@@ -230,8 +230,8 @@ class SparkExecutor:
         """Wait for executors, and compare versions with every host.
 
         Raises:
-            NoExecutorError: there was none in time.
-            HandshakeError: a host does not fit.
+            NO_EXECUTOR: there was none in time.
+            HANDSHAKE_FAILED: a host does not fit.
         """
         # Needed on clusters only: reading metadata of distributions is slow to import.
         from bicycle_runtime.engine.hosts.handshake import own_facts, require_match
@@ -309,9 +309,7 @@ class SparkExecutor:
             return own
         reason = _root_reason(error)
         if self._watch is not None and self._watch.has_cancelled:
-            return ExecutorsLostError(
-                epoch=epoch, job=self._job, wait_s=self._timeout_s, reason=reason
-            )
+            return EXECUTORS_LOST(epoch=epoch, job=self._job, wait_s=self._timeout_s, reason=reason)
         if self._plan is not None and _is_worker_gone(error):
             ends = [end for end in self._ends() if (end.run_id, end.epoch) == (self._run_id, epoch)]
             if ends:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.processes import how_it_ended
-from bicycle_runtime.engine.errors import WorkerEndedError
+from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
 from bicycle_runtime.engine.spark.cluster import located
 from bicycle_runtime.engine.spark.places_folder import places_folder
 from bicycle_runtime.operators.calling.frames import blamed, is_ours
@@ -68,7 +68,7 @@ def _own_ends(names: Iterable[object]) -> Iterator[bytes]:
     return map(msgspec.json.encode, ended_workers(Path(places_folder())))
 
 
-def worker_ended(place: LastPlace, plan: StagePlan, *, job: str, reason: str) -> WorkerEndedError:
+def worker_ended(place: LastPlace, plan: StagePlan, *, job: str, reason: str) -> EpochFailedError:
     """Return the error of a worker that ended.
 
     Args:
@@ -78,7 +78,7 @@ def worker_ended(place: LastPlace, plan: StagePlan, *, job: str, reason: str) ->
         reason: What Spark says; with the lines of a worker that crashed.
     """
     told = {spec.uid: spec.vertex.told for spec in plan.operators()}
-    error = WorkerEndedError(
+    error = WORKER_ENDED(
         epoch=place.epoch, job=job, subtask=place.subtask, operator=place.operator,
         how="no word" if place.code is None else how_it_ended(place.code),
         told=told.get(place.operator, "none yet"),

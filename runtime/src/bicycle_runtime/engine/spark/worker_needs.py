@@ -30,7 +30,7 @@ class WorkerNeeds:
         """Enter the environment.
 
         Raises:
-            HandshakeError: this host came after the handshake, and its versions differ.
+            HANDSHAKE_FAILED: this host came after the handshake, and its versions differ.
         """
         import pyspark  # the process that runs this has it loaded; nobody else needs it
 

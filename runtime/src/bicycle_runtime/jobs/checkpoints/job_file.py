@@ -14,7 +14,7 @@ from typing import Any
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.jobs.errors import CheckpointVersionError
+from bicycle_runtime.jobs.errors import CHECKPOINT_VERSION_UNKNOWN
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.savepoints import JOB_FILE, job_facts
 
@@ -28,11 +28,11 @@ def refuse_newer(storage: Storage) -> None:
     """Refuse a checkpoint that a newer version wrote.
 
     Raises:
-        CheckpointVersionError: it did; nothing was changed.
+        CHECKPOINT_VERSION_UNKNOWN: it did; nothing was changed.
     """
     version = job_facts(storage).get("format_version", CHECKPOINT_FORMAT_VERSION)
     if version != CHECKPOINT_FORMAT_VERSION:
-        raise CheckpointVersionError(
+        raise CHECKPOINT_VERSION_UNKNOWN(
             url=storage.url, found=version, expected=CHECKPOINT_FORMAT_VERSION
         )
 

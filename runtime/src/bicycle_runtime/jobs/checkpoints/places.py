@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bicycle_runtime.base.storage import Storage, open_storage
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.recovery.errors import CheckpointMissingError
+from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.recovery.savepoints import JOB_FILE
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["find_checkpoint"]
 
@@ -23,8 +24,8 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
         checkpoint_dir: Directory or URL. With a name: the directory above the job's.
 
     Raises:
-        JobNotFoundError: this machine knows no such job, and no directory is given.
-        CheckpointMissingError: no job, or more than one, lies there.
+        JOB_NOT_FOUND: this machine knows no such job, and no directory is given.
+        CHECKPOINT_MISSING: no job, or more than one, lies there.
     """
     if checkpoint_dir is None:
         status = None if job is None else home.find(job).status()
@@ -40,10 +41,10 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
         return _folder(root, known[0])
     found = f"; below it are the jobs {', '.join(known)}" if known else ""
     hint = "name one of them, too" if known else "name another place with --checkpoint-dir"
-    raise CheckpointMissingError(url=_folder(root, below).url, found=found, hint=hint)
+    raise CHECKPOINT_MISSING(url=_folder(root, below).url, found=found, hint=hint)
 
 
-def _unnamed(home: Home, job: str | None) -> CheckpointMissingError:
+def _unnamed(home: Home, job: str | None) -> BicycleError:
     """Return the error for a home of which no job is named, or one that has no checkpoint yet."""
     jobs = ", ".join(folder.id for folder in home.folders()) or "none"
     found = f"; its jobs are {jobs}"
@@ -51,7 +52,7 @@ def _unnamed(home: Home, job: str | None) -> CheckpointMissingError:
     if job is not None:
         found = f"; job {job} has no checkpoint directory yet"
         hint = "wait until the job has sealed an epoch, or name a directory with --checkpoint-dir"
-    return CheckpointMissingError(url=str(home.path), found=found, hint=hint)
+    return CHECKPOINT_MISSING(url=str(home.path), found=found, hint=hint)
 
 
 def _folder(root: Storage, name: str) -> Storage:

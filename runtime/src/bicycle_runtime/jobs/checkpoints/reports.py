@@ -8,7 +8,7 @@ from typing import Any
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, state_bytes
 from bicycle_runtime.jobs.checkpoints.sealed_states import file_sizes
-from bicycle_runtime.recovery.errors import EpochUnknownError
+from bicycle_runtime.recovery.errors import EPOCH_UNKNOWN
 from bicycle_runtime.recovery.history import EpochHistory, RetainedEpoch
 
 __all__ = ["EpochReport", "report_checkpoints"]
@@ -57,8 +57,8 @@ def report_checkpoints(
         is_thorough: Read every state file and compare checksums, instead of sizes only.
 
     Raises:
-        CheckpointMissingError: no epoch was ever sealed.
-        EpochUnknownError: the epoch asked for is not there.
+        CHECKPOINT_MISSING: no epoch was ever sealed.
+        EPOCH_UNKNOWN: the epoch asked for is not there.
     """
     history = EpochHistory(storage)
     found = history.retained(is_thorough=is_thorough)
@@ -67,7 +67,7 @@ def report_checkpoints(
     wanted = [each for each in found if epoch in (None, each.epoch)]
     if not wanted:
         known = [each.epoch for each in found]
-        raise EpochUnknownError(
+        raise EPOCH_UNKNOWN(
             epoch=epoch, url=storage.url, known=known, known_text=", ".join(map(str, known))
         )
     return [_report(each, now_ms) for each in reversed(wanted)]

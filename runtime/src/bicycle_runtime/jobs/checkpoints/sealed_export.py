@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
-from bicycle_runtime.jobs.errors import ExportRefusedError
+from bicycle_runtime.jobs.errors import EXPORT_REFUSED
 
 __all__ = ["COLUMNS", "export_entries", "require_target"]
 
@@ -32,27 +32,27 @@ def require_target(path: Path, storage: Storage) -> None:
     """Refuse a file that cannot be written, before any state is read.
 
     Raises:
-        ExportRefusedError: its ending says nothing, its folder is missing, or it would lie in the
+        EXPORT_REFUSED: its ending says nothing, its folder is missing, or it would lie in the
             checkpoint directory.
     """
     if path.suffix not in (".parquet", ".jsonl"):
         hint = "name a file that ends in .parquet or .jsonl"
-        raise ExportRefusedError(path=str(path), problem="its ending names no format", hint=hint)
+        raise EXPORT_REFUSED(path=str(path), problem="its ending names no format", hint=hint)
     if not path.parent.is_dir():
         hint = "make the folder first"
-        raise ExportRefusedError(path=str(path), problem="its folder does not exist", hint=hint)
+        raise EXPORT_REFUSED(path=str(path), problem="its folder does not exist", hint=hint)
     root = Path(storage.root) if isinstance(storage, LocalStorage) else None
     if root is not None and path.resolve().is_relative_to(root.resolve()):
         problem = "it lies in the checkpoint directory"
-        raise ExportRefusedError(path=str(path), problem=problem, hint="name a file elsewhere")
+        raise EXPORT_REFUSED(path=str(path), problem=problem, hint="name a file elsewhere")
 
 
 def export_entries(path: Path, entries: Iterable[PlacedEntry], reader: ValueReader) -> int:
     """Write entries to a file that ``require_target`` allowed, and return how many there were.
 
     Raises:
-        ExportRefusedError: the file cannot be written.
-        StateLoadingError: the plugin's classes cannot be used.
+        EXPORT_REFUSED: the file cannot be written.
+        STATE_UNLOADABLE: the plugin's classes cannot be used.
     """
     count = 0
     temporary = path.with_name(f".tmp-{path.name}")
@@ -65,7 +65,7 @@ def export_entries(path: Path, entries: Iterable[PlacedEntry], reader: ValueRead
     except OSError as error:
         problem = error.strerror or str(error)
         hint = "check that the folder is writable and has space"
-        raise ExportRefusedError(path=str(path), problem=problem, hint=hint) from error
+        raise EXPORT_REFUSED(path=str(path), problem=problem, hint=hint) from error
     finally:
         with contextlib.suppress(OSError):  # It would hide the error that is on its way.
             temporary.unlink(missing_ok=True)

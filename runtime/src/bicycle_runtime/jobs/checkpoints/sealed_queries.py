@@ -123,7 +123,7 @@ def select(sealed: SealedEpoch, selection: Selection) -> Iterator[PlacedEntry]:
     """Yield the entries that are meant, by operator, in the order of key groups and keys.
 
     Raises:
-        OperatorUnknownError: the operator has no state.
+        OPERATOR_UNKNOWN: the operator has no state.
         StateFileError: a file is damaged.
         EpochGoneError: the job collected the epoch meanwhile.
     """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.jobs.errors import OperatorUnknownError
+from bicycle_runtime.jobs.errors import OPERATOR_UNKNOWN
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
@@ -62,13 +62,13 @@ class SealedEpoch:
         """Return the uids of operators with state, or the one that is asked for.
 
         Raises:
-            OperatorUnknownError: there is no such operator.
+            OPERATOR_UNKNOWN: there is no such operator.
         """
         known = sorted(self.manifest.states)
         if wanted is None:
             return known
         if wanted not in known:
-            raise OperatorUnknownError(
+            raise OPERATOR_UNKNOWN(
                 operator=wanted,
                 epoch=self.epoch,
                 known=known,
@@ -195,8 +195,8 @@ def open_epoch(storage: Storage, epoch: int | None = None) -> SealedEpoch:
     """Return a sealed epoch, the newest without a number.
 
     Raises:
-        CheckpointMissingError: no epoch was ever sealed.
-        EpochUnknownError: this one is not there.
+        CHECKPOINT_MISSING: no epoch was ever sealed.
+        EPOCH_UNKNOWN: this one is not there.
         ManifestError: it is damaged.
     """
     return SealedEpoch(storage, EpochHistory(storage).manifest(epoch), _noted_kinds(storage))

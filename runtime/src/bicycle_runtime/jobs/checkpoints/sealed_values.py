@@ -13,7 +13,7 @@ import msgspec
 
 from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
-from bicycle_runtime.jobs.errors import StateLoadingError
+from bicycle_runtime.jobs.errors import STATE_UNLOADABLE
 from bicycle_runtime.records.opaque import Opaque
 from bicycle_runtime.records.readable import readable
 
@@ -37,7 +37,7 @@ class ValueReader:
         """Return entries as JSON data.
 
         Raises:
-            StateLoadingError: the child process gave no answer.
+            STATE_UNLOADABLE: the child process gave no answer.
         """
         values = [placed.entry.value() for placed in entries]
         parts = [
@@ -85,5 +85,5 @@ class ValueReader:
         try:
             answers: list[Any] = ask_child(_MODULE, given=given, timeout_s=_TIMEOUT_S)
         except NoAnswerError as error:
-            raise StateLoadingError(plugin=plugin, detail=str(error)) from None
+            raise STATE_UNLOADABLE(plugin=plugin, detail=str(error)) from None
         return answers

@@ -6,7 +6,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.processes import wait_for_end
 from bicycle_runtime.jobs.control.looking import job_status
 from bicycle_runtime.jobs.control.requests import ask_job
-from bicycle_runtime.jobs.errors import JobNotRunningError, StopTimeoutError
+from bicycle_runtime.jobs.errors import STOP_TIMED_OUT, JobNotRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus
 
@@ -30,9 +30,9 @@ def drain_job(
         The last status.
 
     Raises:
-        JobNotFoundError: there is no such job.
-        RequestTimeoutError: it does not end its epoch; it goes on as if nobody had asked.
-        StopTimeoutError: it drains for longer than it was given for stopping, and goes on with it.
+        JOB_NOT_FOUND: there is no such job.
+        REQUEST_TIMED_OUT: it does not end its epoch; it goes on as if nobody had asked.
+        STOP_TIMED_OUT: it drains for longer than it was given for stopping, and goes on with it.
     """
     status = job_status(home, name)
     if status.state.is_final:
@@ -44,5 +44,5 @@ def drain_job(
         return job_status(home, name)
     status = job_status(home, name)  # Another driver may have been the one to answer.
     if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
-        raise StopTimeoutError(job=name, pid=status.pid, waited_ms=timeout_ms)
+        raise STOP_TIMED_OUT(job=name, pid=status.pid, waited_ms=timeout_ms)
     return job_status(home, name)

@@ -7,7 +7,7 @@ import signal
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.processes import is_alive, is_frozen, kill_all, send_signal, wait_for_end
 from bicycle_runtime.jobs.control.looking import is_supervised, job_status
-from bicycle_runtime.jobs.errors import StopTimeoutError
+from bicycle_runtime.jobs.errors import STOP_TIMED_OUT
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
@@ -31,8 +31,8 @@ def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> Job
         The last status.
 
     Raises:
-        JobNotFoundError: there is no such job.
-        StopTimeoutError: it did not end in the time that it was given when it was started.
+        JOB_NOT_FOUND: there is no such job.
+        STOP_TIMED_OUT: it did not end in the time that it was given when it was started.
     """
     folder = home.find(name)
     status = job_status(home, name)
@@ -43,7 +43,7 @@ def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> Job
     send_signal(pid, signal.SIGTERM)
     _wake(status)
     if not wait_for_end(pid, started, timeout_s=timeout_ms / 1_000):
-        raise StopTimeoutError(job=name, pid=pid, waited_ms=timeout_ms)
+        raise STOP_TIMED_OUT(job=name, pid=pid, waited_ms=timeout_ms)
     return job_status(home, name)
 
 
@@ -53,7 +53,7 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     The last sealed epoch stays; what ran behind it never happened.
 
     Raises:
-        JobNotFoundError: there is no such job.
+        JOB_NOT_FOUND: there is no such job.
     """
     folder = home.find(name)
     status = job_status(home, name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from bicycle_runtime.base.processes import is_alive, is_frozen
-from bicycle_runtime.jobs.errors import JobLostError, JobNotFoundError, StatusFormatError
+from bicycle_runtime.jobs.errors import JOB_LOST, JOB_NOT_FOUND, StatusFormatError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.status import JobState, JobStatus
 
@@ -30,11 +30,11 @@ def job_status(home: Home, name: str) -> JobStatus:
     While its supervisor is about to start it again it is RESTARTING.
 
     Raises:
-        JobNotFoundError: there is no such job.
+        JOB_NOT_FOUND: there is no such job.
     """
     status = _current(home.find(name))
     if status is None:  # It was removed since it was found.
-        raise JobNotFoundError(
+        raise JOB_NOT_FOUND(
             job=name, known=[], known_text="none", suggestion="", home=str(home.path)
         )
     return status
@@ -70,7 +70,7 @@ def _current(folder: JobFolder) -> JobStatus | None:
         status.state = JobState.RESTARTING
         return status
     seen = datetime.fromtimestamp(status.updated_ms / 1_000, tz=UTC)
-    error = JobLostError(job=status.id, pid=status.pid, seen=f"{seen:%Y-%m-%dT%H:%M:%SZ}")
+    error = JOB_LOST(job=status.id, pid=status.pid, seen=f"{seen:%Y-%m-%dT%H:%M:%SZ}")
     status.state = JobState.FAILED
     status.error = error.to_json()
     status.ended_ms = status.updated_ms

@@ -28,7 +28,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
 from bicycle_runtime.jobs.control.looking import job_status
-from bicycle_runtime.jobs.errors import JobNotRunningError, RequestTimeoutError, RequestUnknownError
+from bicycle_runtime.jobs.errors import REQUEST_TIMED_OUT, REQUEST_UNKNOWN, JobNotRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.errors import BicycleError
@@ -99,7 +99,7 @@ class Inbox:
         try:
             request = msgspec.json.decode(path.read_bytes(), type=_Request)
         except msgspec.MsgspecError as error:
-            unknown = RequestUnknownError(kind=str(error), known_text="")
+            unknown = REQUEST_UNKNOWN(kind=str(error), known_text="")
             _reply(path, {"error": unknown.to_json()})
             return
         if not request.is_awaited:
@@ -127,9 +127,9 @@ def ask_job(
         timeout_ms: A job that has not answered by then is not going to: the request is withdrawn.
 
     Raises:
-        JobNotFoundError: there is no such job.
+        JOB_NOT_FOUND: there is no such job.
         JobNotRunningError: it has ended, or ends before it answers.
-        RequestTimeoutError: it runs and does not answer.
+        REQUEST_TIMED_OUT: it runs and does not answer.
         BicycleError: what the job answered.
     """
     folder = home.find(job).path / "requests"
@@ -142,7 +142,7 @@ def ask_job(
     try:
         while not answered.exists():
             if clock.monotonic() >= deadline:
-                raise RequestTimeoutError(job=job, kind=kind, waited_ms=timeout_ms)
+                raise REQUEST_TIMED_OUT(job=job, kind=kind, waited_ms=timeout_ms)
             has_ended = wait_for_end(status.pid, status.pid_started, timeout_s=_POLL_S)
             if has_ended and not answered.exists():  # An answer may be its last word.
                 former, status = status, _require_running(home, job, kind)
@@ -174,7 +174,7 @@ def _answer(request: _Request, handlers: Mapping[str, Handler]) -> dict[str, Any
     try:
         if request.kind not in handlers:
             known_text = ", ".join(sorted(handlers))
-            raise RequestUnknownError(kind=request.kind, known_text=known_text)
+            raise REQUEST_UNKNOWN(kind=request.kind, known_text=known_text)
         answer = handlers[request.kind](request.facts)
         return answer if isinstance(answer, Future) else {"result": dict(answer)}
     except BicycleError as error:

@@ -20,7 +20,7 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish
 from bicycle_runtime.jobs.control.requests import ask_job
-from bicycle_runtime.jobs.errors import RescaleRequestError
+from bicycle_runtime.jobs.errors import RESCALE_REQUEST_UNREADABLE
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobRequest
 
@@ -65,12 +65,12 @@ def ask_for_rescale(
         clock: Measures how long is waited.
 
     Raises:
-        JobNotFoundError: there is no such job.
+        JOB_NOT_FOUND: there is no such job.
         JobNotRunningError: it has ended.
-        RequestTimeoutError: it runs and does not answer.
-        WidthOperatorUnknownError: it has no such operator.
-        WidthRefusedError: an operator cannot have that width.
-        RescaleFailedError: it could not take over its state so, and goes on as before.
+        REQUEST_TIMED_OUT: it runs and does not answer.
+        WIDTH_OPERATOR_UNKNOWN: it has no such operator.
+        WIDTH_REFUSED: an operator cannot have that width.
+        RESCALE_FAILED: it could not take over its state so, and goes on as before.
     """
     facts = {"parallelism": options.parallelism, "operators": dict(operators)}
     answer = ask_job(home, job, RESCALE, facts, clock=clock, timeout_ms=options.timeout_ms)
@@ -81,12 +81,12 @@ def wish_of(facts: Mapping[str, Any]) -> WidthWish:
     """Return what a request asks for.
 
     Raises:
-        RescaleRequestError: it is not of the form that this version knows.
+        RESCALE_REQUEST_UNREADABLE: it is not of the form that this version knows.
     """
     try:
         return msgspec.convert(facts, WidthWish)
     except msgspec.ValidationError as error:
-        raise RescaleRequestError(reason=str(error)) from error
+        raise RESCALE_REQUEST_UNREADABLE(reason=str(error)) from error
 
 
 def request_with_widths(request: JobRequest, done: Rescaled, folder: JobFolder) -> JobRequest:

@@ -26,7 +26,7 @@ from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
-from bicycle_runtime.jobs.errors import DoctorError
+from bicycle_runtime.jobs.errors import DOCTOR_FOUND_FAULTS
 from bicycle_runtime.jobs.first_steps.samples import sample_bundle
 from bicycle_runtime.jobs.home import Home
 from bicycle_sdk.errors import BicycleError
@@ -84,11 +84,11 @@ def require_health(checks: list[Check]) -> None:
     """Refuse a machine on which a check failed.
 
     Raises:
-        DoctorError: with the names of the failed checks.
+        DOCTOR_FOUND_FAULTS: with the names of the failed checks.
     """
     failed = [check.name for check in checks if not check.is_ok]
     if failed:
-        raise DoctorError(
+        raise DOCTOR_FOUND_FAULTS(
             count=len(failed),
             total=len(checks),
             names=", ".join(failed),

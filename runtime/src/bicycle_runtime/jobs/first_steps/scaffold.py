@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from bicycle_runtime import __version__
-from bicycle_runtime.jobs.errors import ScaffoldError
+from bicycle_runtime.jobs.errors import SCAFFOLD_REFUSED
 
 __all__ = ["project_files", "write_project"]
 
@@ -139,7 +139,7 @@ def project_files(name: str) -> Mapping[str, str]:
     """Return the files of a new project by path, with forward slashes.
 
     Raises:
-        ScaffoldError: the name cannot be that of a plugin and a module.
+        SCAFFOLD_REFUSED: the name cannot be that of a plugin and a module.
     """
     module = name.replace("-", "_")
     _check_name(name, module)
@@ -157,12 +157,12 @@ def write_project(name: str, parent: Path) -> Path:
     """Write a new project into a folder of its name; return the folder.
 
     Raises:
-        ScaffoldError: the name is not possible, or the folder holds something already.
+        SCAFFOLD_REFUSED: the name is not possible, or the folder holds something already.
     """
     files = project_files(name)
     folder = parent / name
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ScaffoldError(
+        raise SCAFFOLD_REFUSED(
             name=name, problem=f"{folder} exists already", hint="choose another name or --dir"
         )
     try:
@@ -172,7 +172,7 @@ def write_project(name: str, parent: Path) -> Path:
             target.write_text(text, encoding="utf-8")
     except OSError as error:
         hint = "choose a --dir that this user may write"
-        raise ScaffoldError(name=name, problem=str(error), hint=hint) from error
+        raise SCAFFOLD_REFUSED(name=name, problem=str(error), hint=hint) from error
     return folder
 
 
@@ -184,4 +184,4 @@ def _check_name(name: str, module: str) -> None:
         problem = f"{module!r} is taken by Python or Bicycle"
     if problem is not None:
         hint = "choose a name such as clicks-per-user"
-        raise ScaffoldError(name=name, problem=problem, hint=hint)
+        raise SCAFFOLD_REFUSED(name=name, problem=problem, hint=hint)

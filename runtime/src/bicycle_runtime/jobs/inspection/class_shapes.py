@@ -12,7 +12,7 @@ import sys
 from collections.abc import Collection
 
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
-from bicycle_runtime.jobs.errors import InspectionError
+from bicycle_runtime.jobs.errors import INSPECTION_FAILED
 from bicycle_runtime.state.values.pickled import shapes_here
 from bicycle_runtime.state.values.schemas import Schema
 
@@ -26,13 +26,13 @@ def class_shapes(names: Collection[str]) -> dict[str, Schema]:
     """Return how classes look, by name; those that are gone are left out.
 
     Raises:
-        InspectionError: the child process gave no answer.
+        INSPECTION_FAILED: the child process gave no answer.
     """
     given = json.dumps(sorted(names)).encode()
     try:
         found: dict[str, Schema] = ask_child(_MODULE, given=given, timeout_s=_TIMEOUT_S)
     except NoAnswerError as error:
-        raise InspectionError(plugin=", ".join(sorted(names)), detail=str(error)) from None
+        raise INSPECTION_FAILED(plugin=", ".join(sorted(names)), detail=str(error)) from None
     return found
 
 

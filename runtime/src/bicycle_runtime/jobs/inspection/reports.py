@@ -15,7 +15,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
-from bicycle_runtime.jobs.errors import GuaranteeError, InspectionError
+from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK, INSPECTION_FAILED
 from bicycle_runtime.state.values.schema_changes import names_classes
 from bicycle_runtime.state.values.schemas import UNTYPED
 from bicycle_sdk.graph import JobGraph
@@ -189,14 +189,14 @@ def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobRepo
         parallelism: Takes the place of every operator's.
 
     Raises:
-        InspectionError: the child process gave no answer.
+        INSPECTION_FAILED: the child process gave no answer.
         BicycleError: the job cannot run: options of connectors, rules of the graph.
     """
     width = str(parallelism or 0)
     try:
         data = ask_child(_MODULE, width, given=bundle.to_bytes(), timeout_s=_TIMEOUT_S)
     except NoAnswerError as error:
-        raise InspectionError(plugin=bundle.plugin, detail=str(error)) from None
+        raise INSPECTION_FAILED(plugin=bundle.plugin, detail=str(error)) from None
     if "error" in data:
         raise error_from_json(data["error"])
     return report_of(bundle, data)
@@ -234,10 +234,10 @@ def require_guarantee(report: JobReport, wanted: str) -> None:
     """Refuse a job that promises less than asked for.
 
     Raises:
-        GuaranteeError: with the weakest link.
+        GUARANTEE_TOO_WEAK: with the weakest link.
     """
     if _STRENGTH[report.guarantee] < _STRENGTH[wanted] and report.weakest is not None:
-        raise GuaranteeError(
+        raise GUARANTEE_TOO_WEAK(
             plugin=report.plugin,
             found=report.guarantee,
             wanted=wanted,

@@ -15,7 +15,7 @@ import msgspec
 from bicycle_runtime.engine.resuming.restoring import lost_operators
 from bicycle_runtime.engine.resuming.state_forms import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.errors import StateChangesError
+from bicycle_runtime.jobs.errors import STATE_WOULD_BE_LOST
 from bicycle_runtime.jobs.inspection.class_shapes import class_shapes
 from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
 from bicycle_runtime.operators.tasks.declared_forms import DeclaredOperator
@@ -111,11 +111,11 @@ def require_no_loss(changes: StateChanges, *, allows_dropped: bool) -> None:
     """Fail where a start from the epoch would.
 
     Raises:
-        StateChangesError: state is refused, or would be lost and that is not allowed.
+        STATE_WOULD_BE_LOST: state is refused, or would be lost and that is not allowed.
     """
     lost_count = 0 if allows_dropped else changes.dropped_count
     if changes.refused_count or lost_count:
-        raise StateChangesError(
+        raise STATE_WOULD_BE_LOST(
             url=changes.url,
             epoch=changes.epoch,
             refused_count=changes.refused_count,

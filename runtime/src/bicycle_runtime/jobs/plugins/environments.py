@@ -23,7 +23,7 @@ from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
-from bicycle_runtime.extraction.errors import ScriptError
+from bicycle_runtime.extraction.errors import SCRIPT_UNUSABLE
 from bicycle_runtime.extraction.packing import PackedEnvironment, pack_environment
 from bicycle_runtime.extraction.plugin_env import (
     PluginEnvironment,
@@ -74,7 +74,7 @@ def discover_in(plugin_env: str | None) -> Discovery:
     """Find the plugins of the command's environment, or of another one.
 
     Raises:
-        EnvironmentMissingError: ``plugin_env`` is no virtual environment.
+        ENVIRONMENT_MISSING: ``plugin_env`` is no virtual environment.
     """
     if plugin_env is None:
         return discover()
@@ -89,10 +89,10 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
         home: Packed environments are kept in its cache.
 
     Raises:
-        EnvironmentMissingError: what is named is no virtual environment.
-        PluginNotFoundError: no plugin of this name is installed there.
-        HandshakeError: that environment has another Python, or is for another platform.
-        EnvironmentConflictError: the plugin and the runtime cannot live in one process.
+        ENVIRONMENT_MISSING: what is named is no virtual environment.
+        PLUGIN_NOT_FOUND: no plugin of this name is installed there.
+        HANDSHAKE_FAILED: that environment has another Python, or is for another platform.
+        ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
     """
     if is_script(options.plugin):
         return _script(options.plugin, options.plugin_env, home)
@@ -138,8 +138,8 @@ def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
         home: Packed environments are kept in its cache.
 
     Raises:
-        HandshakeError: that environment has another Python, or is for another platform.
-        EnvironmentConflictError: the plugin and the runtime cannot live in one process.
+        HANDSHAKE_FAILED: that environment has another Python, or is for another platform.
+        ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
     """
     own, other = own_environment(), read_environment(_folder(plugin_env))
     _require_same_python(own, other, title=f"--plugin-env {plugin_env}")
@@ -156,7 +156,7 @@ def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
 def _script(text: str, plugin_env: str | None, home: Home) -> JobEnvironment:
     """Pack a job that is a file, and unpack it on this host."""
     if plugin_env is not None:
-        raise ScriptError(
+        raise SCRIPT_UNUSABLE(
             file=text,
             problem="a file runs with the libraries of this command's environment",
             hint="leave --plugin-env out, or make the job a wheel: `bicycle new NAME`",

@@ -8,7 +8,7 @@ from typing import Any
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
-from bicycle_runtime.jobs.errors import NoRetentionError, NothingToFollowError
+from bicycle_runtime.jobs.errors import NO_RETENTION, NOTHING_TO_FOLLOW
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
 __all__ = ["require_parallelism", "with_data_loss_policy", "with_follow"]
@@ -21,10 +21,10 @@ def with_follow(bundle: JobBundle) -> JobBundle:
     """Return the job with every file source waiting for more, under a digest of its own.
 
     Raises:
-        NothingToFollowError: no source reads files.
+        NOTHING_TO_FOLLOW: no source reads files.
     """
     if not any(map(_is_file_source, bundle.graph.vertices)):
-        raise NothingToFollowError(plugin=bundle.plugin, sources=_source_words(bundle))
+        raise NOTHING_TO_FOLLOW(plugin=bundle.plugin, sources=_source_words(bundle))
     return _with_property(bundle, _is_file_source, "follow", value=True)
 
 
@@ -32,10 +32,10 @@ def with_data_loss_policy(bundle: JobBundle, policy: str) -> JobBundle:
     """Return the job with all sources that can lose input doing so by ``policy``.
 
     Raises:
-        NoRetentionError: no source can.
+        NO_RETENTION: no source can.
     """
     if not any(map(_has_retention, bundle.graph.vertices)):
-        raise NoRetentionError(plugin=bundle.plugin, sources=_source_words(bundle))
+        raise NO_RETENTION(plugin=bundle.plugin, sources=_source_words(bundle))
     return _with_property(bundle, _has_retention, "on_data_loss", value=policy)
 
 

@@ -150,7 +150,7 @@ def graph_view(graph: JobGraph, *, parallelism: int | None = None) -> GraphView:
 
     Raises:
         GraphError: the graph is not valid at this parallelism.
-        UnknownConnectorError: a source is of a kind that is not installed.
+        UNKNOWN_CONNECTOR: a source is of a kind that is not installed.
     """
     if parallelism is not None:
         graph = with_parallelism(graph, parallelism, _limits(graph))

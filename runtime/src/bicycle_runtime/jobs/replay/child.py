@@ -36,7 +36,7 @@ from bicycle_runtime.jobs.checkpoints.sealed_queries import (
 )
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
-from bicycle_runtime.jobs.errors import EpochNotReplayableError, ReplayOperatorError
+from bicycle_runtime.jobs.errors import EPOCH_NOT_REPLAYABLE, REPLAY_OPERATOR_UNKNOWN
 from bicycle_runtime.jobs.replay.epochs import ANSWER_FILE, BUNDLE_FILE, NEXT, REQUEST_FILE
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.recovery.history import EpochHistory
@@ -130,7 +130,7 @@ def _find(history: EpochHistory, begun: BegunEpoch, words: dict[str, Any]) -> _E
     """Return the epoch that is meant.
 
     Raises:
-        EpochNotReplayableError: it is not there, or nobody knows how it was run.
+        EPOCH_NOT_REPLAYABLE: it is not there, or nobody knows how it was run.
     """
     known = history.epochs()
     last = known[-1] if known else 0
@@ -161,12 +161,12 @@ def _why_not(epoch: int, last: int, *, is_sealed: bool) -> str:
     return "it is not retained"
 
 
-def _refusal(epoch: int, history: EpochHistory, problem: str) -> EpochNotReplayableError:
+def _refusal(epoch: int, history: EpochHistory, problem: str) -> BicycleError:
     known = history.epochs()
     usable = [each for each in known if each == 1 or each - 1 in known]
     usable = [each for each in usable if _has_record(history, each)]
     known_text = ", ".join(map(str, usable)) or "none"
-    return EpochNotReplayableError(epoch=epoch, problem=problem, known_text=known_text)
+    return EPOCH_NOT_REPLAYABLE(epoch=epoch, problem=problem, known_text=known_text)
 
 
 def _has_record(history: EpochHistory, epoch: int) -> bool:
@@ -180,7 +180,7 @@ def _require_operator(operator: str | None, setup: JobSetup, *, epoch: int) -> N
     known = sorted(vertex.id for vertex in setup.graph.vertices)
     if operator is not None and operator not in known:
         known_text = ", ".join(known)
-        raise ReplayOperatorError(epoch=epoch, operator=operator, known_text=known_text)
+        raise REPLAY_OPERATOR_UNKNOWN(epoch=epoch, operator=operator, known_text=known_text)
 
 
 def _nothing(record: ReplayRecord) -> Manifest:

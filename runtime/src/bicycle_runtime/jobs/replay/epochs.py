@@ -22,7 +22,7 @@ from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
-from bicycle_runtime.jobs.errors import ReplayEndedError, ReplayPluginError
+from bicycle_runtime.jobs.errors import REPLAY_ENDED, REPLAY_PLUGIN_UNKNOWN
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.plugins.environments import entered
@@ -73,9 +73,9 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
         is_quiet: Send what is printed to standard error.
 
     Raises:
-        CheckpointMissingError: there is no such checkpoint.
-        ReplayPluginError: nobody knows which plugin ran the job.
-        ReplayEndedError: the child ended without a report.
+        CHECKPOINT_MISSING: there is no such checkpoint.
+        REPLAY_PLUGIN_UNKNOWN: nobody knows which plugin ran the job.
+        REPLAY_ENDED: the child ended without a report.
         BicycleError: the epoch cannot be replayed, see ``child``.
     """
     storage = find_checkpoint(home, job=request.job, checkpoint_dir=request.checkpoint_dir)
@@ -83,7 +83,7 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
     asked = _asked(home, request)
     plugin = request.plugin or (asked.options.plugin if asked else noted.get("plugin"))
     if plugin is None:
-        raise ReplayPluginError(url=storage.url)
+        raise REPLAY_PLUGIN_UNKNOWN(url=storage.url)
     known = asked.params if asked is not None and asked.options.plugin == plugin else {}
     plugin_env = request.plugin_env or (asked.options.plugin_env if asked else None)
     # The child finds modules where this process does.
@@ -116,7 +116,7 @@ def _ask(folder: Path, *, epoch: str, is_quiet: bool) -> dict[str, Any]:
     try:
         answer: dict[str, Any] = json.loads((folder / ANSWER_FILE).read_bytes())
     except (FileNotFoundError, ValueError):
-        raise ReplayEndedError(epoch=epoch, how=how_it_ended(process.returncode)) from None
+        raise REPLAY_ENDED(epoch=epoch, how=how_it_ended(process.returncode)) from None
     if "refused" in answer:
         raise error_from_json(answer["refused"])
     return answer

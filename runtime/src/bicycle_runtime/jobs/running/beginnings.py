@@ -37,10 +37,10 @@ def begun(request: JobRequest, place: JobPlace, bundle: JobBundle, *, clock: Clo
         epochs.
 
     Raises:
-        RestoreUnfinishedError: half of another epoch lies there.
-        StateLostError: the job lacks operators or states that the epoch has, and that is not
+        RESTORE_UNFINISHED: half of another epoch lies there.
+        STATE_LOST: the job lacks operators or states that the epoch has, and that is not
             allowed; nothing was changed.
-        SchemaRefusedError: it cannot read a state of the epoch; nothing was changed.
+        SCHEMA_REFUSED: it cannot read a state of the epoch; nothing was changed.
         BicycleError: see ``planned``, ``open_origin``, ``begin_with`` and what sinks refuse;
             nothing was changed.
     """

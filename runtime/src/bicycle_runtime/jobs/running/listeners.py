@@ -19,7 +19,7 @@ from typing import Any, Protocol, Self
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.registry import Offer, default_registry
 from bicycle_runtime.engine.epoch.stats import EpochStats
-from bicycle_runtime.jobs.errors import ExtensionHookError
+from bicycle_runtime.jobs.errors import EXTENSION_HOOK_FAILED
 from bicycle_runtime.operators.counting.user_metrics import MetricValues
 
 __all__ = [
@@ -198,7 +198,7 @@ class Listeners:
             reason = f"{type(error).__name__}: {error}"
             if self._told.get(offer.word) != reason:
                 self._told[offer.word] = reason
-                told = ExtensionHookError(
+                told = EXTENSION_HOOK_FAILED(
                     extension=offer.extension, part=offer.word, kind=offer.kind, reason=reason
                 )
                 log_event(

@@ -22,7 +22,7 @@ def prepared(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetu
     """Plan the job as ``planned`` does, for its own checkpoint.
 
     Raises:
-        CheckpointVersionError: a newer version wrote that.
+        CHECKPOINT_VERSION_UNKNOWN: a newer version wrote that.
         BicycleError: see ``planned``.
     """
     refuse_newer(place.storage)

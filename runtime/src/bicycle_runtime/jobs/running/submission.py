@@ -19,7 +19,7 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.jobs.control.looking import is_supervised
-from bicycle_runtime.jobs.errors import DriverEndedError, JobRunningError
+from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
@@ -59,7 +59,7 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
 
     Raises:
         JobRunningError: a process of this machine runs the job.
-        DriverEndedError: the process ended without a word.
+        DRIVER_ENDED: the process ended without a word.
         BicycleError: whatever made the job fail while it started, or in its first epoch.
     """
     home.prepare()
@@ -160,11 +160,11 @@ def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> 
         if calm_count > _FIRST_EPOCH_POLL_COUNT_MAX:
             break
         if process.returncode is not None:
-            raise DriverEndedError(
+            raise DRIVER_ENDED(
                 job=folder.id, how=_how(process.returncode), log_tail=_log_tail(folder)
             )
     if status is None:
-        raise DriverEndedError(job=folder.id, how="no answer", log_tail=_log_tail(folder))
+        raise DRIVER_ENDED(job=folder.id, how="no answer", log_tail=_log_tail(folder))
     if status.error is not None:
         process.wait()
         raise error_from_json(status.error)

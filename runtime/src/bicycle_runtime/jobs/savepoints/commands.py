@@ -18,7 +18,7 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
 from bicycle_runtime.jobs.control.looking import job_status, list_jobs
 from bicycle_runtime.jobs.control.requests import ask_job
-from bicycle_runtime.jobs.errors import JobNotRunningError, JobRunningError, OriginRunningError
+from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
 from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER, Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.savepoints.places import (
@@ -31,8 +31,8 @@ from bicycle_runtime.jobs.savepoints.trust import signer
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin, refuse_occupied
 from bicycle_runtime.recovery.errors import (
-    CheckpointMissingError,
-    EpochUnpublishedError,
+    CHECKPOINT_MISSING,
+    EPOCH_UNPUBLISHED,
     LeaseHeldError,
     SavepointFormatError,
     SavepointUnfinishedError,
@@ -103,10 +103,10 @@ def create_savepoint(
         Its ``url``, ``name``, ``job``, ``epoch``, ``created_ms``, ``event_count``, sizes.
 
     Raises:
-        JobNotFoundError: there is no such job.
-        RequestTimeoutError: it runs and does not answer.
-        EpochUnpublishedError: it was killed before the output of its last epoch was visible.
-        SavepointTakenError: something is at that place already.
+        JOB_NOT_FOUND: there is no such job.
+        REQUEST_TIMED_OUT: it runs and does not answer.
+        EPOCH_UNPUBLISHED: it was killed before the output of its last epoch was visible.
+        SAVEPOINT_TAKEN: something is at that place already.
         OptionError: the name cannot be a folder.
         BicycleError: a file cannot be read or written.
     """
@@ -153,7 +153,7 @@ def known_savepoints(home: Home, job: str | None) -> list[SavepointEntry]:
         job: Only of this one.
 
     Raises:
-        JobNotFoundError: there is no such job.
+        JOB_NOT_FOUND: there is no such job.
     """
     statuses = list_jobs(home) if job is None else [job_status(home, job)]
     urls = dict.fromkeys(status.checkpoint for status in statuses if status.checkpoint)
@@ -175,7 +175,7 @@ def inspect_savepoint(storage: Storage, *, is_thorough: bool = False) -> Savepoi
 
     Raises:
         SavepointMissingError: there is none.
-        CopyRefusedError: a file is missing or damaged.
+        COPY_REFUSED: a file is missing or damaged.
         BicycleError: see ``read_savepoint``.
     """
     return verify_savepoint(storage) if is_thorough else read_savepoint(storage)
@@ -185,7 +185,7 @@ def open_origin(url: str) -> Origin:
     """Return the epoch that a job may begin with: of a savepoint, or of a job that has ended.
 
     Raises:
-        CheckpointMissingError: nothing of the kind is there.
+        CHECKPOINT_MISSING: nothing of the kind is there.
         BicycleError: it cannot be used.
     """
     return find_origin(open_storage(url))
@@ -222,9 +222,9 @@ def begin_with(
         look: Called before anything is copied; raises when it must not be.
 
     Raises:
-        CheckpointOccupiedError: the job has epochs already; nothing was changed.
-        OriginRunningError: the epoch is of a job that runs, and is no savepoint.
-        CopyRefusedError: a file is missing or damaged; the job still has no epoch.
+        CHECKPOINT_OCCUPIED: the job has epochs already; nothing was changed.
+        ORIGIN_RUNNING: the epoch is of a job that runs, and is no savepoint.
+        COPY_REFUSED: a file is missing or damaged; the job still has no epoch.
     """
     refuse_occupied(target)
     with ExitStack() as locks:
@@ -244,7 +244,7 @@ def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -
     """Make sure that nobody runs the job whose checkpoint is read. Nothing is written there.
 
     Raises:
-        OriginRunningError: somebody does.
+        ORIGIN_RUNNING: somebody does.
     """
     try:
         # Where no lock was ever taken, none is made.
@@ -254,10 +254,10 @@ def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -
         Lease(storage, job=job, clock=clock, source=system_random()).refuse_holder()
     except JobRunningError as error:
         facts = {"pid": error.facts["pid"], "host": "this machine"}
-        raise OriginRunningError(url=storage.url, **facts) from None
+        raise ORIGIN_RUNNING(url=storage.url, **facts) from None
     except LeaseHeldError as error:
         facts = {name: error.facts[name] for name in ("pid", "host")}
-        raise OriginRunningError(url=storage.url, **facts) from None
+        raise ORIGIN_RUNNING(url=storage.url, **facts) from None
 
 
 @contextmanager
@@ -294,10 +294,10 @@ def _last_epoch(storage: Storage, *, job: str) -> int:
     found = EpochHistory(storage).retained()
     if not found:
         hint = "let the job seal an epoch first"
-        raise CheckpointMissingError(url=storage.url, found="", hint=hint)
+        raise CHECKPOINT_MISSING(url=storage.url, found="", hint=hint)
     last = found[-1]
     if not last.is_published:
-        raise EpochUnpublishedError(epoch=last.epoch, job=job, url=storage.url)
+        raise EPOCH_UNPUBLISHED(epoch=last.epoch, job=job, url=storage.url)
     return last.epoch
 
 

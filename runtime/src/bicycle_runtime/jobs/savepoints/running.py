@@ -18,7 +18,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
-from bicycle_runtime.jobs.errors import SavepointFailedError
+from bicycle_runtime.jobs.errors import SAVEPOINT_FAILED
 from bicycle_runtime.jobs.savepoints.places import new_savepoint_place
 from bicycle_runtime.recovery.savepoints import Savepoint, SavepointWriter, Sign
 from bicycle_sdk.errors import BicycleError
@@ -121,7 +121,7 @@ class RunningSavepoints:
         log_event(_LOG, "savepoint_failed", level=logging.WARNING, job=self._job, error=error)
         if isinstance(error, BicycleError):
             return error
-        return SavepointFailedError(job=self._job, reason=f"{type(error).__name__}: {error}")
+        return SAVEPOINT_FAILED(job=self._job, reason=f"{type(error).__name__}: {error}")
 
 
 def answer_of(savepoint: Savepoint, storage: Storage) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from bicycle_runtime.base.storage import open_storage
-from bicycle_runtime.jobs.errors import ForeignSavepointError, SavepointKeyError
+from bicycle_runtime.jobs.errors import FOREIGN_SAVEPOINT, SAVEPOINT_KEY_UNUSABLE
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.recovery.errors import SavepointSignatureError
+from bicycle_runtime.recovery.errors import SAVEPOINT_SIGNATURE_WRONG
 from bicycle_runtime.recovery.savepoints import Sign
 from bicycle_runtime.recovery.signatures import is_signed_with, signature_of
 
@@ -31,7 +31,7 @@ def signer(home: Home, key_file: str | None) -> Sign:
     """Return what signs savepoints: with a key of a file, or with the home's own, which is made.
 
     Raises:
-        SavepointKeyError: the key cannot be read or made, or is too short.
+        SAVEPOINT_KEY_UNUSABLE: the key cannot be read or made, or is too short.
     """
     return partial(signature_of, key=_key(home, key_file))
 
@@ -40,15 +40,15 @@ def provenance(url: str, home: Home, key_file: str | None) -> Provenance:
     """Return where a savepoint, or a checkpoint directory, comes from. It is only read.
 
     Raises:
-        SavepointSignatureError: a key is given, and it is not signed with that.
-        SavepointKeyError: the key cannot be read, or is too short.
-        CopyRefusedError: it was signed, and changed since.
+        SAVEPOINT_SIGNATURE_WRONG: a key is given, and it is not signed with that.
+        SAVEPOINT_KEY_UNUSABLE: the key cannot be read, or is too short.
+        COPY_REFUSED: it was signed, and changed since.
     """
     storage = open_storage(url)
     if key_file is not None:
         if is_signed_with(storage, _key(home, key_file)):
             return "signed with the key"
-        raise SavepointSignatureError(
+        raise SAVEPOINT_SIGNATURE_WRONG(
             url=storage.url, problem=f"it is not signed with the key in {key_file}"
         )
     if (home.path / _KEY_FILE).exists() and is_signed_with(storage, _key(home, None)):
@@ -69,11 +69,11 @@ def require_trust(url: str, home: Home, *, is_trusted: bool, key_file: str | Non
         key_file: It must be signed with this key; None for any.
 
     Raises:
-        ForeignSavepointError: this home did not make it.
+        FOREIGN_SAVEPOINT: this home did not make it.
         BicycleError: see ``provenance``.
     """
     if provenance(url, home, key_file) == "foreign" and not is_trusted:
-        raise ForeignSavepointError(url=open_storage(url).url, home=str(home.path))
+        raise FOREIGN_SAVEPOINT(url=open_storage(url).url, home=str(home.path))
 
 
 def _key(home: Home, key_file: str | None) -> bytes:
@@ -84,10 +84,10 @@ def _key(home: Home, key_file: str | None) -> bytes:
         key = path.read_bytes().strip()
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SavepointKeyError(path=str(path), problem=reason) from error
+        raise SAVEPOINT_KEY_UNUSABLE(path=str(path), problem=reason) from error
     if len(key) < _KEY_BYTES_MIN:
         problem = f"it has {len(key)} bytes, at least {_KEY_BYTES_MIN} are needed"
-        raise SavepointKeyError(path=str(path), problem=problem)
+        raise SAVEPOINT_KEY_UNUSABLE(path=str(path), problem=problem)
     return key
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from bicycle_runtime.base.java import JAVA_MAJOR_MIN, find_java, java_major, java_version
-from bicycle_runtime.jobs.errors import JavaTooOldError
+from bicycle_runtime.jobs.errors import JAVA_TOO_OLD
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["foreign_error", "java_error", "plain_error"]
@@ -34,4 +34,4 @@ def java_error() -> BicycleError | None:
     version = java_version(java) if java is not None else None
     if java is None or version is None or java_major(version) >= JAVA_MAJOR_MIN:
         return None
-    return JavaTooOldError(found=version, path=str(java.path), expected=JAVA_MAJOR_MIN)
+    return JAVA_TOO_OLD(found=version, path=str(java.path), expected=JAVA_MAJOR_MIN)

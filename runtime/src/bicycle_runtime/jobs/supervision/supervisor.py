@@ -26,7 +26,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.base.processes import how_it_ended, start_ticks
-from bicycle_runtime.jobs.errors import DriverDiedError, JobRunningError
+from bicycle_runtime.jobs.errors import DRIVER_DIED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
@@ -175,7 +175,7 @@ def _death(status: JobStatus, code: int) -> BicycleError:
     if status.error is not None:
         return error_from_json(status.error)
     how = how_it_ended(code)
-    return DriverDiedError(job=status.id, pid=status.pid, how=how, epoch=status.epoch)
+    return DRIVER_DIED(job=status.id, pid=status.pid, how=how, epoch=status.epoch)
 
 
 def main(arguments: list[str]) -> int:

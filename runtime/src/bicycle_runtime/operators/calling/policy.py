@@ -22,10 +22,10 @@ from bicycle_runtime.operators.calling.frames import blamed, is_ours, without_lo
 from bicycle_runtime.operators.calling.last_place import enter_operator
 from bicycle_runtime.operators.counting.counts import FailureCount, add_failure
 from bicycle_runtime.operators.errors import (
+    RECORD_UNDECODABLE,
     ErrorRateError,
     FunctionFailedError,
     FunctionHookError,
-    SourceDecodeError,
 )
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.records.codecs import pickle_any
@@ -174,7 +174,7 @@ class RecordPolicy:
         self.total += 1
         position = _position(origin)
         if self._policy.action is ErrorAction.FAIL:
-            raise SourceDecodeError(
+            raise RECORD_UNDECODABLE(
                 operator=self._spec.uid, position=position, reason=bad.reason,
                 source=origin.source, shard=origin.shard, offset=origin.offset,
             )  # fmt: skip

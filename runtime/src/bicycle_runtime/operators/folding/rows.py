@@ -8,7 +8,7 @@ from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, PickTrail
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.functions.operator import each
 
 __all__ = ["Rows", "rows_of"]
@@ -50,11 +50,11 @@ def rows_of(
     """Return the columns of a batch behind ``key_by``.
 
     Raises:
-        NoEventTimeError: the records have no event time.
+        NO_EVENT_TIME: the records have no event time.
     """
     times = batch.times()
     if times is None:
-        raise NoEventTimeError(operator=operator)
+        raise NO_EVENT_TIME(operator=operator)
     assert batch.groups is not None
     if batch.keys is not None:
         return Rows(batch, batch.keys, times, batch.groups)

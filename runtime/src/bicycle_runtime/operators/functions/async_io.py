@@ -18,7 +18,7 @@ from bicycle_runtime.operators.calling.batches import call_all
 from bicycle_runtime.operators.calling.calls import Calls, CallTimeout, Outcome
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, resolve
-from bicycle_runtime.operators.errors import BatchResultError
+from bicycle_runtime.operators.errors import BATCH_RESULT_WRONG
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator, spread
 from bicycle_runtime.operators.functions.process import ProcessOperator, call_settings
@@ -119,7 +119,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
         results = list(found) if is_plural else None
         if results is None or len(results) != len(values):
             words = type(found).__qualname__ if results is None else f"{len(results)} results"
-            raise BatchResultError(
+            raise BATCH_RESULT_WRONG(
                 operator=self.spec.uid, function=full_name(self.function), found=words,
                 expected=len(values),
             )  # fmt: skip

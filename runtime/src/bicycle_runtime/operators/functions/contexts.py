@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from bicycle_runtime.operators.batch import Batch, SourceTrail
-from bicycle_runtime.operators.errors import UnkeyedStateError
+from bicycle_runtime.operators.errors import UNKEYED_STATE
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.tables import FunctionTable
 from bicycle_runtime.state.memory.undoing import UndoList
@@ -146,10 +146,10 @@ class WorkerContext(ProcessContext):
         """Return the key of the record in hand.
 
         Raises:
-            UnkeyedStateError: the stream is not keyed.
+            UNKEYED_STATE: the stream is not keyed.
         """
         if self._key_selector is None:
-            raise UnkeyedStateError(operator=self.task_info.operator_name, what="current_key()")
+            raise UNKEYED_STATE(operator=self.task_info.operator_name, what="current_key()")
         return self._key_selector(self.record)
 
     def get_state(self, name: str, default: Any = None) -> Any:
@@ -185,7 +185,7 @@ class WorkerContext(ProcessContext):
 
     def _named(self) -> dict[Any, Any]:
         if self.table is None:
-            raise UnkeyedStateError(operator=self.task_info.operator_name, what="named state")
+            raise UNKEYED_STATE(operator=self.task_info.operator_name, what="named state")
         if self._key_selector is None:
             return self.table.group(self.task_info.subtask_index).named.entries
         return self.table.group(self._groups[self.current_key()]).named.entries

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextvars import ContextVar
 from typing import Any, Self
 
-from bicycle_runtime.operators.errors import UnkeyedStateError
+from bicycle_runtime.operators.errors import UNKEYED_STATE
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.records.keys import GroupCache
@@ -109,10 +109,10 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Return the key of the record in hand, or of the timer that fires.
 
         Raises:
-            UnkeyedStateError: the stream is not keyed.
+            UNKEYED_STATE: the stream is not keyed.
         """
         if self._key_selector is None:
-            raise UnkeyedStateError(operator=self.task_info.operator_name, what="current_key()")
+            raise UNKEYED_STATE(operator=self.task_info.operator_name, what="current_key()")
         return self.state_key()
 
     def state_key(self) -> Hashable:
@@ -169,14 +169,14 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Return where the entries of a state lie.
 
         Raises:
-            UnkeyedStateError: the stream is not keyed.
+            UNKEYED_STATE: the stream is not keyed.
         """
         if isinstance(descriptor, OperatorListStateDescriptor):
             assert self.lists is not None, "its scope was asked for first"
             return self._undone(self.lists.cells_of(descriptor), descriptor)
         if self._key_selector is None:
             what = f"the state {descriptor.name!r}"
-            raise UnkeyedStateError(operator=self.task_info.operator_name, what=what)
+            raise UNKEYED_STATE(operator=self.task_info.operator_name, what=what)
         return self._undone(self.keyed.cells_of(descriptor), descriptor)
 
     def operator_list_scope(self, descriptor: StateDescriptor) -> KeyScope:
@@ -228,11 +228,11 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Sets and deletes the timers of the current key.
 
         Raises:
-            UnkeyedStateError: the stream is not keyed.
+            UNKEYED_STATE: the stream is not keyed.
             StateDefinitionError: the function could not be called when a timer fires.
         """
         if self._key_selector is None:
-            raise UnkeyedStateError(operator=self.task_info.operator_name, what="a timer")
+            raise UNKEYED_STATE(operator=self.task_info.operator_name, what="a timer")
         if not self.has_timers:
             raise StateDefinitionError(
                 state="timer",

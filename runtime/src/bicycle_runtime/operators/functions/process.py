@@ -31,7 +31,7 @@ from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.operators.functions.time_order import TimeOrder
 from bicycle_runtime.operators.functions.timers import TimerRound
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
-from bicycle_runtime.state.errors import NamedMergeError, StateMergeError
+from bicycle_runtime.state.errors import NAMED_STATE_UNMERGEABLE, STATE_UNMERGEABLE
 from bicycle_runtime.state.memory.attributes import describe_attributes
 from bicycle_runtime.state.memory.composite import CompositeTable, NamedTable
 from bicycle_runtime.state.memory.tables import FunctionTable
@@ -344,7 +344,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         for _, state in sorted(self._table.groups.items()):
             for name, value in state.named.entries.items():
                 if name in merged:
-                    raise NamedMergeError(
+                    raise NAMED_STATE_UNMERGEABLE(
                         operator=self.spec.uid, old=old_parallelism,
                         new=self.context.task_info.parallelism, name=name,
                     )  # fmt: skip
@@ -357,7 +357,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
             if cls.__module__ != "bicycle_sdk.functions"
         )
         if not defines:
-            raise StateMergeError(
+            raise STATE_UNMERGEABLE(
                 operator=self.spec.uid, old=old_parallelism,
                 new=self.context.task_info.parallelism, function=full_name(self.function),
             )  # fmt: skip

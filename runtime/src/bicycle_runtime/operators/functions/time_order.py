@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from bicycle_runtime.operators.batch import Batch, Origin, OriginTrail, emitted
 from bicycle_runtime.operators.calling.batches import call_on
 from bicycle_runtime.operators.calling.calls import Calls
-from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.functions import full_name
@@ -91,11 +91,11 @@ class TimeOrder:
         """Let the records of a batch wait for event time to move.
 
         Raises:
-            NoEventTimeError: they have no event time.
+            NO_EVENT_TIME: they have no event time.
         """
         times = batch.times()
         if times is None:
-            raise NoEventTimeError(operator=self._operator.spec.uid)
+            raise NO_EVENT_TIME(operator=self._operator.spec.uid)
         assert batch.groups is not None
         count = len(batch.values)
         # hot path: columns are filled and put in order by loops in C.

@@ -16,7 +16,7 @@ from typing import Any
 from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
 from bicycle_runtime.operators.calling.policy import RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import run, run_watched
-from bicycle_runtime.operators.errors import EndlessTimersError, RunawayTimersError
+from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
@@ -162,7 +162,7 @@ class TimerRound:
         self._by_key[timer.key] += 1
         if self._by_key[timer.key] > self._firings_max:
             advance, is_event = self._advance, timer.domain == "event"
-            raise RunawayTimersError(
+            raise RUNAWAY_TIMERS(
                 operator=self._context.task_info.operator_name,
                 function=self._function,
                 key=repr(timer.key),
@@ -176,7 +176,7 @@ class TimerRound:
         """Take note that a timer has fired which was set in this round, the last one."""
         self._set_late[timer.key] += 1
         if self._set_late[timer.key] > _LAST_FIRINGS_MAX:
-            raise EndlessTimersError(
+            raise ENDLESS_TIMERS(
                 operator=self._context.task_info.operator_name,
                 function=self._function,
                 key=repr(timer.key),

@@ -16,7 +16,7 @@ from bicycle_runtime.operators.calling.calls import Settle
 from bicycle_runtime.operators.calling.direct import direct
 from bicycle_runtime.operators.calling.policy import RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async
-from bicycle_runtime.operators.errors import NoEventTimeError
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.functions.process import StatefulOperator
@@ -70,7 +70,7 @@ class CoProcessOperator(StatefulOperator):
         if built_in is None:
             return super().apply(batch)
         if built_in.needs_times and batch.trail.times() is None:
-            raise NoEventTimeError(operator=self.spec.uid)
+            raise NO_EVENT_TIME(operator=self.spec.uid)
         output = super().apply(batch)
         self.late = built_in.late
         return _stamped(output) if built_in.stamps else output

@@ -17,7 +17,7 @@ from bicycle_runtime.operators.calling.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
 from bicycle_runtime.operators.columnar.records import TupleRecords
-from bicycle_runtime.operators.errors import WindowStateError
+from bicycle_runtime.operators.errors import WINDOW_STATE_UNMERGEABLE
 from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import as_sequences, each
@@ -44,7 +44,7 @@ class Unkept(dict[str, Any]):
     """Values of a window that cannot keep any: a session may become part of another one."""
 
     def __setitem__(self, name: str, value: Any) -> None:
-        raise WindowStateError(name=name)
+        raise WINDOW_STATE_UNMERGEABLE(name=name)
 
 
 class FiringContext(WindowContext[Any]):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.state.disk.cache import DiskCache
-from bicycle_runtime.state.errors import LocalStateError, StateFileError
+from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE, StateFileError
 from bicycle_runtime.state.memory.space import StateTable, Store
 from bicycle_runtime.state.rocksdb.bases import upload
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK
@@ -31,6 +31,7 @@ from bicycle_runtime.state.sealed.bases import BaseFolder, Make
 from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["LocalFolder"]
 
@@ -65,7 +66,7 @@ class LocalFolder:
 
         Raises:
             StateFileError: a sealed file is missing or damaged.
-            LocalStateError: the local folder cannot be used.
+            LOCAL_STATE_UNUSABLE: the local folder cannot be used.
         """
         is_known = (
             label is not None
@@ -276,9 +277,9 @@ class LocalFolder:
             [space.section(EVERYWHERE, name) for name in space.names(EVERYWHERE)]
         )
 
-    def _local_error(self, error: BaseException) -> LocalStateError:
+    def _local_error(self, error: BaseException) -> BicycleError:
         assert self._slot is not None
-        return LocalStateError(folder=str(self._slot.path), reason=str(error))
+        return LOCAL_STATE_UNUSABLE(folder=str(self._slot.path), reason=str(error))
 
     # --- bases -------------------------------------------------------------------------------
 

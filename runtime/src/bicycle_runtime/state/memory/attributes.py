@@ -57,7 +57,7 @@ def describe_attributes(function: Any, book: StateBook | None = None) -> list[At
         book: Knows in which forms they are sealed; None when nothing is.
 
     Raises:
-        SchemaRefusedError: what is sealed cannot be read as it is declared now.
+        SCHEMA_REFUSED: what is sealed cannot be read as it is declared now.
     """
     snapshots = _snapshots(function)
     sealed = book or StateBook()

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.errors import StateTypeError
+from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.space import NotingDict
 from bicycle_runtime.state.memory.tracked import TrackedDict
@@ -64,7 +64,7 @@ class DictState:
             current: What the function's attribute holds now.
 
         Raises:
-            StateTypeError: it is no dict any more.
+            STATE_TYPE_CHANGED: it is no dict any more.
         """
         is_replaced = current is not self.entries  # the function put another dict in its place
         if is_replaced:
@@ -94,7 +94,9 @@ class DictState:
 
     def _replace(self, current: Any) -> None:
         if not isinstance(current, dict):
-            raise StateTypeError(attribute=self._attribute.name, found=type(current).__qualname__)
+            raise STATE_TYPE_CHANGED(
+                attribute=self._attribute.name, found=type(current).__qualname__
+            )
         noting = self._noting if self._written is None else TrackedDict()
         self._written = None
         self.entries = noting.replaced_by(current)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.errors import StateKindError
+from bicycle_runtime.state.errors import STATE_KIND_CHANGED
 from bicycle_runtime.state.memory.space import KeyedCells, MemorySpace, StateSpace
 from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section, make_section
 from bicycle_runtime.state.values.codecs import ValueCodec
@@ -81,8 +81,8 @@ class KeyedTable:
 
         Raises:
             StateDefinitionError: the state was declared otherwise before.
-            StateKindError: sealed files have it as another kind.
-            SchemaRefusedError: what is sealed cannot be read as it is declared now.
+            STATE_KIND_CHANGED: sealed files have it as another kind.
+            SCHEMA_REFUSED: what is sealed cannot be read as it is declared now.
         """
         known = self._states.get(descriptor.name)
         if known is not None:
@@ -177,7 +177,7 @@ class KeyedTable:
         for shape in sorted(set(SHAPES.values()) - {mine}):
             name = self._name_of(shape, descriptor.name)
             if name in self._unread or self._space.has(name):
-                raise StateKindError(state=descriptor.name, sealed=shape, asked=descriptor.kind)
+                raise STATE_KIND_CHANGED(state=descriptor.name, sealed=shape, asked=descriptor.kind)
 
     def _entries(self, state: _State, cells: Iterable[Any]) -> list[Section]:
         name, codec, peek = self._entries_name(state), state.codec, state.cells.peek

@@ -16,7 +16,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
-from bicycle_runtime.state.errors import LocalStateError
+from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE
 
 __all__ = ["Slot", "claim_slot", "folder_of", "identity_of", "remove_others"]
 
@@ -103,7 +103,7 @@ def claim_slot(folder: Path) -> Slot:
     """Take the first slot that nobody holds.
 
     Raises:
-        LocalStateError: the folder cannot be used, or all slots are held.
+        LOCAL_STATE_UNUSABLE: the folder cannot be used, or all slots are held.
     """
     number = 0
     while number < _SLOTS_MAX:
@@ -114,11 +114,13 @@ def claim_slot(folder: Path) -> Slot:
         except FileNotFoundError:
             continue  # Somebody has just removed the folder, as that of a range without owner.
         except OSError as error:
-            raise LocalStateError(folder=str(path), reason=str(error)) from error
+            raise LOCAL_STATE_UNUSABLE(folder=str(path), reason=str(error)) from error
         if descriptor is not None:
             return Slot(path, number, descriptor)
         number += 1
-    raise LocalStateError(folder=str(folder), reason=f"{_SLOTS_MAX} processes hold a part of it")
+    raise LOCAL_STATE_UNUSABLE(
+        folder=str(folder), reason=f"{_SLOTS_MAX} processes hold a part of it"
+    )
 
 
 def remove_others(root: str, job_url: str, kept: Collection[str]) -> int:

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Any, TypeVar
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.state.errors import StateBackendError
+from bicycle_runtime.state.errors import STATE_BACKEND_UNUSABLE
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
@@ -100,7 +100,7 @@ def space_for(settings: StateSettings, *, job_url: str) -> StateSpace:
     """Return an empty space of the backend that the settings name.
 
     Raises:
-        StateBackendError: it is one of an extension, which cannot be imported, or raised.
+        STATE_BACKEND_UNUSABLE: it is one of an extension, which cannot be imported, or raised.
     """
     if settings.factory is not None:
         return _made_by_extension(settings, job_url)
@@ -118,7 +118,7 @@ def _made_by_extension(settings: StateSettings, job_url: str) -> StateSpace:
         made: StateSpace = resolve_name(settings.factory)(settings, job_url=job_url)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
-        raise StateBackendError(
+        raise STATE_BACKEND_UNUSABLE(
             backend=settings.backend, place=settings.factory, reason=reason
         ) from error
     return made

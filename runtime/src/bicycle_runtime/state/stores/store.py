@@ -59,7 +59,7 @@ class StateStore(Generic[Table]):
 
         Raises:
             StateFileError: a file is missing or damaged.
-            LocalStateError: the local folder cannot be used.
+            LOCAL_STATE_UNUSABLE: the local folder cannot be used.
         """
         label, self._label = self._label, None
         written, self._written = self._written, []

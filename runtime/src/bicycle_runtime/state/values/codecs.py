@@ -95,7 +95,7 @@ class ValueCodec:
 
         Raises:
             MigrationError: a hook of the job failed for a value of an earlier form.
-            StoredValueError: a value of an earlier form is not what its schema says.
+            STORED_VALUE_UNFIT: a value of an earlier form is not what its schema says.
         """
         raw = bytes(data)
         if self._evolution is not None:

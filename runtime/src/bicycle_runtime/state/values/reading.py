@@ -19,7 +19,7 @@ import msgspec
 
 import bicycle_runtime
 from bicycle_runtime.records.codecs import AnyCodec, ClassNotes, RecordCodec, noting_classes
-from bicycle_runtime.state.errors import MigrationError, SchemaRefusedError, StoredValueError
+from bicycle_runtime.state.errors import SCHEMA_REFUSED, STORED_VALUE_UNFIT, MigrationError
 from bicycle_runtime.state.values.codecs import Evolution, ValueCodec
 from bicycle_runtime.state.values.forms import (
     PICKLED,
@@ -102,7 +102,7 @@ class StateBook:
             hook: Migrates values of earlier versions.
 
         Raises:
-            SchemaRefusedError: what is sealed cannot be read so.
+            SCHEMA_REFUSED: what is sealed cannot be read so.
         """
         stored = self._asked.get(declared.name) or self._known.find(declared)
         is_asked = stored is None or stored.is_asked
@@ -132,7 +132,7 @@ def require_alike(operator: str, one: StateForms, other: StateForms) -> None:
     """Refuse a state that two subtasks ask for with different types.
 
     Raises:
-        SchemaRefusedError: they differ.
+        SCHEMA_REFUSED: they differ.
     """
     if one.kind == other.kind and (one.forms, one.current) == (other.forms, other.current):
         return
@@ -146,7 +146,7 @@ def require_alike(operator: str, one: StateForms, other: StateForms) -> None:
     raise refusal_of([change])
 
 
-def refusal_of(changes: list[StateChange]) -> SchemaRefusedError:
+def refusal_of(changes: list[StateChange]) -> BicycleError:
     """Return the error for states that are refused, with both schemas side by side."""
     lines: list[str] = []
     for change in changes:
@@ -165,7 +165,7 @@ def refusal_of(changes: list[StateChange]) -> SchemaRefusedError:
         }
         for change in changes
     ]
-    return SchemaRefusedError(refused=refused, table="\n".join(lines))
+    return SCHEMA_REFUSED(refused=refused, table="\n".join(lines))
 
 
 class _FormerReader:
@@ -249,7 +249,7 @@ class _FormerReader:
         [value] = _ANY.decode_list(_ARRAY_OF_ONE + item)
         if not isinstance(value, list | dict):
             return value
-        raise StoredValueError(
+        raise STORED_VALUE_UNFIT(
             operator=self._operator, state=self._declared.name, key=_redacted(key),
             version=self._form.version, reason=str(error),
         ) from error  # fmt: skip

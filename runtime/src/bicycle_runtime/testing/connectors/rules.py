@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 from bicycle_runtime.testing.connectors.cases import Case
-from bicycle_runtime.testing.errors import RuleChangedError
+from bicycle_runtime.testing.errors import RULE_CHANGED
 
 __all__ = ["PLUGIN", "Suite", "applies", "missing_traits", "needs", "rules_of"]
 
@@ -47,14 +47,14 @@ class Suite:
         """Refuse a subclass that replaces a rule.
 
         Raises:
-            RuleChangedError: it does.
+            RULE_CHANGED: it does.
         """
         super().__init_subclass__()
         if cls.__module__.startswith(_ROOM):
             return
         for name in vars(cls):
             if name in _rule_functions(cls.__mro__[1:]):
-                raise RuleChangedError(suite=cls.__qualname__, rule=name)
+                raise RULE_CHANGED(suite=cls.__qualname__, rule=name)
 
     @pytest.fixture(autouse=True)
     def _has_plugin(self, request: pytest.FixtureRequest) -> None:
