@@ -1,4 +1,4 @@
-"""Listening TCP sockets: opened with an error that names the port, and clients let in or refused.
+"""Listening TCP sockets: opened with an error that names the port, served by a thread each.
 
 A process that is out of file descriptors cannot even refuse a client: the connection waits and
 wakes the listener again and again. So each door keeps one descriptor in reserve for that.
@@ -10,13 +10,16 @@ import contextlib
 import errno
 import logging
 import os
+import selectors
 import socket
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
 
-__all__ = ["CLIENT_BACKLOG", "Door", "open_listener"]
+__all__ = ["CLIENT_BACKLOG", "Door", "SocketServer", "open_listener"]
 
 _logger = logging.getLogger(__name__)
 CLIENT_BACKLOG = 128
@@ -120,6 +123,70 @@ class Door:
                 _logger, "socket_client_refused", level=logging.WARNING, vertex=self._vertex_id,
                 reason=reason, refused_count=self.refused_count,
             )  # fmt: skip
+
+
+class SocketServer(ABC):
+    """A thread that serves the clients of one listener from ``start`` to ``stop``.
+
+    Args:
+        name: Of the thread.
+        vertex_id: For the log.
+        listener: Listens already, non-blocking; closed by ``stop``.
+        clients_max: Clients that may be connected.
+    """
+
+    def __init__(
+        self, name: str, vertex_id: str, listener: socket.socket, clients_max: int
+    ) -> None:
+        self.port: int = listener.getsockname()[1]
+        self._vertex_id = vertex_id
+        self._door = Door(vertex_id, listener, clients_max)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+        self._wake_in, self._wake_out = socket.socketpair()
+        self._wake_in.setblocking(False)
+        self._selector.register(self._wake_out, selectors.EVENT_READ)
+        self._is_stopping = False
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def refused_count(self) -> int:
+        """How many clients were refused."""
+        return self._door.refused_count
+
+    def start(self) -> None:
+        """Begin to accept clients."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close everything; returns when the thread has ended."""
+        self._is_stopping = True
+        self._wake()
+        self._thread.join()
+        for client in [*self._connected(), self._wake_in, self._wake_out]:
+            client.close()
+        self._door.close()
+        self._selector.close()
+
+    @abstractmethod
+    def _connected(self) -> Iterable[socket.socket]:
+        """Return the clients that are connected."""
+
+    @abstractmethod
+    def _turn(self) -> None:
+        """Wait until a socket is ready, and serve what is; called until ``stop``."""
+
+    def _run(self) -> None:
+        try:
+            while not self._is_stopping:
+                self._turn()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the driver raises it.
+            self._error = error
+
+    def _wake(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            self._wake_in.send(b"x")
 
 
 def _reserve() -> int:

@@ -11,12 +11,11 @@ counted as lost.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import selectors
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +24,7 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.lines import text_lines
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.sockets.listening import Door, open_listener
+from bicycle_runtime.connectors.sockets.listening import SocketServer, open_listener
 from bicycle_runtime.connectors.sockets.options import SocketSinkOptions
 from bicycle_runtime.connectors.staging import (
     StagedWriter,
@@ -63,7 +62,7 @@ class _Client:
     progress_s: float = 0.0
 
 
-class Broadcaster:
+class Broadcaster(SocketServer):
     """Sends lines to all connected clients from ``start`` to ``stop``.
 
     Args:
@@ -76,47 +75,18 @@ class Broadcaster:
     def __init__(
         self, vertex_id: str, listener: socket.socket, options: SocketSinkOptions, clock: Clock
     ) -> None:
-        self.port: int = listener.getsockname()[1]
+        super().__init__(f"socket-sink-{vertex_id}", vertex_id, listener, options.clients_max)
         self.dropped_line_count = 0
-        self._vertex_id = vertex_id
-        self._door = Door(vertex_id, listener, options.clients_max)
         self._options = options
         self._clock = clock
         self._clients: dict[socket.socket, _Client] = {}
         self._changed = threading.Condition()
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listener, selectors.EVENT_READ)
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._wake_in.setblocking(False)
-        self._selector.register(self._wake_out, selectors.EVENT_READ)
-        self._is_stopping = self._is_interrupted = False
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"socket-sink-{vertex_id}")
-        self._thread.daemon = True
+        self._is_interrupted = False
 
     @property
     def client_count(self) -> int:
         """How many clients are connected now."""
         return len(self._clients)
-
-    @property
-    def refused_count(self) -> int:
-        """How many clients were refused."""
-        return self._door.refused_count
-
-    def start(self) -> None:
-        """Begin to accept clients."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Close everything; returns when the thread has ended."""
-        self._is_stopping = True
-        self._wake()
-        self._thread.join()
-        for client in [*self._clients, self._wake_in, self._wake_out]:
-            client.close()
-        self._door.close()
-        self._selector.close()
 
     def interrupt(self) -> None:
         """Let no thread wait for clients any longer, now or later."""
@@ -162,26 +132,24 @@ class Broadcaster:
                 raise SendingEndedError
             self._changed.wait(WAIT_S)
 
-    def _wake(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            self._wake_in.send(b"x")
+    def _connected(self) -> Iterable[socket.socket]:
+        return self._clients
+
+    def _turn(self) -> None:
+        is_waiting = any(client.pending for client in self._clients.values())
+        ready = self._selector.select(WAIT_S if is_waiting else None)
+        with self._changed:
+            for key, events in ready:
+                if isinstance(key.fileobj, socket.socket):
+                    self._serve(key.fileobj, events)
+            self._drop_stuck()
+            self._watch_pending()
+            self._changed.notify_all()
 
     def _run(self) -> None:
-        try:
-            while not self._is_stopping:
-                is_waiting = any(client.pending for client in self._clients.values())
-                ready = self._selector.select(WAIT_S if is_waiting else None)
-                with self._changed:
-                    for key, events in ready:
-                        if isinstance(key.fileobj, socket.socket):
-                            self._serve(key.fileobj, events)
-                    self._drop_stuck()
-                    self._watch_pending()
-                    self._changed.notify_all()
-        except Exception as error:  # noqa: BLE001 - whatever it is, publishing raises it.
-            self._error = error
-            with self._changed:
-                self._changed.notify_all()
+        super()._run()
+        with self._changed:  # Whoever waits for clients learns that nobody serves them.
+            self._changed.notify_all()
 
     def _serve(self, ready: socket.socket, events: int) -> None:
         if ready is self._door.listener:

@@ -15,16 +15,15 @@ from __future__ import annotations
 import logging
 import selectors
 import socket
-import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
-from bicycle_runtime.connectors.sockets.listening import Door, open_listener
+from bicycle_runtime.connectors.sockets.listening import SocketServer, open_listener
 from bicycle_runtime.connectors.sockets.options import SocketSourceOptions
 from bicycle_runtime.connectors.text import LineBlock, text_decoder
 from bicycle_runtime.contract import (
@@ -51,12 +50,12 @@ SHARD = "journal"
 NEXT_POLL_MS = 20
 
 
-class Receiver:
+class Receiver(SocketServer):
     """Receives lines from ``start`` to ``stop``.
 
     Args:
         vertex_id: For the log.
-        listener: Listens already, non-blocking; closed by ``stop``.
+        listener: As ``SocketServer`` takes it.
         journal: Where lines go.
         options: The bounds.
     """
@@ -68,41 +67,16 @@ class Receiver:
         journal: Journal,
         options: SocketSourceOptions,
     ) -> None:
-        self.port: int = listener.getsockname()[1]
+        super().__init__(f"socket-source-{vertex_id}", vertex_id, listener, options.clients_max)
         self.read_position = 0
-        self._vertex_id = vertex_id
-        self._door = Door(vertex_id, listener, options.clients_max)
         self._journal = journal
         self._options = options
         self._half_lines: dict[socket.socket, bytes] = {}
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(listener, selectors.EVENT_READ)
-        self._wake_in, self._wake_out = socket.socketpair()
-        self._selector.register(self._wake_out, selectors.EVENT_READ)
         self._is_reading = True
-        self._is_stopping = False
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name=f"socket-source-{vertex_id}")
-        self._thread.daemon = True
-
-    @property
-    def refused_count(self) -> int:
-        """How many clients were refused."""
-        return self._door.refused_count
-
-    def start(self) -> None:
-        """Begin to accept clients."""
-        self._thread.start()
 
     def stop(self) -> None:
-        """Close everything; returns when the thread has ended."""
-        self._is_stopping = True
-        self._wake_in.send(b"x")
-        self._thread.join()
-        for client in [*self._half_lines, self._wake_in, self._wake_out]:
-            client.close()
-        self._door.close()
-        self._selector.close()
+        """Close everything, the journal too; returns when the thread has ended."""
+        super().stop()
         self._journal.close()
 
     def check(self) -> None:
@@ -110,15 +84,14 @@ class Receiver:
         if self._error is not None:
             raise self._error
 
-    def _run(self) -> None:
-        try:
-            while not self._is_stopping:
-                self._apply_back_pressure()
-                ready = self._selector.select(None if self._is_reading else WAIT_S)
-                lines = [self._serve(key.fileobj) for key, _ in ready]
-                self._journal.append(b"".join(lines))
-        except Exception as error:  # noqa: BLE001 - whatever it is, the driver's next poll raises it.
-            self._error = error
+    def _connected(self) -> Iterable[socket.socket]:
+        return self._half_lines
+
+    def _turn(self) -> None:
+        self._apply_back_pressure()
+        ready = self._selector.select(None if self._is_reading else WAIT_S)
+        lines = [self._serve(key.fileobj) for key, _ in ready]
+        self._journal.append(b"".join(lines))
 
     def _serve(self, ready: object) -> bytes:
         """Return the whole lines that came from one ready socket."""
