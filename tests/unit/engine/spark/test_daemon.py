@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bicycle_runtime.engine.spark.daemon import without_archives
 from bicycle_runtime.engine.spark.worker import LevelTask
 from tests.waiting import until
 
@@ -98,3 +99,38 @@ def test_importing_what_workers_run_starts_no_thread():
     )  # fmt: skip
 
     assert done.stdout == "1\n"
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """An installation of PySpark as its wheel makes it, and the path that Java gives a daemon."""
+    site = tmp_path / "site-packages"
+    library = site / "pyspark" / "python" / "lib"
+    library.mkdir(parents=True)
+    (site / "pyspark" / "__init__.py").touch()
+    (site / "py4j").mkdir()
+    (site / "py4j" / "__init__.py").touch()
+    return [str(library / "pyspark.zip"), str(library / "py4j-0.10.9-src.zip"), str(site)]
+
+
+def test_archives_of_an_installed_pyspark_are_left_for_its_compiled_package(installed):
+    assert without_archives(["mine.zip", *installed]) == ["mine.zip", installed[-1]]
+
+
+def test_archives_of_another_spark_than_the_installed_one_stay(installed, tmp_path):
+    other = [str(tmp_path / "spark" / "python" / "lib" / "pyspark.zip"), installed[-1]]
+
+    assert without_archives(other) == other
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "py4j"])
+def test_archives_stay_where_nothing_else_has_the_packages(installed, missing):
+    Path(installed[-1], missing, "__init__.py").unlink()
+    Path(installed[-1], missing).rename(Path(installed[-1], "gone"))
+
+    assert without_archives(installed) == installed
+
+
+def test_a_path_without_archives_stays_as_it_is(installed):
+    assert without_archives(installed[-1:]) == installed[-1:]
+    assert without_archives([]) == []
