@@ -156,3 +156,62 @@ def test_every_error_of_the_sdk_has_a_code_of_its_range():
     ours = [vars(errors)[name] for name in errors.__all__ if name.endswith("Error")]
 
     assert {cls.code[:6] for cls in ours if cls is not BicycleError} == {"BIC-10"}
+
+
+SOURCE = {"id": "s", "operator_type": {"Source": {"connector": {"connector_type": "Socket"}}}}
+OTHER = {**SOURCE, "id": "t"}
+
+
+def shared(vertices, edges):
+    return JobGraph.from_json(json.dumps({"name": "j", "vertices": vertices, "edges": edges}))
+
+
+def edge(source, target, **more):
+    return {"source_id": source, "target_id": target, **more}
+
+
+@pytest.mark.parametrize("word", ["Count", {"Count": None}, {"Count": {}}])
+def test_a_count_of_the_shared_language_is_a_reduce_that_counts(word):
+    found = shared([SOURCE, {"id": "c", "operator_type": word}], [edge("s", "c")])
+
+    count = found.vertex("c")
+    assert (count.kind, count.details) == (OperatorKind.REDUCE, {"aggregation": "count"})
+    assert count.words == ("Count",)
+    assert JobGraph.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize(("is_rich", "kind"), [(True, "co_process"), (False, "co_map")])
+def test_a_connect_of_the_shared_language_goes_into_the_function_behind_it(is_rich, kind):
+    both = {"id": "f", "operator_type": {"CoProcess": {"is_rich": is_rich}}}
+    end = {"id": "m", "operator_type": "Map"}
+    found = shared(
+        [SOURCE, OTHER, {"id": "c", "operator_type": "Connect"}, both, end],
+        [
+            edge("s", "c", partition_strategy="Hash"),
+            edge("t", "c", partition_strategy="Broadcast"),
+            edge("c", "f"),
+            edge("f", "m"),
+        ],
+    )
+
+    assert [each.id for each in found.vertices] == ["s", "t", "f", "m"]
+    assert [
+        (each.source_id, each.input_ordinal, each.partitioning) for each in found.inputs_of("f")
+    ] == [("s", 0, Partitioning.HASH), ("t", 1, Partitioning.BROADCAST)]
+    assert found.vertex("f").details == {"is_rich": is_rich, "function_kind": kind}
+    assert found.vertex("f").words == ("Connect", "CoProcess")
+    assert JobGraph.from_json(found.to_json()) == found
+
+
+def test_a_connect_without_its_function_is_named():
+    connect = {"id": "c", "operator_type": "Connect"}
+    mapped = {"id": "m", "operator_type": "Map"}
+
+    for vertices, edges in (
+        ([SOURCE, connect], [edge("s", "c")]),
+        ([SOURCE, connect, mapped], [edge("s", "c"), edge("c", "m")]),
+        ([SOURCE, connect], [edge("s", "c"), edge("c", "gone")]),
+    ):
+        with pytest.raises(GraphFormatError) as caught:
+            shared(vertices, edges)
+        assert "'c': Connect leads to one CoProcess" in caught.value.facts["detail"]

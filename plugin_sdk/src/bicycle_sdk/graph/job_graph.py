@@ -19,6 +19,7 @@ from bicycle_sdk.graph.json_form import (
 )
 from bicycle_sdk.graph.parts import Edge, JobConfig, Vertex
 from bicycle_sdk.graph.rules import problems_of
+from bicycle_sdk.graph.shared_words import in_own_words
 
 __all__ = ["JobGraph", "graph_from_dict", "graph_to_dict"]
 
@@ -98,15 +99,20 @@ def graph_to_dict(graph: JobGraph) -> dict[str, Any]:
 def graph_from_dict(data: object) -> JobGraph:
     """Read what ``graph_to_dict`` wrote; absent optional fields take their defaults.
 
+    The shared graph language's vertices `Count` and `Connect` are read as the kinds that do the
+    same.
+
     Raises:
         GraphFormatError: an unknown kind, word or field, a missing field, or a value of the wrong
             type.
     """
     fields = Fields(data, "job graph")
+    name = fields.take("name", str)
+    vertices, edges = in_own_words(fields.take("vertices", list), fields.take("edges", list))
     graph = JobGraph(
-        name=fields.take("name", str),
-        vertices=tuple(vertex_from_dict(item) for item in fields.take("vertices", list)),
-        edges=tuple(edge_from_dict(item) for item in fields.take("edges", list)),
+        name=name,
+        vertices=tuple(vertex_from_dict(item) for item in vertices),
+        edges=tuple(edge_from_dict(item) for item in edges),
         config=config_from_dict(fields.take("config", dict, default={})),
     )
     fields.finish()
