@@ -26,11 +26,17 @@ IMPORT_ALL = """
 import importlib, pkgutil, sys
 root = importlib.import_module(sys.argv[1])
 for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
-    if not info.name.endswith("__main__") and not info.name.startswith(sys.argv[2]):
+    if not info.name.endswith("__main__") and not info.name.startswith(tuple(sys.argv[2:])):
         importlib.import_module(info.name)
 """
-# What only an extra makes importable: bicycle-runtime[testing].
-NEEDS_EXTRA = "bicycle_runtime.testing.connectors"
+# What only an extra makes importable: bicycle-runtime[testing] and bicycle-runtime[service].
+NEEDS_EXTRA = (
+    "bicycle_runtime.testing.connectors",
+    "bicycle_runtime.api",
+    "bicycle_runtime.serving",
+    "bicycle_runtime.service",
+    "bicycle_runtime.webui",
+)
 # Dependency groups that only one session installs: requirements-GROUP.lock.
 GROUPS_WITH_LOCKS = ("release", "site")
 # Each distribution: the module it brings, and all that may be installed with it (None: anything).
@@ -266,7 +272,7 @@ def _import_alone(
     """Import every module outside the repository, and look at what is installed beside it."""
     with session.chdir(python.parent):
         session.run(
-            str(python), "-W", "error", "-c", IMPORT_ALL, module, NEEDS_EXTRA, external=True
+            str(python), "-W", "error", "-c", IMPORT_ALL, module, *NEEDS_EXTRA, external=True
         )
         listing = session.run(
             *(str(python), "-m", "pip", "list", "--format", "freeze"),

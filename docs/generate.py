@@ -22,8 +22,12 @@ import click
 
 import bicycle_runtime
 import bicycle_sdk
+from bicycle_runtime.api.openapi import paths_of
+from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.base.options import OptionInfo, describe
 from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
+from bicycle_runtime.service.telling.metrics import METRICS
+from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 
@@ -247,12 +251,50 @@ def operators_reference() -> str:
     return "\n".join(["| kind | what it does | per key | state |", "|---|---|---|---|", *rows])
 
 
+def routes_reference() -> str:
+    """Return a row for each route of the REST API."""
+    lines = ["| route | least role | what it does | answers |", "|---|---|---|---|"]
+    for route in ROUTES:
+        first, *others = [f"`{route.method} {path}`" for path in paths_of(route)]
+        answers = sorted({route.code, 400, 403, 503, *route.errors})
+        words = list(route.query.__struct_fields__)
+        words += list(route.body.__struct_fields__) if route.body is not None else []
+        takes = f" Takes {', '.join(f'`{word}`' for word in words)}." if words else ""
+        also = f" Also {', '.join(others)}." if others else ""
+        role = route.role.name.lower()
+        text = f"{route.summary}{takes}{also}"
+        lines.append(f"| {first} | {role} | {text} | {', '.join(map(str, answers))} |")
+    return "\n".join([*lines, ""])
+
+
+def states_reference() -> str:
+    """Return the table of states and what may follow each."""
+    lines = ["| state | may be followed by |", "|---|---|"]
+    for state, followers in FOLLOWERS.items():
+        names = ", ".join(sorted(each.value for each in followers))
+        lines.append(f"| {state.value} | {names}{' (a new run)' if state.is_final else ''} |")
+    return "\n".join([*lines, ""])
+
+
+def metrics_reference() -> str:
+    """Return a row for each metric of jobs."""
+    lines = ["| name | type | labels | meaning |", "|---|---|---|---|"]
+    lines += [
+        f"| `{each.name}` | {each.type} | {', '.join(each.labels)} | {each.help} |"
+        for each in METRICS
+    ]
+    return "\n".join([*lines, ""])
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "cli": cli_reference,
     "errors": errors_reference,
+    "metrics": metrics_reference,
     "operators": operators_reference,
     "options": options_reference,
+    "routes": routes_reference,
     "sdk": sdk_reference,
+    "states": states_reference,
     "troubleshooting": troubleshooting_reference,
 }
 

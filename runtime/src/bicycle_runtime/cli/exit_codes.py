@@ -84,6 +84,12 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (2220, 2220, ENVIRONMENT),
     (2222, 2222, CONFIG),
     (2223, 2223, ENVIRONMENT),
+    (2301, 2301, STATE),
+    (2302, 2302, USAGE),
+    (2303, 2303, STATE),
+    (2313, 2314, ENVIRONMENT),
+    (2501, 2501, USAGE),
+    (2502, 2502, ENVIRONMENT),
 )
 
 

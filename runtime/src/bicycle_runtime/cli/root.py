@@ -31,6 +31,10 @@ SECTIONS = {
         "status": ("job_commands", "Show how a job is doing"),
         "logs": ("logs", "Show the log of a submitted job"),
     },
+    "Serve jobs": {
+        "up": ("up", "Serve the jobs of this machine: REST API and pages"),
+        "down": ("up", "End the service; jobs go on"),
+    },
     "State and savepoints": {
         "savepoint": ("savepoint", "Take, list, look into, move and remove savepoints"),
         "checkpoints": ("checkpoints", "List the epochs that a checkpoint directory retains"),

@@ -8,8 +8,9 @@ from bicycle_runtime.base.processes import is_alive, is_frozen
 from bicycle_runtime.jobs.errors import JOB_LOST, JOB_NOT_FOUND, StatusFormatError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_sdk.errors import BicycleError
 
-__all__ = ["is_supervised", "job_status", "list_jobs"]
+__all__ = ["is_supervised", "job_status", "list_jobs", "lost_error"]
 
 
 def list_jobs(home: Home) -> list[JobStatus]:
@@ -69,9 +70,13 @@ def _current(folder: JobFolder) -> JobStatus | None:
     if is_supervised(status):
         status.state = JobState.RESTARTING
         return status
-    seen = datetime.fromtimestamp(status.updated_ms / 1_000, tz=UTC)
-    error = JOB_LOST(job=status.id, pid=status.pid, seen=f"{seen:%Y-%m-%dT%H:%M:%SZ}")
     status.state = JobState.FAILED
-    status.error = error.to_json()
+    status.error = lost_error(status).to_json()
     status.ended_ms = status.updated_ms
     return status
+
+
+def lost_error(status: JobStatus) -> BicycleError:
+    """Return the error of a job whose processes are gone without a last word."""
+    seen = datetime.fromtimestamp(status.updated_ms / 1_000, tz=UTC)
+    return JOB_LOST(job=status.id, pid=status.pid, seen=f"{seen:%Y-%m-%dT%H:%M:%SZ}")

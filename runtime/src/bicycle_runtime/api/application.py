@@ -1,0 +1,71 @@
+"""The API as routes of Starlette, and the whole application behind the guard."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute
+from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp
+
+from bicycle_runtime.api.errors import METHOD_NOT_ALLOWED, ROUTE_UNKNOWN
+from bicycle_runtime.api.guard import Guard, error_answer
+from bicycle_runtime.api.openapi import document
+from bicycle_runtime.api.routes import ALIASES, ROUTES
+from bicycle_runtime.api.routing import Route, endpoint
+from bicycle_runtime.service.service import Service
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["build_application"]
+
+
+def build_application(
+    service: Service, *, hosts: Collection[str], pages: Sequence[BaseRoute] = ()
+) -> ASGIApp:
+    """Return the application.
+
+    Args:
+        service: What it is a door of; open while requests come.
+        hosts: What it may be called: host and port, as in the header ``Host``.
+        pages: Further routes, for paths that the API does not have.
+    """
+    data = msgspec.json.encode(document())
+
+    async def openapi(_request: Request) -> Response:
+        return Response(data, media_type="application/json")
+
+    routes: list[BaseRoute] = [StarletteRoute("/api/openapi.json", openapi)]
+    for route in ROUTES:
+        call = endpoint(route, service)
+        routes += [StarletteRoute(path, call, methods=[route.method]) for path in _paths(route)]
+    app = Starlette(
+        routes=[*routes, *pages],
+        exception_handlers={HTTPException: _http_error, BicycleError: _our_error},
+    )
+    return Guard(app, service, hosts)
+
+
+def _paths(route: Route) -> list[str]:
+    if route.is_root:
+        return [route.path]
+    return [f"/api/v1{route.path}", *([f"/api{route.path}"] if route.path in ALIASES else [])]
+
+
+async def _our_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, BicycleError)
+    return error_answer(error)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Return Starlette's own refusals in the one shape of errors."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path[:200]
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow", "another method")
+        return error_answer(METHOD_NOT_ALLOWED(path=path, method=request.method, allowed=allowed))
+    return error_answer(ROUTE_UNKNOWN(path=path))

@@ -1,0 +1,1 @@
+"""What is called for each route, by subject."""

@@ -1,0 +1,131 @@
+"""Looking at jobs."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from starlette.responses import Response
+
+from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.api.shapes import JobMetrics
+from bicycle_runtime.api.streams import event_stream, log_stream
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.service.book.schema import TIERS
+from bicycle_runtime.service.errors import LIST_INVALID
+from bicycle_runtime.service.watching.listing import JobQuery, list_page
+
+__all__ = [
+    "config", "epochs", "events", "exceptions", "graph", "job", "jobs", "logs", "samples",
+    "savepoints", "state_changes", "tasks",
+]  # fmt: skip
+
+
+async def jobs(call: Call) -> Response:
+    """Answer with one page of jobs; with 304 while nothing of it changed."""
+    view, words = call.service.fleet.view, call.query
+    page = list_page(view, JobQuery(**msgspec.structs.asdict(words)))
+    asked = hashlib.sha256(msgspec.json.encode(words)).hexdigest()[:12]
+    tag = f'"{call.service.started_ms}-{view.revision}-{asked}"'
+    headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
+    if tag in call.request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    items = [each.summary for each in page.items]
+    plain = {"items": items, "next": page.next, "total": page.total}
+    return answer_json(plain, headers=headers)
+
+
+async def job(call: Call) -> Response:
+    """Answer with one job."""
+    known = await call.service.known(call.job)
+    plain = {
+        "summary": known.summary,
+        "metrics": _metrics(known.status),
+        "status": known.status.to_json(),
+    }
+    return answer_json(plain)
+
+
+async def tasks(call: Call) -> Response:
+    """Answer with the operators of a job."""
+    found = await call.service.slow(call.service.readings.tasks, call.job)
+    return answer_json({"items": found})
+
+
+async def graph(call: Call) -> Response:
+    """Answer with the graph of a job."""
+    return answer_json(await call.service.slow(call.service.readings.graph, call.job))
+
+
+async def epochs(call: Call) -> Response:
+    """Answer with the epochs that are retained."""
+    readings, query = call.service.readings, call.query
+    found = await call.service.slow(
+        readings.epochs, call.job, limit=query.limit, after=query.after
+    )  # fmt: skip
+    return answer_json(found)
+
+
+async def savepoints(call: Call) -> Response:
+    """Answer with the savepoints of a job."""
+    found = await call.service.slow(call.service.readings.savepoints, call.job)
+    return answer_json({"items": [entry.to_json() for entry in found]})
+
+
+async def exceptions(call: Call) -> Response:
+    """Answer with what failed in a job."""
+    found = await call.service.slow(call.service.readings.exceptions, call.job)
+    return answer_json({"items": found})
+
+
+async def config(call: Call) -> Response:
+    """Answer with what a job was started with."""
+    return answer_json(await call.service.slow(call.service.readings.config, call.job))
+
+
+async def logs(call: Call) -> Response:
+    """Answer with lines of the log, or with a stream of them."""
+    service, query = call.service, call.query
+    if query.follow:
+        await service.known(call.job)
+        return log_stream(service, call.job, after=query.after, limit=query.limit)
+    found = await service.slow(
+        service.readings.logs, call.job, after=query.after, limit=query.limit
+    )  # fmt: skip
+    return answer_json(found)
+
+
+async def samples(call: Call) -> Response:
+    """Answer with the samples of a job."""
+    await call.service.known(call.job)
+    tier = call.query.tier
+    if tier not in TIERS:
+        problem, hint = "there is no such tier", f"use one of {', '.join(TIERS)}"
+        raise LIST_INVALID(name="tier", found=tier, problem=problem, hint=hint)
+    return answer_json(
+        await call.service.slow(call.service.history.samples, call.job, tier=tier)
+    )  # fmt: skip
+
+
+async def state_changes(call: Call) -> Response:
+    """Answer with the steps in the life of a job."""
+    await call.service.known(call.job)
+    found = await call.service.slow(
+        call.service.history.state_changes, call.job, limit=call.query.limit
+    )
+    return answer_json({"items": found})
+
+
+async def events(call: Call) -> Response:
+    """Answer with a stream of events, of one job or of all."""
+    job_id = call.request.path_params.get("job_id")
+    if job_id is not None:
+        await call.service.known(job_id)
+    return event_stream(call.service, call.request, job_id)
+
+
+def _metrics(status: JobStatus) -> JobMetrics:
+    ends = [each for each in status.operators.values() if not each.records_out]
+    return JobMetrics(
+        records_in=status.record_count, records_out=sum(each.records_in for each in ends)
+    )

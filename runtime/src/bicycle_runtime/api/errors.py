@@ -1,0 +1,134 @@
+"""Errors of requests, and which answer each error is given with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bicycle_sdk.errors import BicycleError
+
+ROUTE_UNKNOWN = BicycleError.row(
+    "BIC-2401",
+    "there is nothing at {path}",
+    cause="The API has nothing at this path.",
+    fix="see the routes in /api/openapi.json",
+)
+
+
+METHOD_NOT_ALLOWED = BicycleError.row(
+    "BIC-2402",
+    "{path} does not take {method}",
+    cause="The path is there, and not for this method.",
+    fix="use {allowed}",
+)
+
+
+QUERY_UNREADABLE = BicycleError.row(
+    "BIC-2403",
+    "the query cannot be read: {problem}",
+    cause="A word of the query is unknown, or cannot be read as what it is for.",
+    fix="this route takes {known_text}",
+)
+
+
+BODY_UNREADABLE = BicycleError.row(
+    "BIC-2404",
+    "the body cannot be read: {problem}",
+    cause="The body is no JSON, or not of the shape that the route takes.",
+    fix="send one JSON object as /api/openapi.json describes it",
+)
+
+
+BODY_TOO_LARGE = BicycleError.row(
+    "BIC-2405",
+    "the body is larger than {bytes_max} bytes",
+    cause="The body is larger than any that is taken.",
+    fix="send less",
+)
+
+
+MEDIA_TYPE_UNSUPPORTED = BicycleError.row(
+    "BIC-2406",
+    "content of type {found!r} is not taken here",
+    cause="The body is of a type that is not taken here, or its type is not told.",
+    fix="send JSON with the header Content-Type: application/json",
+)
+
+
+class HostUnknownError(BicycleError):
+    """The request names a host that this service is not: somebody may lead a browser astray."""
+
+    code = "BIC-2407"
+    message = "this service is not called {host!r}"
+    fix = "use the address that `bicycle up` printed"
+
+
+class ForeignOriginError(BicycleError):
+    """A page of another origin wants to change something."""
+
+    code = "BIC-2408"
+    message = "a request from {origin!r} may change nothing here"
+    fix = "use the pages of this service, or a program that sends JSON"
+
+
+ROLE_TOO_LOW = BicycleError.row(
+    "BIC-2409",
+    "{name!r} may not do this as {found}; {least} is needed",
+    cause="Who asks may not do this.",
+    fix="ask somebody who may",
+)
+
+
+INTERNAL_ERROR = BicycleError.row(
+    "BIC-2499",
+    "internal error at {path}: {exception}",
+    cause="The service failed in a way that it has no words for; its log has the rest.",
+    fix="report the traceback in the log of the service",
+)
+
+
+# Code (number behind "BIC-") -> answer. What stands nowhere is a request that cannot be met: 422.
+_ANSWERS = {
+    1901: 409,  # The job runs.
+    1902: 404,
+    2301: 409,
+    2304: 404,
+    2306: 409,
+    2308: 409,
+    2309: 400,
+    2310: 409,
+    2311: 503,
+    2312: 429,
+    2401: 404,
+    2402: 405,
+    2403: 400,
+    2404: 400,
+    2405: 413,
+    2406: 415,
+    2407: 403,
+    2408: 403,
+    2409: 403,
+    2499: 500,
+}
+_STORAGE_CODES = range(1_130, 1_140)
+_PLACES = ("place", "location", "operator", "made")
+
+
+def answer_code(error: BicycleError) -> int:
+    """Return the status code of the answer that an error is.
+
+    Example:
+        >>> answer_code(ROUTE_UNKNOWN(path="/api/v1/nothing"))
+        404
+    """
+    digits = error.code.removeprefix("BIC-")
+    number = int(digits) if digits.isdigit() else 0
+    if number in _STORAGE_CODES:
+        return 503
+    return _ANSWERS.get(number, 422)
+
+
+def plain_answer(error: BicycleError) -> dict[str, Any]:
+    """Return the one shape of all errors: code, message, fix and place."""
+    facts = error.facts
+    place = next((str(facts[name]) for name in _PLACES if facts.get(name)), None)
+    return {"code": error.code, "message": error.summary, "fix": error.remedy, "place": place}

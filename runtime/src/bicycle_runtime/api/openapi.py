@@ -1,0 +1,153 @@
+"""The OpenAPI 3.1 document of the API, made of the table of routes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+import bicycle_runtime
+from bicycle_runtime.api.routes import ALIASES, ROUTES
+from bicycle_runtime.api.routing import EVENT_STREAM, Route
+from bicycle_runtime.api.shapes import ErrorAnswer
+
+__all__ = ["document", "paths_of"]
+
+_REF = "#/components/schemas/{name}"
+_REASONS = {
+    200: "the answer", 202: "begun; the answer is the operation", 304: "nothing changed",
+    400: "the request cannot be read", 403: "not allowed", 404: "there is no such thing",
+    409: "not as things stand", 413: "too large", 415: "not of a type that is taken",
+    422: "it cannot be met", 429: "too many", 503: "something that is needed does not answer",
+}  # fmt: skip
+_COMMON = (400, 403, 503)
+_PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
+
+
+def paths_of(route: Route) -> list[str]:
+    """Return the paths that a route is to be had at, as OpenAPI writes them, the first the best."""
+    path = _PARAMETER.sub(r"{\1}", route.path)
+    if route.is_root:
+        return [path]
+    return [f"/api/v1{path}", *([f"/api{path}"] if route.path in ALIASES else [])]
+
+
+def document() -> dict[str, Any]:
+    """Return the whole document."""
+    types = [ErrorAnswer, *(t for route in ROUTES for t in _types(route))]
+    unique = list(dict.fromkeys(types))
+    schemas, components = msgspec.json.schema_components(unique, ref_template=_REF)
+    schema_of = dict(zip(unique, schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for route in ROUTES:
+        for number, path in enumerate(paths_of(route)):
+            operation = _operation(route, schema_of, is_alias=number > 0)
+            paths.setdefault(path, {})[route.method.lower()] = operation
+    paths["/api/openapi.json"] = {
+        "get": {
+            "operationId": "get_openapi",
+            "summary": "This document.",
+            "responses": _responses({200: _json({"type": "object"})}, schema_of, _COMMON),
+        }
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Bicycle",
+            "version": bicycle_runtime.__version__,
+            "description": "Jobs of one home: looked at, started, stopped, saved, rescaled.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _types(route: Route) -> list[Any]:
+    return [t for t in (route.answer, route.body) if t is not None and t is not str]
+
+
+def _operation(route: Route, schema_of: dict[Any, Any], *, is_alias: bool) -> dict[str, Any]:
+    words = re.findall(r"\w+", _PARAMETER.sub(r"by \1", route.path))
+    name = "_".join([route.method.lower(), *words, *(["alias"] if is_alias else [])])
+    schema = {"type": "string"} if route.answer is str else schema_of[route.answer]
+    content = {route.media: {"schema": schema}}
+    if route.has_stream:
+        content[EVENT_STREAM] = {"schema": {"type": "string"}}
+    found: dict[str, Any] = {
+        "operationId": name,
+        "summary": route.summary,
+        "description": f"Least role: {route.role.name.lower()}.",
+        "parameters": [*_path_parameters(route), *_query_parameters(route), *_headers(route)],
+        "responses": _responses(
+            {route.code: {"content": content}}, schema_of, (*_COMMON, *route.errors)
+        ),
+    }
+    if is_alias:
+        found["deprecated"] = True
+    if route.body is not None:
+        found["requestBody"] = {
+            "required": False,
+            **_json(schema_of[route.body]),
+        }
+        found["requestBody"]["required"] = bool(_is_required(route.body))
+    return found
+
+
+def _is_required(body: type[msgspec.Struct]) -> bool:
+    """Tell whether a body must be sent: it has a field without a default."""
+    return any(field.required for field in msgspec.structs.fields(body))
+
+
+def _responses(
+    good: dict[int, Any], schema_of: dict[Any, Any], errors: tuple[int, ...]
+) -> dict[str, Any]:
+    found = {str(code): {"description": _REASONS[code], **more} for code, more in good.items()}
+    for code in sorted(set(errors)):
+        content = {} if code == 304 else _json(schema_of[ErrorAnswer])
+        found[str(code)] = {"description": _REASONS[code], **content}
+    return found
+
+
+def _json(schema: Any) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": schema}}}
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name, "in": "path", "required": True,
+            "schema": {"type": "integer", "minimum": 0} if kind == "int" else {"type": "string"},
+        }
+        for name, kind in _PARAMETER.findall(route.path)
+    ]  # fmt: skip
+
+
+def _query_parameters(route: Route) -> list[dict[str, Any]]:
+    shape = msgspec.json.schema(route.query)
+    properties = shape["$defs"][route.query.__name__]["properties"]
+    return [
+        {"name": name, "in": "query", "required": False, "schema": _bounded(name, schema)}
+        for name, schema in properties.items()
+    ]
+
+
+def _bounded(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a word of a query with the bounds that all of this name have."""
+    bounds = {"limit": (1, 500), "wait": (0, 60)}
+    if name not in bounds:
+        return schema
+    low, high = bounds[name]
+    return {**schema, "minimum": low, "maximum": high}
+
+
+def _headers(route: Route) -> list[dict[str, Any]]:
+    if not route.takes_key:
+        return []
+    doc = "A repeated request with the same key is the same operation."
+    schema = {"type": "string", "minLength": 1, "maxLength": 200}
+    return [
+        {"name": "Idempotency-Key", "in": "header", "required": False, "description": doc,
+         "schema": schema}
+    ]  # fmt: skip

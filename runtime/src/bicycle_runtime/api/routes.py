@@ -1,0 +1,104 @@
+"""The table of routes: everything that the API has, each once.
+
+Requests, the OpenAPI document, the reference page and the tests are made of it. The paths of the
+first REST API (below ``/api``) are the same handlers as those below ``/api/v1``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bicycle_runtime.api import shapes
+from bicycle_runtime.api.calls import acting, jobs, service
+from bicycle_runtime.api.routing import TEXT, Route
+from bicycle_runtime.service.people.roles import Role
+from bicycle_runtime.service.running import kinds
+from bicycle_runtime.service.running.operations import Operation
+
+__all__ = ["ALIASES", "ROUTES"]
+
+_JOB = "/jobs/{job_id}"
+
+
+def _looking(path: str, summary: str, handler: Any, answer: Any, **more: Any) -> Route:
+    errors = (404, *more.pop("errors", ()))
+    return Route(
+        method="GET", path=_JOB + path, summary=summary, handler=handler, answer=answer,
+        errors=errors, **more,
+    )  # fmt: skip
+
+
+def _acting(path: str, summary: str, kind: str, *, method: str = "POST") -> Route:
+    return Route(
+        method=method, path=_JOB + path, summary=summary, handler=acting.asking(kind),
+        answer=Operation, code=202, role=Role.OPERATOR, takes_key=True,
+        body=kinds.KINDS[kind].facts if method == "POST" else None,
+        errors=(400, 404, 409, 413, 415, 422, 429) if method == "POST" else (404, 409, 422, 429),
+    )  # fmt: skip
+
+
+ROUTES: tuple[Route, ...] = (
+    Route(method="GET", path="/jobs", summary="List jobs, filtered, sorted, page by page.",
+          handler=jobs.jobs, query=shapes.JobQueryWords, answer=shapes.JobList, errors=(304,)),
+    Route(method="POST", path="/jobs", summary="Start the job of an installed plugin.",
+          handler=acting.submit, body=kinds.SubmitFacts, answer=Operation, code=202,
+          role=Role.OPERATOR, takes_key=True, errors=(400, 409, 413, 415, 422, 429)),
+    _looking("", "Show one job with everything that its driver tells.", jobs.job,
+             shapes.JobDetail),
+    _acting("", "End a job at once; another way to say cancel.", "cancel", method="DELETE"),
+    _looking("/tasks", "List the operators of a job with their counts.", jobs.tasks,
+             shapes.TaskList),
+    _looking("/graph", "Show the graph of a job as it runs.", jobs.graph, shapes.Graph,
+             errors=(409, 422, 503)),
+    _looking("/epochs", "List the epochs that the checkpoint storage retains.", jobs.epochs,
+             shapes.EpochList, query=shapes.EpochQuery, errors=(422, 503)),
+    _looking("/checkpoints", "List the epochs that the checkpoint storage retains.", jobs.epochs,
+             shapes.EpochList, query=shapes.EpochQuery, errors=(422, 503)),
+    _looking("/savepoints", "List the savepoints beside the checkpoints of a job.",
+             jobs.savepoints, shapes.SavepointList, errors=(422, 503)),
+    _looking("/exceptions", "List what failed in a job, each kind once.", jobs.exceptions,
+             shapes.ExceptionList),
+    _looking("/config", "Show what a job was started with, without secrets.", jobs.config,
+             shapes.JobConfigAnswer, errors=(422,)),
+    _looking("/logs", "Read the log of a job, or follow it.", jobs.logs, shapes.LogPage,
+             query=shapes.LogQuery, has_stream=True),
+    _looking("/samples", "Read throughput, lag and size over time.", jobs.samples,
+             shapes.SamplesAnswer, query=shapes.SamplesQuery),
+    _looking("/states", "List the steps in the life of a job.", jobs.state_changes,
+             shapes.StateChangeList, query=shapes.LimitQuery),
+    _looking("/events", "Follow what happens to a job.", jobs.events, str,
+             media="text/event-stream", errors=(429,)),
+    _looking("/operations", "List what was asked of a job.", acting.job_operations,
+             shapes.OperationList, query=shapes.LimitQuery),
+    _acting("/stop", "Stop a job after its epoch.", "stop"),
+    _acting("/drain", "End a job as if its input had ended.", "drain"),
+    _acting("/cancel", "End a job at once; what is not sealed is read again.", "cancel"),
+    _acting("/savepoints", "Take a savepoint of a job.", "savepoint"),
+    _acting("/suspend", "Stop a job, and take a savepoint of where it stopped.", "suspend"),
+    _acting("/rescale", "Change the parallelism of a running job.", "rescale"),
+    Route(method="GET", path="/operations", summary="List what was asked of jobs.",
+          handler=acting.operations, query=shapes.LimitQuery, answer=shapes.OperationList),
+    Route(method="GET", path="/operations/{operation_id:int}",
+          summary="Show an operation, if asked so only when it is over.",
+          handler=acting.operation, query=shapes.WaitQuery, answer=Operation,
+          errors=(404, 429)),
+    Route(method="GET", path="/events", summary="Follow what happens to all jobs.",
+          handler=jobs.events, answer=str, media="text/event-stream", errors=(429,)),
+    Route(method="GET", path="/cluster", summary="Show what all jobs come to.",
+          handler=service.cluster, answer=shapes.Cluster),
+    Route(method="GET", path="/audit", summary="Read who has changed what.",
+          handler=service.audit, query=shapes.AfterQuery, answer=shapes.AuditList,
+          role=Role.ADMIN),
+    Route(method="GET", path="/metrics", summary="Figures as text for Prometheus.",
+          handler=service.metrics, answer=str, media=TEXT, is_root=True),
+    Route(method="GET", path="/health", summary="Tell that the service is there.",
+          handler=service.health, answer=shapes.Health, is_root=True),
+)  # fmt: skip
+
+# Paths of the first REST API, which are also to be had below `/api`.
+ALIASES = frozenset(
+    {
+        "/jobs", "/jobs/{job_id}", "/jobs/{job_id}/tasks", "/jobs/{job_id}/checkpoints",
+        "/jobs/{job_id}/graph", "/jobs/{job_id}/exceptions", "/cluster",
+    }
+)  # fmt: skip

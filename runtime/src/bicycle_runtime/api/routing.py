@@ -1,0 +1,157 @@
+"""A route as data, and how a request becomes the call of its handler."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bicycle_runtime.api.errors import (
+    BODY_UNREADABLE,
+    MEDIA_TYPE_UNSUPPORTED,
+    QUERY_UNREADABLE,
+    ROLE_TOO_LOW,
+)
+from bicycle_runtime.api.shapes import NoQuery
+from bicycle_runtime.service.people.roles import Identity, Role
+from bicycle_runtime.service.service import Service
+
+__all__ = ["EVENT_STREAM", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint"]
+
+EVENT_STREAM = "text/event-stream"
+TEXT = "text/plain"
+_LIMIT_MAX = 500
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request as its handler sees it: checked words, and who asks."""
+
+    request: Request
+    service: Service
+    query: Any
+    body: Any
+
+    @property
+    def job(self) -> str:
+        """The job that the path names."""
+        return str(self.request.path_params["job_id"])
+
+    @property
+    def identity(self) -> Identity:
+        """Who asks."""
+        identity: Identity = self.request.state.identity
+        return identity
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One route below ``/api/v1``, or at the root with ``is_root``.
+
+    ``answer`` is the shape of a good answer, of ``code``; ``media`` its type. ``stream`` says that
+    it may also be a stream of events. ``errors`` are the codes of other answers that it gives.
+    """
+
+    method: str
+    path: str
+    summary: str
+    handler: Handler
+    answer: Any
+    role: Role = Role.VIEWER
+    query: type[msgspec.Struct] = NoQuery
+    body: type[msgspec.Struct] | None = None
+    code: int = 200
+    media: str = "application/json"
+    has_stream: bool = False
+    errors: tuple[int, ...] = ()
+    is_root: bool = False
+    takes_key: bool = False
+
+
+def answer_json(value: Any, *, code: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return an answer of JSON."""
+    data = msgspec.json.encode(value)
+    return Response(data, code, headers, media_type="application/json")
+
+
+def endpoint(route: Route, service: Service) -> Callable[[Request], Awaitable[Response]]:
+    """Return what Starlette calls for a route: check role, query and body; then the handler."""
+
+    async def answer(request: Request) -> Response:
+        require_role(request.state.identity, route.role)
+        query = _query(request, route.query)
+        body = None if route.body is None else await _body(request, route.body)
+        return await route.handler(Call(request, service, query, body))
+
+    return answer
+
+
+def require_role(identity: Identity, least: Role) -> None:
+    """See that somebody may do something.
+
+    Raises:
+        ROLE_TOO_LOW: they may not.
+    """
+    if not identity.may(least):
+        raise ROLE_TOO_LOW(
+            name=identity.name, found=identity.role.name.lower(), least=least.name.lower()
+        )
+
+
+def _query(request: Request, shape: type[T]) -> T:
+    """Return the words behind the path; each is checked, and an unknown one is refused."""
+    fields = {field.name: field for field in msgspec.structs.fields(shape)}
+    given: dict[str, Any] = {}
+    for name in request.query_params:
+        values = request.query_params.getlist(name)
+        is_list = name in fields and fields[name].type == tuple[str, ...]
+        given[name] = tuple(values) if is_list else values[-1]
+    known_text = ", ".join(fields) or "no query"
+    try:
+        query = msgspec.convert(given, shape, strict=False)
+    except msgspec.ValidationError as error:
+        raise QUERY_UNREADABLE(problem=str(error), known_text=known_text) from None
+    for name, low, high in (("limit", 1, _LIMIT_MAX), ("after", 0, 2**53), ("wait", 0, 60)):
+        value = getattr(query, name, None)
+        if isinstance(value, int | float) and not (math.isfinite(value) and low <= value <= high):
+            problem = f"{name} is {value}, expected {low} to {high}"
+            raise QUERY_UNREADABLE(problem=problem, known_text=known_text)
+    return query
+
+
+async def _body(request: Request, shape: type[T]) -> T:
+    """Return the body as its shape; an empty one is an object without fields."""
+    found = request.headers.get("content-type", "")
+    if found.partition(";")[0].strip().lower() != "application/json":
+        raise MEDIA_TYPE_UNSUPPORTED(found=found)
+    data = await request.body()
+    try:
+        plain = json.loads(data, parse_constant=_refuse) if data.strip() else {}
+        return msgspec.convert(_with_whole_numbers(plain), shape)
+    except (ValueError, RecursionError) as error:  # A ValidationError is one.
+        raise BODY_UNREADABLE(problem=str(error) or type(error).__name__) from None
+
+
+def _refuse(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON")
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """Return JSON with whole floats as integers: JSON knows no difference."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(each) for each in value]
+    return value

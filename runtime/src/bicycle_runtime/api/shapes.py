@@ -1,0 +1,311 @@
+"""Shapes of answers and queries, from which the OpenAPI document is made.
+
+Tests hold real answers against them: what is not here is not answered, and what is here is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.service.book.history import AuditEntry, Event, StateChange
+from bicycle_runtime.service.running.operations import Operation
+from bicycle_runtime.service.watching.summaries import JobSummary
+
+__all__ = [
+    "AfterQuery", "AuditList", "Cluster", "EpochList", "EpochQuery", "ErrorAnswer", "EventList",
+    "ExceptionEntry", "ExceptionList", "Graph", "GraphChain", "GraphEdge", "GraphVertex", "Health",
+    "JobConfigAnswer", "JobDetail", "JobList", "JobMetrics", "JobQueryWords", "LimitQuery",
+    "LogPage", "LogQuery", "NoQuery", "OperationList", "SamplesAnswer", "SamplesQuery",
+    "SavepointList", "StateChangeList", "Task", "TaskList", "WaitQuery",
+]  # fmt: skip
+
+
+class _Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All shapes say which fields they have; others are refused."""
+
+
+class NoQuery(_Shape, frozen=True, kw_only=True):
+    """Nothing can be asked beside the path."""
+
+
+class JobQueryWords(_Shape, frozen=True, kw_only=True):
+    """Which jobs, in which order: see ``JobQuery``. ``state`` may be given several times."""
+
+    state: tuple[str, ...] = ()
+    text: str = ""
+    sort: str = "-start_time"
+    limit: int = 50
+    after: str | None = None
+
+
+class LimitQuery(_Shape, frozen=True, kw_only=True):
+    """How many entries at most, 1 to 500."""
+
+    limit: int = 50
+
+
+class AfterQuery(_Shape, frozen=True, kw_only=True):
+    """Entries behind this number, and how many of them, 1 to 500."""
+
+    after: int = 0
+    limit: int = 200
+
+
+class EpochQuery(_Shape, frozen=True, kw_only=True):
+    """Epochs older than ``after``, and how many of them, 1 to 500."""
+
+    after: int | None = None
+    limit: int = 50
+
+
+class SamplesQuery(_Shape, frozen=True, kw_only=True):
+    """``tier`` is 5s (the last hour) or 5m (the last seven days)."""
+
+    tier: str = "5s"
+
+
+class LogQuery(_Shape, frozen=True, kw_only=True):
+    """Lines from byte ``after`` on, or the last ones; with ``follow`` a stream of events."""
+
+    after: int | None = None
+    limit: int = 200
+    follow: bool = False
+
+
+class WaitQuery(_Shape, frozen=True, kw_only=True):
+    """How many seconds to wait for the end of the operation, 0 to 60."""
+
+    wait: float = 0.0
+
+
+class ErrorAnswer(_Shape, frozen=True, kw_only=True):
+    """What went wrong; ``place`` is where, if that is known."""
+
+    code: str
+    message: str
+    fix: str
+    place: str | None
+
+
+class Health(_Shape, frozen=True, kw_only=True):
+    """``status`` is healthy while jobs are looked at."""
+
+    status: str
+    version: str
+
+
+class JobList(_Shape, frozen=True, kw_only=True):
+    """One page of jobs; ``next`` is the cursor for the one behind, ``total`` all that fit."""
+
+    items: list[JobSummary]
+    next: str | None
+    total: int
+
+
+class JobMetrics(_Shape, frozen=True, kw_only=True):
+    """Records of this run, added up over sources and over operators without a follower."""
+
+    records_in: int
+    records_out: int
+
+
+class JobDetail(_Shape, frozen=True, kw_only=True):
+    """A job: its row, its counts, and all that ``bicycle status --json`` tells."""
+
+    summary: JobSummary
+    metrics: JobMetrics
+    status: dict[str, Any]
+
+
+class Task(_Shape, frozen=True, kw_only=True):
+    """One operator, with the counts of all its subtasks in this run."""
+
+    task_id: str
+    operator_name: str
+    state: str
+    parallelism: int
+    records_processed: int
+    records_in: int
+    records_out: int
+    failed: int
+    retried: int
+    late: int
+    watermark_ms: int | None
+    slowest_input: str | None
+    skew: float | None
+    hot_keys: list[dict[str, Any]]
+
+
+class TaskList(_Shape, frozen=True, kw_only=True):
+    """The operators of a job."""
+
+    items: list[Task]
+
+
+class GraphVertex(_Shape, frozen=True, kw_only=True):
+    """One operator in the graph; counts are of this run."""
+
+    id: str
+    uid: str | None
+    name: str
+    operator_type: str
+    description: str
+    parallelism: int
+    slot_sharing_group: str
+    chain: int
+    is_source: bool
+    is_sink: bool
+    records_in: int
+    records_out: int
+    failed: int
+    late: int
+    watermark_ms: int | None
+    slowest_input: str | None
+    skew: float | None
+
+
+class GraphEdge(_Shape, frozen=True, kw_only=True):
+    """How records go from one operator to another; ``link`` is chain, direct, parcel, feedback."""
+
+    source: str
+    target: str
+    partitioning: str
+    link: str
+    tag: str | None
+
+
+class GraphChain(_Shape, frozen=True, kw_only=True):
+    """Operators that run in one task."""
+
+    index: int
+    name: str
+    stage: int
+    parallelism: int
+    operators: list[str]
+
+
+class Graph(_Shape, frozen=True, kw_only=True):
+    """The graph as it runs; ``digest`` changes when its form does, not when counts do."""
+
+    job: str
+    digest: str
+    vertices: list[GraphVertex]
+    edges: list[GraphEdge]
+    chains: list[GraphChain]
+
+
+class EpochList(_Shape, frozen=True, kw_only=True):
+    """Epochs that the checkpoint storage retains, the newest first."""
+
+    items: list[dict[str, Any]]
+    next: str | None
+
+
+class SavepointList(_Shape, frozen=True, kw_only=True):
+    """Savepoints beside the checkpoints of the job, the newest first."""
+
+    items: list[dict[str, Any]]
+
+
+class ExceptionEntry(_Shape, frozen=True, kw_only=True):
+    """One kind of failure; ``is_record``: of records, after which the job went on."""
+
+    timestamp: int | None
+    code: str
+    message: str
+    fix: str
+    place: str | None
+    operator_name: str | None
+    epoch: int | None
+    is_record: bool
+    stack_trace: str | None
+    root_cause: str | None
+    location: str | None
+    count: int
+    first_ms: int | None
+    last_ms: int | None
+
+
+class ExceptionList(_Shape, frozen=True, kw_only=True):
+    """What failed, the newest first."""
+
+    items: list[ExceptionEntry]
+
+
+class JobConfigAnswer(_Shape, frozen=True, kw_only=True):
+    """What a job was started with; ``command`` asks for the same. Secrets are not shown."""
+
+    options: dict[str, Any]
+    params: dict[str, Any]
+    engine: dict[str, Any]
+    spark: dict[str, Any]
+    widths: dict[str, int]
+    command: list[str]
+
+
+class LogPage(_Shape, frozen=True, kw_only=True):
+    """Lines of the log between the bytes ``start`` and ``next`` of ``size``."""
+
+    lines: list[str]
+    start: int
+    next: int
+    size: int
+
+
+class SamplesAnswer(_Shape, frozen=True, kw_only=True):
+    """Columns over time, the oldest first; null is a gap."""
+
+    tier: str
+    step_s: int
+    at_s: list[int]
+    records_per_second: list[float | None]
+    lag_records: list[float | None]
+    lag_ms: list[float | None]
+    state_bytes: list[float | None]
+    errors: list[float | None]
+    late: list[float | None]
+
+
+class EventList(_Shape, frozen=True, kw_only=True):
+    """Events, the oldest first."""
+
+    items: list[Event]
+    next: str | None
+
+
+class StateChangeList(_Shape, frozen=True, kw_only=True):
+    """Steps in the life of a job, the newest first."""
+
+    items: list[StateChange]
+
+
+class OperationList(_Shape, frozen=True, kw_only=True):
+    """Operations, the newest first."""
+
+    items: list[Operation]
+
+
+class AuditList(_Shape, frozen=True, kw_only=True):
+    """Lines of the audit log, the oldest first."""
+
+    items: list[AuditEntry]
+    next: str | None
+
+
+class Cluster(_Shape, frozen=True, kw_only=True):
+    """What all jobs of this home come to, and what serves them."""
+
+    version: str
+    home: str
+    started_ms: int
+    uptime_ms: int
+    jobs: int
+    states: dict[str, int]
+    running: int
+    attention: int
+    records_per_second: float
+    lag_records: int | None
+    tasks_total: int
+    tasks_running: int

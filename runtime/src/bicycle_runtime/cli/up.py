@@ -1,0 +1,169 @@
+"""``bicycle up`` and ``bicycle down``: the service of this machine's jobs."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bicycle_runtime.base.environment import environment_for_python
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.processes import how_it_ended, send_signal, wait_for_end
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.jobs.control.looking import list_jobs
+from bicycle_runtime.jobs.errors import STOP_TIMED_OUT
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.service.address import read_address, service_folder
+from bicycle_runtime.service.errors import (
+    SERVICE_EXTRA_MISSING,
+    SERVICE_GONE,
+    SERVICE_RUNNING,
+    SERVICE_START_FAILED,
+)
+
+__all__ = ["down_command", "up_command"]
+
+_MODULE = "bicycle_runtime.serving.main"
+_LIBRARIES = ("jinja2", "multipart", "prometheus_client", "starlette", "uvicorn")
+_POLL_S = 0.05
+_END_MS = 30_000
+
+
+def home_option(command: Any) -> Any:
+    """Add ``--home``."""
+    return click.option(
+        "--home",
+        "folder",
+        metavar="DIR",
+        help="Directory with the jobs. Default: BICYCLE_HOME, or ~/.bicycle.",
+    )(command)
+
+
+@click.command(
+    "up",
+    epilog=examples(
+        "bicycle up",
+        "bicycle up --port 9100 --detach",
+    ),
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    metavar="ADDRESS",
+    help="Loopback address to listen on. Others are refused: who may start a job may run code.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=9_000,
+    show_default=True,
+    help="Port for API and pages; 0 takes any that is free.",
+)
+@home_option
+@click.option("--detach", is_flag=True, help="Return once it answers, and let it run on.")
+@answers
+def up_command(*, host: str, port: int, folder: str | None, detach: bool, as_json: bool) -> None:
+    """Serve the jobs of this machine: REST API, events, metrics and pages behind one port.
+
+    All jobs of the home are there, those of `bicycle submit` included. The service prints its URL
+    and runs until Ctrl-C, SIGTERM or `bicycle down`; jobs go on without it, and are found again.
+    With --json the answer is the URL and the process id, which needs --detach.
+    """
+    if as_json and not detach:
+        raise click.UsageError("--json needs --detach")
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise SERVICE_EXTRA_MISSING(missing_text=", ".join(missing))
+    place = _home(folder)
+    if not detach:
+        # The rooms above this one are started by name, and only when they are asked for.
+        serving = importlib.import_module(_MODULE)
+        serving.configure(sys.stderr)
+        serving.run_service(place, host=host, port=port)
+        return
+    running = read_address(place)
+    if running is not None:
+        raise SERVICE_RUNNING(home=str(place.path), pid=running["pid"], url=f" at {running['url']}")
+    address = _start(place, host, port)
+    if as_json:
+        answer_json(address)
+    else:
+        click.echo(address["url"])
+
+
+@click.command(
+    "down",
+    epilog=examples(
+        "bicycle down",
+    ),
+)
+@home_option
+@answers
+def down_command(*, folder: str | None, as_json: bool) -> None:
+    """End the service of this machine's jobs. Jobs go on."""
+    place = _home(folder)
+    address = read_address(place)
+    if address is None:
+        raise SERVICE_GONE(home=str(place.path))
+    pid, started = int(address["pid"]), int(address["started"])
+    send_signal(pid, signal.SIGTERM)
+    if not wait_for_end(pid, started, timeout_s=_END_MS / 1_000):
+        raise STOP_TIMED_OUT(job="service", pid=pid, waited_ms=_END_MS)
+    running = [status.id for status in list_jobs(place) if not status.state.is_final]
+    if as_json:
+        answer_json({**address, "running": running})
+        return
+    click.echo(f"the service has ended (process {pid})")
+    if running:
+        click.echo(f"these jobs go on: {', '.join(running)}")
+
+
+def _home(folder: str | None) -> Home:
+    return home() if folder is None else Home(Path(folder).expanduser().absolute())
+
+
+def _start(place: Home, host: str, port: int) -> dict[str, Any]:
+    """Start the process and return its address, once it answers.
+
+    Raises:
+        SERVICE_START_FAILED: it ended without a word.
+        BicycleError: why it did not start.
+    """
+    place.prepare()
+    log_path = service_folder(place) / "log"
+    log_path.parent.mkdir(mode=0o700, exist_ok=True)
+    with log_path.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _MODULE, str(place.path), host, str(port)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
+        )  # fmt: skip
+    pause = threading.Event()
+    while True:
+        address = read_address(place)
+        if address is not None and address["pid"] == process.pid:
+            process.returncode = 0  # It is nobody's child from now on.
+            return address
+        if process.poll() is not None:
+            raise _why(log_path, process.returncode)
+        pause.wait(_POLL_S)
+
+
+def _why(log_path: Path, code: int) -> Exception:
+    """Return the error that the process left as the last line of its log."""
+    lines = log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+    try:
+        return error_from_json(json.loads(lines[-1]))
+    except (IndexError, ValueError, KeyError, TypeError):
+        return SERVICE_START_FAILED(how=how_it_ended(code), log=str(log_path))

@@ -1,0 +1,1 @@
+"""What is kept: jobs, their history, operations, audit, samples; SQLite behind one writer."""

@@ -1,0 +1,116 @@
+"""Errors of the service: what cannot be asked of it, and what it cannot use."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+SERVICE_RUNNING = BicycleError.row(
+    "BIC-2301",
+    "the home {home} is served already, by process {pid}{url}; nothing was started",
+    cause="Another process serves this home.",
+    fix="use that service, end it with `bicycle down`, or set BICYCLE_HOME to another directory",
+)
+
+
+SERVICE_GONE = BicycleError.row(
+    "BIC-2302",
+    "no service runs for the home {home}",
+    cause="No process serves this home.",
+    fix="start one with `bicycle up`",
+)
+
+
+DATABASE_UNUSABLE = BicycleError.row(
+    "BIC-2303",
+    "the database {path} cannot be used: {reason}",
+    cause="The database of the service was written by a newer version, or is none of ours.",
+    fix="use the version of bicycle-runtime that wrote it, or move the file away: jobs stay",
+)
+
+
+OPERATION_UNKNOWN = BicycleError.row(
+    "BIC-2304",
+    "there is no operation {operation}",
+    cause="There is no operation of this number.",
+    fix="take the number from the answer to the request that began it",
+)
+
+
+OPERATION_FACTS_INVALID = BicycleError.row(
+    "BIC-2305",
+    "{kind} cannot be done so: {problem}",
+    cause="What comes with an operation is not what it takes.",
+    fix="{hint}",
+)
+
+
+OPERATION_KEY_REUSED = BicycleError.row(
+    "BIC-2306",
+    "the idempotency key {key!r} was used for another request, operation {operation}",
+    cause="An idempotency key was used before, for something else.",
+    fix="use a new key for each request, and the same one only to repeat a request",
+)
+
+
+OPERATION_INTERRUPTED = BicycleError.row(
+    "BIC-2307",
+    "the service ended during {kind} of job {job!r}; it is not known to be done",
+    cause="The service ended while it met an operation, and nobody knows what became of it.",
+    fix="look at the job, and ask again if it was not done",
+)
+
+
+JOB_ENDED = BicycleError.row(
+    "BIC-2308",
+    "{kind}: job {job!r} has ended, it is {state}",
+    cause="Something was asked of a job that has ended.",
+    fix="start it again first",
+)
+
+
+LIST_INVALID = BicycleError.row(
+    "BIC-2309",
+    "{name} {found!r} cannot be used: {problem}",
+    cause="A cursor, a sort key or a filter of a list is none that the service knows.",
+    fix="{hint}",
+)
+
+
+GRAPH_UNKNOWN = BicycleError.row(
+    "BIC-2310",
+    "the graph of job {job!r} is not known: it has not begun to run",
+    cause="The graph of a job is not known yet.",
+    fix="ask again once the job runs",
+)
+
+
+READING_TIMED_OUT = BicycleError.row(
+    "BIC-2311",
+    "{what} was not read within {waited_ms:duration}; the storage does not answer",
+    cause="A storage or file did not answer in time.",
+    fix="try again later; see whether the checkpoint storage of the job answers",
+)
+
+
+SERVICE_BUSY = BicycleError.row(
+    "BIC-2312",
+    "the service has {waiting} requests of this kind waiting and takes no more",
+    cause="More is asked than the service can queue.",
+    fix="ask again in some seconds",
+)
+
+
+SERVICE_EXTRA_MISSING = BicycleError.row(
+    "BIC-2313",
+    "the service needs libraries that are not installed: {missing_text}",
+    cause="The libraries of the service are not installed.",
+    fix="install them with `pip install 'bicycle-runtime[service]'`",
+)
+
+
+SERVICE_START_FAILED = BicycleError.row(
+    "BIC-2314",
+    "the service ended while it started, with {how}",
+    cause="The process of the service ended while it started, and did not say why.",
+    fix="read {log}",
+)

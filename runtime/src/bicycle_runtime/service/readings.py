@@ -1,0 +1,308 @@
+"""What is read about one job when somebody asks: files of its folder and its checkpoint storage.
+
+These calls may take as long as a storage takes to answer. They run in threads (``Service.slow``),
+and the list of jobs never needs one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any, BinaryIO
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+from bicycle_runtime.jobs.control.looking import job_status
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.plugins.graph_view import GraphView, graph_view
+from bicycle_runtime.jobs.savepoints.commands import SavepointEntry, list_savepoints
+from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
+from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
+from bicycle_runtime.recovery.savepoints import job_facts
+from bicycle_runtime.service.book.history import History
+from bicycle_runtime.service.errors import GRAPH_UNKNOWN
+from bicycle_runtime.service.people.redaction import redacted
+from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import JobGraph
+
+__all__ = ["LOG_CHUNK_BYTES_MAX", "Readings"]
+
+LOG_CHUNK_BYTES_MAX = 1 << 20
+_STORAGE_PATIENCE_S = 8.0
+
+
+class Readings:
+    """Reads about one job at a time.
+
+    Args:
+        home: Where jobs are kept.
+        fleet: Knows the status of each.
+        history: Knows what failed before.
+        clock: What ages are counted from.
+    """
+
+    def __init__(self, home: Home, fleet: Fleet, history: History, clock: Clock) -> None:
+        self._home = home
+        self._fleet = fleet
+        self._history = history
+        self._clock = clock
+
+    def status(self, job: str) -> JobStatus:
+        """Return the status of a job, of the snapshot when it is there.
+
+        Raises:
+            JOB_NOT_FOUND: there is no such job.
+        """
+        known = self._fleet.view.get(job)
+        return job_status(self._home, job) if known is None else known.status
+
+    def tasks(self, job: str) -> list[dict[str, Any]]:
+        """Return a row for each operator of a job, with the counts of this run."""
+        status = self.status(job)
+        known = self._fleet.view.get(job)
+        state = status.state.value if known is None else known.summary.state
+        return [
+            {
+                "task_id": f"{job}-{uid}",
+                "operator_name": uid,
+                "state": state,
+                "parallelism": operator.parallelism or 1,
+                "records_processed": operator.records_in or operator.records_out,
+                "records_in": operator.records_in,
+                "records_out": operator.records_out,
+                "failed": operator.failed,
+                "retried": operator.retried,
+                "late": operator.late,
+                "watermark_ms": operator.watermark_ms,
+                "slowest_input": operator.slowest_input,
+                "skew": operator.skew,
+                "hot_keys": msgspec.to_builtins(operator.hot_keys),
+            }
+            for uid, operator in status.operators.items()
+        ]
+
+    def graph(self, job: str) -> dict[str, Any]:
+        """Return the graph of a job as it runs, with the counts of its operators.
+
+        Raises:
+            JOB_NOT_FOUND: there is no such job.
+            GRAPH_UNKNOWN: it has not begun to run.
+            BicycleError: its storage cannot be read.
+        """
+        status = self.status(job)
+        facts = job_facts(self._storage(status)) if status.checkpoint else {}
+        if "graph" not in facts:
+            raise GRAPH_UNKNOWN(job=job)
+        text = msgspec.json.encode(facts["graph"])
+        view = graph_view(JobGraph.from_json(text))
+        return {
+            "job": job,
+            "digest": hashlib.sha256(text).hexdigest()[:16],
+            **_plain_graph(view, status),
+        }
+
+    def epochs(self, job: str, *, limit: int = 50, after: int | None = None) -> dict[str, Any]:
+        """Return the epochs that the storage of a job retains, the newest first.
+
+        Args:
+            job: The job's id.
+            limit: How many at most.
+            after: Only epochs older than this one.
+        """
+        status = self.status(job)
+        if not status.checkpoint:
+            return {"items": [], "next": None}
+        try:
+            found = report_checkpoints(self._storage(status), now_ms=self._clock.now_ms())
+        except BicycleError as error:
+            if error.code != CHECKPOINT_MISSING.code:
+                raise
+            return {"items": [], "next": None}
+        older = [each for each in found if after is None or each.epoch < after]
+        page = older[:limit]
+        following = str(page[-1].epoch) if len(older) > len(page) else None
+        return {"items": [each.to_json() for each in page], "next": following}
+
+    def savepoints(self, job: str) -> list[SavepointEntry]:
+        """Return the savepoints beside the checkpoints of a job, the newest first."""
+        status = self.status(job)
+        if not status.checkpoint:
+            return []
+        return list_savepoints(self._storage(status), is_job=True)
+
+    def exceptions(self, job: str) -> list[dict[str, Any]]:
+        """Return what failed in a job, the newest first, each kind once with its count.
+
+        Failures of records that a job went on after are among them, with ``is_record`` true; their
+        times are not known.
+        """
+        status = self.status(job)
+        found: dict[tuple[str, str], dict[str, Any]] = {}
+        for event in reversed(self._history.latest_events(job, limit=500)):
+            if event.kind == "failure":
+                entry = _exception(event.facts, at_ms=event.at_ms)
+                _add(found, entry)
+        for uid, operator in status.operators.items():
+            for kind, failure in operator.failures.items():
+                entry = _exception(
+                    {"code": "", "message": f"{kind}: {failure.example}", "place": uid}, at_ms=None
+                )
+                _add(found, {**entry, "operator_name": uid, "count": failure.count})
+        rows = sorted(found.values(), key=lambda row: -(row["last_ms"] or 0))
+        if status.error is not None:
+            _detail(rows, status.error)
+        return rows
+
+    def config(self, job: str) -> dict[str, Any]:
+        """Return what a job was started with; secrets are not shown."""
+        folder = self._home.find(job)
+        try:
+            request = folder.read_request()
+        except FileNotFoundError:
+            raise JOB_NOT_FOUND(
+                job=job, known=[], known_text="none", suggestion="", home=str(self._home.path)
+            ) from None
+        plain = redacted(request.to_json())
+        shown = type(request).from_json(plain)
+        return {**plain, "command": shown.command_words("submit")}
+
+    def logs(self, job: str, *, after: int | None = None, limit: int = 500) -> dict[str, Any]:
+        """Return lines of the log of a job.
+
+        Args:
+            job: The job's id.
+            after: Byte at which to begin, as ``next`` of a former answer; None for the last lines.
+            limit: How many lines at most.
+
+        Returns:
+            ``lines``, the bytes ``start`` and ``next`` between which they lie, and the ``size``.
+            A line that is not finished yet is left for the next time.
+        """
+        folder = self._home.find(job)
+        try:
+            stream = folder.log_path.open("rb")
+        except FileNotFoundError:
+            return {"lines": [], "start": 0, "next": 0, "size": 0}
+        with stream:
+            size = os.fstat(stream.fileno()).st_size
+            is_tail = after is None
+            start = max(0, size - LOG_CHUNK_BYTES_MAX) if after is None else min(after, size)
+            return _lines(stream, start, limit, size, is_tail=is_tail)
+
+    def _storage(self, status: JobStatus) -> Any:
+        return open_storage(status.checkpoint, patience_s=_STORAGE_PATIENCE_S)
+
+
+def _lines(stream: BinaryIO, start: int, limit: int, size: int, *, is_tail: bool) -> dict[str, Any]:
+    """Return whole lines from a place on, or the last ones."""
+    stream.seek(start)
+    data = stream.read(LOG_CHUNK_BYTES_MAX)
+    end = data.rfind(b"\n") + 1
+    if not end and len(data) == LOG_CHUNK_BYTES_MAX:  # One line of more than a MiB.
+        end = len(data)
+    pieces = data[:end].splitlines(keepends=True)
+    if is_tail:
+        if start and pieces:
+            start += len(pieces[0])
+            pieces = pieces[1:]  # It began before.
+        left = pieces[:-limit] if limit else pieces
+        start += sum(map(len, left))
+        pieces = pieces[len(left) :]
+    else:
+        pieces = pieces[:limit]
+    following = start + sum(map(len, pieces))
+    lines = [piece.decode(errors="replace").rstrip("\r\n") for piece in pieces]
+    return {"lines": lines, "start": start, "next": following, "size": size}
+
+
+def _plain_graph(view: GraphView, status: JobStatus) -> dict[str, Any]:
+    vertices = []
+    for chain in view.chains:
+        for each in chain.operators:
+            counts = status.operators.get(each.uid or each.id, OperatorStatus())
+            vertices.append(
+                {
+                    "id": each.id,
+                    "uid": each.uid,
+                    "name": each.name,
+                    "operator_type": each.kind,
+                    "description": each.description,
+                    "parallelism": counts.parallelism or each.parallelism,
+                    "slot_sharing_group": chain.slot_sharing_group,
+                    "chain": chain.index,
+                    "is_source": chain.is_source and each is chain.operators[0],
+                    "is_sink": chain.is_sink and each is chain.operators[-1],
+                    "records_in": counts.records_in,
+                    "records_out": counts.records_out,
+                    "failed": counts.failed,
+                    "late": counts.late,
+                    "watermark_ms": counts.watermark_ms,
+                    "slowest_input": counts.slowest_input,
+                    "skew": counts.skew,
+                }
+            )
+    inner = [
+        {"source": before.id, "target": behind.id, "partitioning": "FORWARD", "link": "chain",
+         "tag": None}
+        for chain in view.chains
+        for before, behind in zip(chain.operators, chain.operators[1:], strict=False)
+    ]  # fmt: skip
+    outer = [
+        {"source": each.source, "target": each.target, "partitioning": each.partitioning,
+         "link": each.link, "tag": each.tag}
+        for each in view.exchanges
+    ]  # fmt: skip
+    chains = [
+        {"index": chain.index, "name": chain.name, "stage": chain.stage,
+         "parallelism": chain.parallelism, "operators": [each.id for each in chain.operators]}
+        for chain in view.chains
+    ]  # fmt: skip
+    return {"vertices": vertices, "edges": [*inner, *outer], "chains": chains}
+
+
+def _exception(facts: dict[str, Any], *, at_ms: int | None) -> dict[str, Any]:
+    return {
+        "timestamp": at_ms,
+        "code": facts.get("code", ""),
+        "message": facts.get("message", ""),
+        "fix": facts.get("fix", ""),
+        "place": facts.get("place"),
+        "operator_name": None,
+        "epoch": facts.get("epoch"),
+        "is_record": at_ms is None,
+        "stack_trace": None,
+        "root_cause": None,
+        "location": None,
+        "count": 1,
+        "first_ms": at_ms,
+        "last_ms": at_ms,
+    }
+
+
+def _add(found: dict[tuple[str, str], dict[str, Any]], entry: dict[str, Any]) -> None:
+    """Count an entry to those of its kind, which shows the newest of them."""
+    key = (entry["code"], entry["message"])
+    former = found.get(key)
+    if former is not None:
+        first_ms = former["first_ms"]
+        entry = {**entry, "count": former["count"] + entry["count"], "first_ms": first_ms}
+        entry["fix"] = entry["fix"] or former["fix"]
+    found[key] = entry
+
+
+def _detail(rows: list[dict[str, Any]], error: dict[str, Any]) -> None:
+    """Add to the entry of a job's last error what its facts tell."""
+    facts = error.get("facts", {})
+    for row in rows:
+        if row["code"] == error["code"] and row["message"] == error["message"]:
+            trace = facts.get("traceback") or facts.get("user_traceback")
+            row["stack_trace"] = trace
+            row["location"] = facts.get("location") or facts.get("made")
+            row["operator_name"] = facts.get("operator")
+            row["root_cause"] = facts.get("exception_message") or facts.get("reason")
+            row["fix"] = error["fix"]

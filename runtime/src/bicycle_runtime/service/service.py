@@ -1,0 +1,180 @@
+"""The service of one home: everything that doors may use, opened and closed as one.
+
+One process serves a home. Its files lie in ``<home>/service``: ``lock``, ``control.db``,
+``history.db`` and, while it runs, ``address.json``, from which commands learn where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import Any, ParamSpec, TypeVar
+
+import bicycle_runtime
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.files import own_folder
+from bicycle_runtime.jobs.control.looking import job_status
+from bicycle_runtime.jobs.errors import JobRunningError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.service.address import read_address, service_folder
+from bicycle_runtime.service.book.database import Database
+from bicycle_runtime.service.book.history import History
+from bicycle_runtime.service.book.schema import CONTROL, HISTORY
+from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_RUNNING
+from bicycle_runtime.service.readings import Readings
+from bicycle_runtime.service.running.kinds import Surroundings
+from bicycle_runtime.service.running.operations import Operation, Operations
+from bicycle_runtime.service.telling.figures import ServiceFigures
+from bicycle_runtime.service.telling.metrics import MetricsText
+from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_runtime.service.watching.watcher import Watcher
+
+__all__ = ["Service"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_READ_THREAD_COUNT = 8
+_READ_TIMEOUT_MS = 10_000
+
+
+class Service:
+    """A context manager: from entering to leaving this process serves the home.
+
+    Entering finds all jobs, running ones by process id and start time; leaving stops none.
+
+    Args:
+        home: The home.
+        clock: The time of day.
+
+    Attributes:
+        fleet: The snapshot of all jobs.
+        history: What was.
+        operations: What was asked for.
+        readings: What is read about one job when somebody asks; through ``slow``.
+        watcher: Looks at the jobs.
+        metrics: The figures of all jobs as text.
+        figures: Those of the service itself.
+        closing: Set when the service ends: streams end then.
+    """
+
+    def __init__(self, home: Home, *, clock: Clock) -> None:
+        self.home = home
+        self.clock = clock
+        self.started_ms = clock.now_ms()
+        self.closing = asyncio.Event()
+        folder = service_folder(home)
+        self._control = Database(folder / "control.db", CONTROL, synchronous="FULL")
+        self._samples = Database(folder / "history.db", HISTORY, synchronous="NORMAL")
+        self.fleet = Fleet()
+        self.history = History(self._control, self._samples)
+        self.operations = Operations(
+            self._control, Surroundings(home=home, clock=clock), self.fleet, self._operation_done
+        )
+        self.readings = Readings(home, self.fleet, self.history, clock)
+        self.watcher = Watcher(
+            home, fleet=self.fleet, history=self.history, intents=self.operations, clock=clock
+        )
+        self.metrics = MetricsText(self.fleet)
+        self.figures = ServiceFigures()
+        self._threads = ThreadPoolExecutor(_READ_THREAD_COUNT, thread_name_prefix="read")
+        self._opened = ExitStack()
+
+    def __enter__(self) -> Service:
+        """Take the home.
+
+        Raises:
+            SERVICE_RUNNING: another process serves it.
+            DATABASE_UNUSABLE: a database of it cannot be used.
+            HomeError: it cannot be made.
+        """
+        self.home.prepare()
+        own_folder(service_folder(self.home))
+        with ExitStack() as opened:
+            opened.enter_context(self._locked())
+            opened.enter_context(self._control)
+            opened.enter_context(self._samples)
+            opened.enter_context(self.watcher)
+            opened.enter_context(self.operations)
+            self._opened = opened.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.fleet.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._opened.close()
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What this service is: ``version``, ``home``, ``started_ms``, ``uptime_ms``."""
+        return {
+            "version": bicycle_runtime.__version__,
+            "home": str(self.home.path),
+            "started_ms": self.started_ms,
+            "uptime_ms": max(0, self.clock.now_ms() - self.started_ms),
+        }
+
+    async def slow(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what a call gives that may wait for a file or a storage; the loop goes on.
+
+        Raises:
+            READING_TIMED_OUT: it took more than 10 s. It ends by itself, and nobody waits for it.
+            BicycleError: whatever it raised.
+        """
+        loop = asyncio.get_running_loop()
+        call = functools.partial(function, *args, **kwargs)
+        try:
+            async with asyncio.timeout(_READ_TIMEOUT_MS / 1_000):
+                return await loop.run_in_executor(self._threads, call)
+        except TimeoutError:
+            what = getattr(function, "__name__", "it")
+            raise READING_TIMED_OUT(what=what, waited_ms=_READ_TIMEOUT_MS) from None
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        place = str(self.home.path)
+        with ExitStack() as held:
+            try:
+                path = service_folder(self.home) / "lock"
+                held.enter_context(FileLock(path, job="service", place=place))
+            except JobRunningError as error:  # Its holder is a service, not a job.
+                address = read_address(self.home)
+                url = f" at {address['url']}" if address is not None else ""
+                raise SERVICE_RUNNING(home=place, pid=error.facts["pid"], url=url) from None
+            yield
+
+    async def known(self, job: str) -> KnownJob:
+        """Return a job of the snapshot; of one that was started just now the next look is awaited.
+
+        Raises:
+            JobNotFoundError: there is no such job.
+            READING_TIMED_OUT: it is there, and no look comes.
+        """
+        found = self.fleet.view.get(job)
+        if found is not None:
+            return found
+        await self.slow(self.home.find, job)
+        self.watcher.wake()
+        try:
+            async with asyncio.timeout(_READ_TIMEOUT_MS / 1_000), self.fleet.changes() as changes:
+                async for _change in changes:
+                    found = self.fleet.view.get(job)
+                    if found is not None:
+                        return found
+        except TimeoutError:
+            await self.slow(self.home.find, job)
+        raise READING_TIMED_OUT(what=f"job {job}", waited_ms=_READ_TIMEOUT_MS)
+
+    def _operation_done(self, operation: Operation) -> None:
+        """Keep what an operation means for the shown state of its job, and look at it."""
+        result = operation.result or {}
+        if operation.kind == "suspend" and operation.state == "done":
+            status = job_status(self.home, operation.job)
+            url = str(result.get("savepoint", {}).get("url", ""))
+            self.history.note_suspended(operation.job, run=status.started_ms, savepoint=url)
+            self.watcher.note_suspended(operation.job, status.started_ms)
+        self.watcher.wake()

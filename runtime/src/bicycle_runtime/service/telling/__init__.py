@@ -1,0 +1,1 @@
+"""Figures of the jobs and of the service as text for Prometheus."""

@@ -1,0 +1,49 @@
+"""Figures of the service itself: how long it takes to answer, to look, and who listens."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+__all__ = ["ServiceFigures"]
+
+_BUCKETS_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
+
+
+class ServiceFigures:
+    """Counted by the service while it runs, and forgotten with it."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Histogram(
+            "bicycle_service_request_seconds", "Time to the head of an answer.", ("code",),
+            registry=self._registry, buckets=_BUCKETS_S,
+        )  # fmt: skip
+        self._refused = Counter(
+            "bicycle_service_requests_refused", "Requests of foreign hosts and origins.",
+            registry=self._registry,
+        )  # fmt: skip
+        self._look = Gauge(
+            "bicycle_service_tick_seconds", "Time that the last look at all jobs took.",
+            registry=self._registry,
+        )  # fmt: skip
+        self._subscribers = Gauge(
+            "bicycle_service_subscribers", "Open streams of changes.", registry=self._registry
+        )
+        self._operations = Gauge(
+            "bicycle_service_operations", "Operations that are not over.", registry=self._registry
+        )
+
+    def count_request(self, code: int, seconds: float) -> None:
+        """Count one answer."""
+        self._requests.labels(str(code)).observe(seconds)
+
+    def count_refused(self) -> None:
+        """Count a request that was refused for its host or origin."""
+        self._refused.inc()
+
+    def text(self, *, look_ms: float, subscriber_count: int, operation_count: int) -> str:
+        """Return the exposition, with what is so now."""
+        self._look.set(look_ms / 1_000)
+        self._subscribers.set(subscriber_count)
+        self._operations.set(operation_count)
+        return generate_latest(self._registry).decode()

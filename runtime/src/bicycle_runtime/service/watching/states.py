@@ -1,0 +1,152 @@
+"""States of jobs as the service shows them, and how each may follow another.
+
+The driver's file has the word of the run itself. Processes that are gone, and what somebody has
+asked for, say more: a job whose end was asked for is STOPPING or CANCELING until its file has the
+last word, and one that was stopped for a savepoint that is complete is SUSPENDED.
+
+A look comes once a second, so that a short state may not be seen. ``steps`` fills in what must have
+been between two looks, and refuses what cannot have been.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from enum import Enum
+from typing import Literal
+
+from bicycle_runtime.jobs.status import JobState, JobStatus
+
+__all__ = ["FOLLOWERS", "Intent", "State", "shown_state", "steps"]
+
+Intent = Literal["stop", "drain", "suspend", "cancel"]
+
+
+class State(Enum):
+    """Where a job is in its life, in the words of the REST API."""
+
+    CREATED = "CREATED"
+    RUNNING = "RUNNING"
+    RESTARTING = "RESTARTING"
+    FAILING = "FAILING"
+    FAILED = "FAILED"
+    CANCELING = "CANCELING"
+    CANCELED = "CANCELED"
+    STOPPING = "STOPPING"
+    STOPPED = "STOPPED"
+    SUSPENDED = "SUSPENDED"
+    FINISHED = "FINISHED"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the run is over."""
+        return self in _FINAL
+
+
+_FINAL = frozenset(
+    {State.FAILED, State.CANCELED, State.STOPPED, State.SUSPENDED, State.FINISHED},
+)
+# A final state is followed by another run only, which begins with CREATED.
+FOLLOWERS: Mapping[State, frozenset[State]] = {
+    State.CREATED: frozenset({State.RUNNING, State.FAILING, State.CANCELING, State.STOPPING}),
+    State.RUNNING: frozenset(
+        {State.RESTARTING, State.FAILING, State.STOPPING, State.CANCELING, State.FINISHED}
+    ),
+    State.RESTARTING: frozenset({State.RUNNING, State.FAILING, State.STOPPING, State.CANCELING}),
+    State.FAILING: frozenset({State.FAILED}),
+    # Who asked may give up, and the job goes on; it may also end in another way first.
+    State.CANCELING: frozenset({State.CANCELED, State.RUNNING, State.FAILING, State.STOPPING}),
+    State.STOPPING: frozenset(
+        {State.STOPPED, State.SUSPENDED, State.RUNNING, State.FAILING, State.CANCELING}
+    ),
+    **{state: frozenset({State.CREATED}) for state in State if state in _FINAL},
+}
+_ENDING: Mapping[str, State] = {
+    "stop": State.STOPPING,
+    "drain": State.STOPPING,
+    "suspend": State.STOPPING,
+    "cancel": State.CANCELING,
+}
+
+
+def shown_state(
+    status: JobStatus,
+    *,
+    is_driven: bool,
+    is_supervised: bool,
+    intent: Intent | None = None,
+    is_suspended: bool = False,
+) -> State:
+    """Return the state of a job from its file, its processes and what was asked for.
+
+    Args:
+        status: As the driver, or its supervisor, last wrote it.
+        is_driven: Whether the driver lives.
+        is_supervised: Whether somebody lives who starts the driver again.
+        intent: What somebody asked for and is not done yet; None for nothing.
+        is_suspended: Whether this run was stopped for a savepoint that is complete.
+    """
+    if status.state.is_final:
+        return _final_state(status, intent, is_suspended=is_suspended)
+    if not is_driven and not is_supervised:
+        # A cancel kills first, and writes the last word then.
+        return State.CANCELING if intent == "cancel" else State.FAILED
+    if intent is not None:
+        return _ENDING[intent]
+    if not is_driven:
+        return State.CREATED if status.running_ms is None else State.RESTARTING
+    return State(status.state.value) if status.error is None else State.FAILING
+
+
+def _final_state(status: JobStatus, intent: Intent | None, *, is_suspended: bool) -> State:
+    """Return the state of a run that is over, for which a savepoint may still be made."""
+    if status.state is JobState.STOPPED and is_suspended:
+        return State.SUSPENDED
+    if status.state is JobState.STOPPED and intent == "suspend":
+        return State.STOPPING
+    return State(status.state.value)
+
+
+def steps(old: State | None, new: State, *, is_new_run: bool = False) -> tuple[State, ...] | None:
+    """Return the states from one look to the next, the last of them included.
+
+    Args:
+        old: What was seen before; None for a job that was not known.
+        new: What is seen now.
+        is_new_run: Whether the job was started again in between.
+
+    Returns:
+        The shortest way that the table allows, empty when nothing changed; None when there is none.
+
+    Example:
+        >>> [state.value for state in steps(State.RUNNING, State.FAILED)]
+        ['FAILING', 'FAILED']
+        >>> steps(State.FINISHED, State.RUNNING) is None
+        True
+    """
+    if old is None:
+        return (new,)
+    if not is_new_run:
+        return _way(old, new)
+    ending = () if old.is_final else _way(old, State.FAILED)
+    rest = _way(State.CREATED, new)
+    return None if ending is None or rest is None else (*ending, State.CREATED, *rest)
+
+
+def _way(old: State, new: State) -> tuple[State, ...] | None:
+    """Return the shortest way within one run."""
+    if old is new:
+        return ()
+    ways: deque[tuple[State, ...]] = deque([()])
+    seen = {old}
+    while ways:
+        way = ways.popleft()
+        last = way[-1] if way else old
+        if last.is_final:
+            continue
+        for state in sorted(FOLLOWERS[last] - seen, key=lambda state: state.value):
+            if state is new:
+                return (*way, state)
+            seen.add(state)
+            ways.append((*way, state))
+    return None

@@ -1,0 +1,143 @@
+"""A job in one row: what lists and the API show of it, made of its status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.service.watching.states import State
+
+__all__ = ["NOTHING_RANK", "Attention", "JobSummary", "KnownJob", "summary_of"]
+
+# What needs attention, the worst first; the place is the rank.
+Attention = (
+    "failed", "failing", "restarting", "frozen", "silent_source", "silent_storage", "lag_growing",
+    "errors", "late",
+)  # fmt: skip
+NOTHING_RANK = len(Attention)
+_BEGINNING = (State.CREATED, State.RESTARTING)
+
+
+class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One job as lists show it. Times are in ms since 1970, counts of this run.
+
+    ``reason`` says why the state is what it is, empty where there is nothing to say.
+    ``tasks_running`` are the subtasks of a job that has begun its input. ``attention`` has the
+    words of what is wrong, the worst first; ``attention_rank`` is 0 for the worst of all.
+    """
+
+    job_id: str
+    name: str
+    plugin: str
+    plugin_version: str
+    state: str
+    reason: str
+    start_time: int
+    end_time: int | None
+    updated_ms: int
+    tasks_total: int
+    tasks_running: int
+    epoch: int
+    records: int
+    records_total: int
+    records_per_second: float
+    lag_records: int | None
+    lag_bytes: int | None
+    lag_ms: int | None
+    errors: int
+    late: int
+    restarts: int
+    state_bytes: int
+    watermark_ms: int | None
+    is_frozen: bool
+    attention: tuple[str, ...]
+    attention_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownJob:
+    """One job of the snapshot: its row, its status, and the revision that changed it last."""
+
+    summary: JobSummary
+    status: JobStatus
+    revision: int
+
+
+def summary_of(status: JobStatus, state: State, *, is_lag_growing: bool) -> JobSummary:
+    """Return the row of a job.
+
+    Args:
+        status: As last read; ``is_frozen`` is what the reader has found.
+        state: As it is shown.
+        is_lag_growing: Whether what is unread grows for some time.
+    """
+    operators = status.operators.values()
+    tasks_total = sum(operator.parallelism or 1 for operator in operators)
+    is_over = state.is_final
+    attention = _attention(status, state, is_lag_growing=is_lag_growing)
+    return JobSummary(
+        job_id=status.id,
+        name=status.job,
+        plugin=status.plugin,
+        plugin_version=status.plugin_version,
+        state=state.value,
+        reason=_reason(status, state),
+        start_time=status.started_ms,
+        end_time=(status.ended_ms or status.updated_ms) if is_over else None,
+        updated_ms=status.updated_ms,
+        tasks_total=tasks_total,
+        tasks_running=tasks_total if state is State.RUNNING and status.has_begun else 0,
+        epoch=status.epoch,
+        records=status.record_count,
+        records_total=status.event_count,
+        records_per_second=0.0 if is_over else round(status.records_per_second, 1),
+        lag_records=status.lag_records,
+        lag_bytes=status.lag_bytes,
+        lag_ms=status.lag_ms,
+        errors=sum(operator.failed for operator in operators),
+        late=sum(operator.late for operator in operators),
+        restarts=status.restart_count,
+        state_bytes=status.state_bytes,
+        watermark_ms=status.watermark_ms,
+        is_frozen=status.is_frozen,
+        attention=attention,
+        attention_rank=Attention.index(attention[0]) if attention else NOTHING_RANK,
+    )
+
+
+def _attention(status: JobStatus, state: State, *, is_lag_growing: bool) -> tuple[str, ...]:
+    is_over = state.is_final
+    found = {
+        "failed": state is State.FAILED,
+        "failing": state is State.FAILING,
+        "restarting": state is State.RESTARTING,
+        "frozen": status.is_frozen and not is_over,
+        "silent_source": bool(status.silent_sources) and not is_over,
+        "silent_storage": status.silent_storage_ms is not None and not is_over,
+        "lag_growing": is_lag_growing and not is_over,
+        "errors": any(operator.failed for operator in status.operators.values()),
+        "late": any(operator.late for operator in status.operators.values()),
+    }
+    return tuple(word for word in Attention if found[word])
+
+
+def _reason(status: JobStatus, state: State) -> str:
+    if status.error is not None:
+        return f"{status.error['code']} {status.error['message']}"
+    return "" if state.is_final else _trouble(status, state)
+
+
+def _trouble(status: JobStatus, state: State) -> str:
+    """Return what holds up a job that goes on."""
+    if status.is_frozen:
+        return f"process {status.pid} was stopped by a signal"
+    if state is State.RESTARTING and status.restarts:
+        last = status.restarts[-1]
+        return f"{last.code} {last.message}"
+    if state in _BEGINNING and status.phase is not None:
+        return " ".join(filter(None, (status.phase.name, status.phase.target)))
+    if status.silent_sources:
+        return f"no answer for {', '.join(sorted(status.silent_sources))}"
+    return ""

@@ -1,0 +1,355 @@
+"""The thread that looks at all jobs once a second, and at once when a process ends.
+
+A look lists the folders, reads the status files that changed, asks whether the processes live, and
+makes of that the next snapshot and what is written into the history. A job that cannot be read
+hides no other: it is FAILED, with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.processes import is_frozen
+from bicycle_runtime.jobs.control.looking import lost_error
+from bicycle_runtime.jobs.errors import StatusFormatError
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.status import JobState, JobStatus, RestartNote, read_status
+from bicycle_runtime.service.book.history import SAMPLED, History, KnownRow, Noted
+from bicycle_runtime.service.watching.deaths import Deaths
+from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
+from bicycle_runtime.service.watching.summaries import KnownJob, summary_of
+
+__all__ = ["Intents", "Watcher"]
+
+_LOG = logging.getLogger(__name__)
+_LOOK_S = 1.0
+_SAMPLE_S = 5
+_SILENT_MS = 3_000  # A driver that writes is not stopped by a signal.
+_LAG_WINDOW_MS = 60_000
+_LAG_GROWN_MIN = 1_000
+_LAG_GROWN_SHARE = 0.1
+
+
+class Intents(Protocol):
+    """Who knows what was asked for."""
+
+    def intent(self, job: str) -> tuple[Intent, str] | None:
+        """Return what is being done about a job that ends it, and who asked; None for nothing."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the last look found of one job."""
+
+    stamp: tuple[int, int, int]
+    status: JobStatus
+    state: State | None = None
+    known: KnownJob | None = None
+    lags: deque[tuple[int, int]] = field(default_factory=deque)
+
+
+class Watcher:
+    """A context manager; the thread runs between entering and leaving.
+
+    Args:
+        home: Where jobs are kept.
+        fleet: Gets the snapshots.
+        history: Gets what happened; knows what was so before this process.
+        intents: See there.
+        clock: The time of day.
+    """
+
+    def __init__(
+        self, home: Home, *, fleet: Fleet, history: History, intents: Intents, clock: Clock
+    ) -> None:
+        self._home = home
+        self._fleet = fleet
+        self._history = history
+        self._intents = intents
+        self._clock = clock
+        self._deaths = Deaths()
+        self._seen: dict[str, _Seen] = {}
+        self._rows: dict[str, KnownRow] = {}
+        self._refused: dict[str, tuple[State, State]] = {}
+        self._is_ending = threading.Event()
+        self._sampled_s = 0
+        self._thread = threading.Thread(target=self._run, name="watch jobs", daemon=True)
+        self.look_ms = 0.0
+
+    def __enter__(self) -> Watcher:
+        """Look once, so that the first request sees all jobs, and go on in a thread."""
+        self._deaths.__enter__()
+        self._rows = self._history.known_rows()
+        self.look()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_ending.set()
+        self._deaths.wake()
+        self._thread.join()
+        self._deaths.__exit__()
+
+    def wake(self) -> None:
+        """Look now, from any thread."""
+        self._deaths.wake()
+
+    def note_suspended(self, job: str, run: int) -> None:
+        """Show a run as SUSPENDED once it is STOPPED: its savepoint is complete."""
+        row = self._rows.get(job)
+        if row is not None:
+            self._rows[job] = replace(row, suspended_run=run)
+        self.wake()
+
+    def _run(self) -> None:
+        while not self._is_ending.is_set():
+            self._deaths.wait(_LOOK_S)
+            try:
+                self.look()
+            except OSError as error:  # A disk that fails: the snapshot stays as it was.
+                log_event(_LOG, "look_failed", level=logging.WARNING, error=error)
+
+    def look(self) -> None:
+        """Look at all jobs once."""
+        began, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        stamps = _stamps(self._home.path / "jobs")
+        changed, noted = [], []
+        for job, stamp in stamps.items():
+            found = self._look_at(job, stamp, now_ms)
+            if found is not None:
+                noted += [found] if found.row != self._rows.get(job) or found.events else []
+                self._rows[job] = found.row
+            seen = self._seen.get(job)
+            if seen is not None and self._renew(seen):
+                changed.append(job)
+        removed = (self._seen.keys() | self._rows.keys()) - stamps.keys()
+        for job in removed:
+            self._seen.pop(job, None)
+            self._rows.pop(job, None)
+        if noted or removed:
+            written = self._history.note(noted, removed, at_ms=now_ms)
+            written.add_done_callback(lambda _written: self._fleet.tell_news())
+        jobs = (seen.known for seen in self._seen.values())
+        order = sorted(
+            (known for known in jobs if known is not None),
+            key=lambda known: (-known.summary.start_time, known.summary.job_id),
+        )
+        self._fleet.publish(tuple(order), changed, removed, as_of_ms=now_ms)
+        self._forget_the_dead()
+        self._sample(order, now_ms // 1_000)
+        self.look_ms = (self._clock.monotonic() - began) * 1_000
+
+    def _look_at(self, job: str, stamp: tuple[int, int, int], now_ms: int) -> Noted | None:
+        """Read what changed of one job, and return what is to be kept of that."""
+        seen = self._seen.get(job)
+        if seen is None or seen.stamp != stamp:
+            status = self._read(job)
+            if status is None:
+                return None
+            former, seen = seen, _Seen(stamp, status)
+            if former is not None:
+                seen.state, seen.known, seen.lags = former.state, former.known, former.lags
+            self._seen[job] = seen
+            _note_lag(seen, now_ms)
+        elif seen.state is not None and seen.state.is_final and seen.status.state.is_final:
+            row = self._rows.get(job)
+            if row is not None and row.suspended_run != row.run:
+                return None
+        return self._settle(job, seen, now_ms)
+
+    def _settle(self, job: str, seen: _Seen, now_ms: int) -> Noted:
+        """Decide the state of a job, and what has led to it since the last look."""
+        status, row = seen.status, self._rows.get(job)
+        asked = self._intents.intent(job)
+        is_driven = self._deaths.is_alive(status.pid, status.pid_started)
+        if not is_driven and not status.state.is_final:  # It may have left a word since.
+            status = self._read(job) or status
+            seen.status = status
+        status.is_frozen = (
+            is_driven and now_ms - status.updated_ms > _SILENT_MS and is_frozen(status.pid)
+        )
+        state = shown_state(
+            status,
+            is_driven=is_driven,
+            is_supervised=self._deaths.is_alive(status.supervisor_pid, status.supervisor_started),
+            intent=None if asked is None else asked[0],
+            is_suspended=row is not None and row.suspended_run == status.started_ms,
+        )
+        if state is State.FAILED and not status.state.is_final:
+            seen.status = status = _lost(status)
+        return self._noted(job, seen, state, asked)
+
+    def _noted(
+        self, job: str, seen: _Seen, state: State, asked: tuple[Intent, str] | None
+    ) -> Noted:
+        """Return what is kept of a look; a change that cannot be is shown, and told as an event."""
+        status, row = seen.status, self._rows.get(job)
+        old = None if row is None else State(row.state)
+        is_new_run = row is not None and row.run != status.started_ms
+        way = steps(old, state, is_new_run=is_new_run)
+        events: list[tuple[str, str, Mapping[str, object]]] = []
+        if way is None:
+            assert old is not None
+            events.append(("refused", "warning", {"old": old.value, "new": state.value}))
+            log_event(
+                _LOG, "state_change_refused", level=logging.WARNING, job=job, old=old.value,
+                new=state.value,
+            )  # fmt: skip
+            way = (state,)
+        known_count = 0 if row is None or is_new_run else row.restarts
+        events += [
+            ("failure", "warning", msgspec.to_builtins(note))
+            for note in _new_restarts(status, known_count)
+        ]
+        if State.FAILED in way and status.error is not None:
+            names = ("code", "message", "fix")
+            last = {name: status.error[name] for name in names}
+            events.append(("failure", "error", {**last, "epoch": status.epoch}))
+        seen.state = state
+        return Noted(
+            row=KnownRow(
+                id=job, run=status.started_ms, state=state.value, plugin=status.plugin,
+                pid=status.pid, pid_started=status.pid_started,
+                supervisor_pid=status.supervisor_pid, supervisor_started=status.supervisor_started,
+                restarts=status.restart_count,
+                suspended_run=None if row is None else row.suspended_run,
+            ),
+            steps=tuple(zip(_before(old, way), (each.value for each in way), strict=True)),
+            cause=_cause(state, status, asked),
+            actor="" if asked is None else asked[1],
+            events=tuple(events),
+        )  # fmt: skip
+
+    def _renew(self, seen: _Seen) -> bool:
+        """Make the row of a job again; tell whether a shown value is another one."""
+        assert seen.state is not None
+        summary = summary_of(seen.status, seen.state, is_lag_growing=_is_growing(seen.lags))
+        former = seen.known
+        if former is not None and former.summary == summary and former.status is seen.status:
+            return False
+        is_changed = former is None or former.summary != summary
+        next_revision = self._fleet.view.revision + 1
+        revision = next_revision if former is None or is_changed else former.revision
+        seen.known = KnownJob(summary=summary, status=seen.status, revision=revision)
+        return is_changed
+
+    def _read(self, job: str) -> JobStatus | None:
+        folder = self._home.folder(job)
+        try:
+            status = read_status(folder.status_path)
+        except StatusFormatError as error:
+            stamp_ms = _mtime_ms(folder.status_path)
+            return JobStatus(
+                id=job, job=job, plugin="", state=JobState.FAILED, error=error.to_json(),
+                started_ms=stamp_ms, updated_ms=stamp_ms,
+            )  # fmt: skip
+        if status is not None:
+            status.id = job  # What a folder is called is how commands know it.
+        return status
+
+    def _forget_the_dead(self) -> None:
+        alive = {
+            process
+            for seen in self._seen.values()
+            if seen.state is None or not seen.state.is_final
+            for process in (
+                (seen.status.pid, seen.status.pid_started),
+                (seen.status.supervisor_pid, seen.status.supervisor_started),
+            )
+        }
+        self._deaths.forget_all_but(alive)
+
+    def _sample(self, jobs: list[KnownJob], now_s: int) -> None:
+        """Keep a sample of each job that runs, once in five seconds."""
+        at_s = now_s // _SAMPLE_S * _SAMPLE_S
+        if at_s == self._sampled_s:
+            return
+        self._sampled_s = at_s
+        running = [job.summary for job in jobs if job.summary.end_time is None]
+        rows = [(s.job_id, {name: getattr(s, name) for name in SAMPLED}) for s in running]
+        if rows:
+            self._history.note_samples(rows, at_s=at_s)
+
+
+def _stamps(folder: Path) -> dict[str, tuple[int, int, int]]:
+    """Return of each job how its status file is told from the one before."""
+    found = {}
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries)
+    except FileNotFoundError:
+        return {}
+    for name in names:
+        try:
+            stat = (folder / name / "status.json").stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        found[name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return found
+
+
+def _mtime_ms(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        return 0
+
+
+def _lost(status: JobStatus) -> JobStatus:
+    """Return the status of a job whose processes are gone without a last word."""
+    status.state = JobState.FAILED
+    status.error = lost_error(status).to_json()
+    status.ended_ms = status.updated_ms
+    return status
+
+
+def _before(old: State | None, way: tuple[State, ...]) -> list[str | None]:
+    """Return the state before each step."""
+    first = None if old is None else old.value
+    return [first, *(each.value for each in way)][: len(way)]
+
+
+def _new_restarts(status: JobStatus, known_count: int) -> list[RestartNote]:
+    """Return the failures that a restart met since so many of them were known."""
+    met = [note for note in status.restarts if note.delay_ms is not None]
+    new_count = status.restart_count - known_count
+    return met[-new_count:] if new_count > 0 else []
+
+
+def _cause(state: State, status: JobStatus, asked: tuple[Intent, str] | None) -> str:
+    if asked is not None:
+        return asked[0]
+    if state in (State.FAILED, State.FAILING) and status.error is not None:
+        return str(status.error["code"])
+    if state is State.RESTARTING and status.restarts:
+        return status.restarts[-1].code
+    return ""
+
+
+def _note_lag(seen: _Seen, now_ms: int) -> None:
+    if seen.status.lag_records is None:
+        seen.lags.clear()
+        return
+    seen.lags.append((now_ms, seen.status.lag_records))
+    while len(seen.lags) > 1 and now_ms - seen.lags[1][0] >= _LAG_WINDOW_MS:
+        seen.lags.popleft()
+
+
+def _is_growing(lags: deque[tuple[int, int]]) -> bool:
+    """Tell whether what is unread has grown over the last minute."""
+    if not lags or lags[-1][0] - lags[0][0] < _LAG_WINDOW_MS:
+        return False
+    first, last = lags[0][1], lags[-1][1]
+    return last - first >= max(_LAG_GROWN_MIN, first * _LAG_GROWN_SHARE)

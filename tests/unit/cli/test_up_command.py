@@ -1,0 +1,62 @@
+"""``bicycle up`` and ``bicycle down``."""
+
+import importlib.util
+import json
+import urllib.request
+
+import pytest
+
+from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.service.address import read_address
+from tests.unit.jobs.job_samples import put_job
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
+def test_addresses_that_others_reach_are_refused_before_anything_is_there(shell, host):
+    code, error = shell.error("up", "--host", host, "--port", "0", "--detach")
+    foreground = shell.run("up", "--host", host, "--port", "0")
+
+    assert (code, error["code"]) == (2, "BIC-2501")
+    assert (foreground.exit_code, "BIC-2501" in foreground.stderr) == (2, True)
+    assert not (shell.home.path / "service/control.db").exists()
+
+
+def test_a_service_is_started_found_and_ended_while_jobs_go_on(shell):
+    put_job(shell.home, "mine", is_ours=True, state=JobState.RUNNING, running_ms=1)
+
+    up = shell.answer("up", "--detach", "--port", "0")
+    again = shell.error("up", "--detach", "--port", "0")
+    with urllib.request.urlopen(f"{up['url']}/api/v1/jobs") as answer:  # our own loopback address
+        jobs = json.load(answer)
+    down = shell.answer("down")
+    gone = shell.error("down")
+
+    assert [job["state"] for job in jobs["items"]] == ["RUNNING"]
+    assert (again[0], again[1]["code"]) == (5, "BIC-2301")
+    assert (down["pid"], down["running"]) == (up["pid"], ["mine"])
+    assert (gone[0], gone[1]["code"]) == (2, "BIC-2302")
+    assert read_address(shell.home) is None
+
+
+def test_without_its_libraries_the_service_says_what_to_install(shell, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+
+    code, error = shell.error("up", "--detach")
+
+    assert (code, error["code"]) == (6, "BIC-2313")
+    assert "bicycle-runtime[service]" in error["fix"]
+
+
+def test_json_is_for_a_service_that_runs_on(shell):
+    assert shell.error("up")[0] == 2
+
+
+def test_a_port_that_is_taken_is_told(shell):
+    up = shell.answer("up", "--detach", "--port", "0")
+    port = up["url"].rpartition(":")[2]
+    other = str(shell.home.path.with_name("other"))
+
+    code, error = shell.error("up", "--detach", "--port", port, "--home", other)
+    shell.answer("down")
+
+    assert (code, error["code"]) == (6, "BIC-2502")

@@ -1,0 +1,346 @@
+"""The service in this process: what it finds, keeps, and does after any end."""
+
+import asyncio
+import json
+import logging
+import sqlite3
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from bicycle_runtime.base.clock import ManualClock, SystemClock
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.status import (
+    JobState,
+    OperatorStatus,
+    RestartNote,
+    ShardLag,
+    write_status,
+)
+from bicycle_runtime.service.book.database import Database
+from bicycle_runtime.service.book.history import History
+from bicycle_runtime.service.book.schema import CONTROL, HISTORY
+from bicycle_runtime.service.errors import (
+    DATABASE_UNUSABLE,
+    OPERATION_FACTS_INVALID,
+    OPERATION_UNKNOWN,
+    SERVICE_RUNNING,
+)
+from bicycle_runtime.service.people.roles import LOCAL
+from bicycle_runtime.service.readings import Readings
+from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.telling.metrics import METRICS, MetricsText
+from bicycle_runtime.service.watching.fleet import Change, Fleet
+from bicycle_runtime.service.watching.states import State
+from tests.raising import raises
+from tests.unit.jobs.job_samples import put_job, status_of
+from tests.unit.service.fleets import known
+from tests.waiting import until
+
+
+@pytest.fixture
+def home(tmp_path):
+    home = Home(tmp_path / "home")
+    home.prepare()
+    return home
+
+
+def opened(home):
+    return Service(home, clock=SystemClock())
+
+
+def ask(service, kind, job, facts=None, **more):
+    return service.operations.ask(kind, job, facts or {}, identity=LOCAL, **more)
+
+
+def over(service, operation):
+    def look():
+        found = service.operations.get(operation.id)
+        return found if found.is_over else None
+
+    return until(look, f"operation {operation.id}")
+
+
+def put_open(home, kind, job, facts, *, state="running", asked_ms=10):
+    """Put an operation into the book as a service leaves it that was killed."""
+    place = home.path / "service/control.db"
+    with sqlite3.connect(place) as connection:
+        connection.execute(
+            "INSERT INTO operations (actor, body_digest, job, kind, facts, state, asked_ms)"
+            " VALUES ('ada', '', ?, ?, ?, ?, ?)",
+            (job, kind, json.dumps(facts), state, asked_ms),
+        )
+    connection.close()
+
+
+def test_a_killed_service_finds_of_each_open_operation_what_became_of_it(home):
+    put_job(home, "ended", state=JobState.STOPPED, started_ms=50, ended_ms=60)
+    with opened(home):
+        pass
+    put_open(home, "stop", "ended", {}, state="waiting")
+    put_open(home, "submit", "ended", {"plugin": "a", "name": "ended"}, asked_ms=40)
+    put_open(home, "submit", "ended", {"plugin": "a", "name": "ended"}, asked_ms=70)
+    put_open(home, "savepoint", "ended", {"name": "never"})
+    put_open(home, "rescale", "ended", {"operators": {"a": 2}})
+
+    with opened(home) as service:
+        found = [over(service, service.operations.get(number)) for number in range(1, 6)]
+
+    assert [each.state for each in found] == [
+        "done", "done", "interrupted", "interrupted", "interrupted",
+    ]  # fmt: skip
+    assert found[1].result == {"job_id": "ended", "state": "STOPPED"}
+    assert found[2].error["code"] == "BIC-2307"
+
+
+def test_one_service_at_a_time_has_a_home(home):
+    with opened(home), raises(SERVICE_RUNNING):
+        opened(home).__enter__()
+    with opened(home):
+        pass
+
+
+def test_a_run_that_is_started_again_begins_a_new_life_in_the_history(home):
+    put_job(home, "job", state=JobState.FINISHED, started_ms=1, ended_ms=2)
+    error = {"code": "BIC-1", "message": "m", "fix": "f"}
+    again = status_of("job", state=JobState.FAILED, started_ms=5, error=error)
+    with opened(home) as service:
+        write_status(home.folder("job").status_path, again)
+        until(lambda: service.fleet.view.get("job").summary.start_time == 5, "the look")
+        changes = until(lambda: service.history.state_changes("job")[3:], "the steps")
+        whole = [each.new for each in service.history.state_changes("job")]
+        failures = [e.facts["code"] for e in service.history.events("job") if e.kind == "failure"]
+
+    assert changes
+    assert whole == ["FAILED", "FAILING", "CREATED", "FINISHED"]
+    assert failures == ["BIC-1"]
+
+
+def test_an_impossible_change_is_shown_and_told_as_refused(home, caplog):
+    put_job(home, "job", state=JobState.FINISHED, started_ms=1, ended_ms=2)
+    with opened(home) as service, caplog.at_level(logging.WARNING):
+        write_status(
+            home.folder("job").status_path, status_of("job", state=JobState.STOPPED, started_ms=1)
+        )
+        until(lambda: service.fleet.view.get("job").summary.state == "STOPPED", "the look")
+        until(
+            lambda: [e for e in service.history.events("job") if e.kind == "refused"], "the event"
+        )
+
+
+def test_jobs_that_are_removed_leave_the_list_and_keep_their_history(home):
+    folder = put_job(home, "job", state=JobState.FINISHED, started_ms=1, ended_ms=2)
+    with opened(home) as service:
+        for path in (folder.status_path, folder.request_path):
+            path.unlink()
+        folder.path.rmdir()
+        until(lambda: service.fleet.view.get("job") is None, "the look")
+
+        assert [each.new for each in service.history.state_changes("job")] == ["FINISHED"]
+
+
+def test_restarts_are_told_once_each(home):
+    notes = [
+        RestartNote(time_ms=n, code=f"BIC-{n}", message="m", epoch=n, attempt=1, delay_ms=n)
+        for n in (1, 2)
+    ]
+    fields = {"state": JobState.RUNNING, "running_ms": 1, "started_ms": 1, "updated_ms": 1}
+    put_job(home, "job", is_ours=True, **fields, restarts=notes[:1], restart_count=1)
+    with opened(home) as service:
+        put_job(home, "job", is_ours=True, **fields, restarts=notes, restart_count=2)
+        until(lambda: len(service.history.events("job")) == 3, "two failures")
+        codes = [e.facts["code"] for e in service.history.events("job") if e.kind == "failure"]
+        exceptions = service.readings.exceptions("job")
+
+    assert codes == ["BIC-1", "BIC-2"]
+    assert {each["code"]: each["count"] for each in exceptions} == {"BIC-1": 1, "BIC-2": 1}
+
+
+def test_facts_are_checked_before_anything_is_promised(home):
+    put_job(home, "job", is_ours=True, running_ms=1, started_ms=1)
+    with opened(home) as service:
+        for kind, facts in (
+            ("stop", {"now": True}), ("rescale", {}), ("rescale", {"parallelism": "2"}),
+            ("rescale", {"operators": {"a": 0}}), ("savepoint", {"timeout_ms": 1}),
+            ("savepoint", {}), ("explode", {}),
+            ("submit", {"plugin": "a", "options": {"name": "b"}}),
+        ):  # fmt: skip
+            with raises(OPERATION_FACTS_INVALID):
+                ask(service, kind, None if kind == "submit" else "job", facts)
+        with raises(OPERATION_FACTS_INVALID):
+            ask(service, "stop", "job", key="k" * 201)
+        with raises(OPERATION_UNKNOWN):
+            service.operations.get(1)
+
+
+def test_secrets_of_a_start_are_neither_stored_nor_shown(home):
+    canary = "canary-4711"
+    params = {"password": canary, "broker": f"kafka://ada:{canary}@host/", "token": "env:TOKEN"}
+    request = JobRequest(options=JobOptions(plugin="sample", name="job"), params=params)
+    put_job(home, "job", state=JobState.FINISHED, ended_ms=1)
+    home.folder("job").write_request(request)
+    with opened(home) as service:
+        asked = ask(
+            service, "submit", None, {"plugin": "nowhere", "name": "lost", "params": params}
+        )
+        done = over(service, asked)
+        config = service.readings.config("job")
+    stored = b"".join(path.read_bytes() for path in (home.path / "service").iterdir())
+
+    assert canary not in json.dumps([config, done.facts, done.error])
+    assert canary.encode() not in stored
+    assert config["params"]["token"] == "env:TOKEN"
+    assert asked.facts["params"]["password"] == "***"
+
+
+def test_the_audit_log_cannot_be_changed(home):
+    with opened(home) as service:
+        entry = dict.fromkeys(("actor", "address", "action", "target", "outcome"), "x")
+        service.history.note_refused(entry, {}, at_ms=1).result()
+        for sql in ("UPDATE audit SET actor = 'y'", "DELETE FROM audit"):
+            done = service._control.write(lambda connection, sql=sql: connection.execute(sql))
+            assert isinstance(done.exception(), sqlite3.IntegrityError)
+
+        assert [each.actor for each in service.history.audit()] == ["x"]
+
+
+@pytest.mark.parametrize("content", ["newer", "foreign"])
+def test_a_database_that_is_not_ours_is_refused_and_left_alone(tmp_path, content):
+    path = tmp_path / "control.db"
+    if content == "newer":
+        with sqlite3.connect(path) as connection:
+            connection.execute("PRAGMA user_version = 99")
+        connection.close()
+    else:
+        path.write_bytes(b"no database" * 1_000)
+    before = path.read_bytes()
+
+    with raises(DATABASE_UNUSABLE):
+        Database(path, CONTROL, synchronous="FULL").__enter__()
+
+    assert path.read_bytes() == before
+
+
+def test_work_that_fails_is_undone_alone(tmp_path):
+    with Database(tmp_path / "h.db", HISTORY, synchronous="NORMAL") as database:
+
+        def put(name, fails):
+            def work(connection):
+                connection.execute("INSERT INTO job_numbers (job) VALUES (?)", (name,))
+                if fails:
+                    raise ValueError(name)
+
+            return database.write(work)
+
+        done = [put("a", False), put("b", True), put("c", False)]
+        failure = done[1].exception()
+        done[2].result()
+        rows = database.read(lambda c: c.execute("SELECT job FROM job_numbers").fetchall())
+
+    assert isinstance(failure, ValueError)
+    assert [row["job"] for row in rows] == ["a", "c"]
+
+
+def test_samples_keep_an_hour_and_seven_days_and_show_gaps(tmp_path):
+    control = Database(tmp_path / "c.db", CONTROL, synchronous="NORMAL")
+    samples = Database(tmp_path / "h.db", HISTORY, synchronous="NORMAL")
+    values = {"lag_records": None, "lag_ms": 1, "state_bytes": 2, "errors": 0, "late": 0}
+    with control, samples:
+        history = History(control, samples)
+        for at_s in (*range(30_000, 34_000, 5), *range(34_500, 35_100, 5)):
+            row = ("job", {**values, "records_per_second": float(at_s % 300)})
+            last = history.note_samples([row], at_s=at_s)
+        last.result()
+        fine, coarse = history.samples("job"), history.samples("job", tier="5m")
+
+    at_s = fine["at_s"]
+    assert (at_s[-1], at_s == sorted(at_s)) == (35_095, True)
+    assert at_s[0] > at_s[-1] - 3_600
+    assert len(at_s) <= 721
+    assert fine["records_per_second"][at_s.index(34_000)] is None
+    assert set(fine["lag_records"]) == {None}
+    assert coarse["at_s"][1:3] == [30_300, 30_600]
+    assert coarse["records_per_second"][1] == 147.5
+
+
+def test_a_slow_reader_gets_one_change_that_has_everything():
+    async def scenario():
+        fleet = Fleet()
+        fleet.attach(asyncio.get_running_loop())
+        fleet.publish((known("a"), known("b")), ["a", "b"], [], as_of_ms=1)
+        await asyncio.sleep(0)
+        async with fleet.changes() as changes:
+            first = await anext(changes)
+            fleet.publish((known("a"),), ["a"], ["b"], as_of_ms=2)
+            fleet.publish((known("a"), known("c")), ["c"], [], as_of_ms=3)
+            fleet.tell_operation(7)
+            await asyncio.sleep(0)
+            second = await anext(changes)
+            fleet.close()
+            rest = [change async for change in changes]
+        return first, second, rest
+
+    first, second, rest = asyncio.run(scenario())
+
+    assert first == Change(revision=1, jobs=frozenset("ab"))
+    assert second == Change(
+        revision=3, jobs=frozenset("ac"), removed=frozenset("b"), operations=frozenset({7})
+    )
+    assert rest == []
+
+
+def test_the_log_is_read_on_where_it_was_left_in_whole_lines(home):
+    folder = put_job(home, "job", state=JobState.FINISHED)
+    readings = Readings(home, Fleet(), None, ManualClock())
+    folder.log_path.write_bytes(b"".join(b"line %d\n" % n for n in range(10)) + b"unfinish")
+
+    last = readings.logs("job", limit=2)
+    begin = readings.logs("job", after=0, limit=3)
+    going_on = readings.logs("job", after=begin["next"], limit=1)
+    with folder.log_path.open("ab") as log:
+        log.write(b"ed\n\xff\n")
+    new = readings.logs("job", after=last["next"])
+
+    assert last["lines"] == ["line 8", "line 9"]
+    assert begin["lines"] == ["line 0", "line 1", "line 2"]
+    assert going_on["lines"] == ["line 3"]
+    assert new["lines"] == ["unfinished", "\N{REPLACEMENT CHARACTER}"]
+    assert new["next"] == new["size"]
+    assert readings.logs("job", after=10**9)["lines"] == []
+
+
+def test_metrics_are_what_prometheus_reads_with_the_names_of_the_table():
+    fleet = Fleet()
+    operator = OperatorStatus(records_in=10**12 + 1, skew=1.5, watermark_ms=500)
+    job = known(
+        'a"b\\c\nd', operators={"op": operator}, lags={"op": {"0": ShardLag(records=3)}},
+        lag_records=3, watermark_ms=2_000, updated_ms=500, silent_sources={"op": 400},
+    )  # fmt: skip
+    fleet.publish((job, known("gone", state=State.FAILED)), ["a"], [], as_of_ms=1)
+    metrics = MetricsText(fleet)
+
+    text = metrics.text(now_ms=1_500)
+    families = {f.name: f for f in text_string_to_metric_families(text)}
+    samples = [sample for family in families.values() for sample in family.samples]
+    value = {s.name: s.value for s in samples if s.labels["job"] == 'a"b\\c\nd'}
+
+    types = {metric.name: metric for metric in METRICS}
+    assert {s.name for s in samples} <= types.keys()
+    assert all(set(s.labels) == set(types[s.name].labels) for s in samples)
+    assert value["bicycle_operator_records_in_total"] == 10**12 + 1
+    assert value["pulse_watermark_lag_ms"] == 0
+    assert value["bicycle_source_silent_seconds"] == 1.1
+    assert metrics.text(now_ms=1_500) == text
+
+
+def test_a_second_is_enough_for_a_look_at_two_hundred_running_jobs(home):
+    for number in range(200):
+        put_job(home, f"job{number}", is_ours=True, running_ms=1, started_ms=number)
+    with opened(home) as service:
+        descriptors = len(list(Path("/proc/self/fd").iterdir()))
+        totals = service.fleet.totals()
+
+    assert totals["running"] == 200
+    assert descriptors < 100  # One handle for each process, not for each job.

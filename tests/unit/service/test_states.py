@@ -1,0 +1,76 @@
+"""States of jobs: what is shown, and what may follow."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.service.watching.states import FOLLOWERS, State, shown_state, steps
+from tests.unit.jobs.job_samples import status_of
+
+FINAL = [state for state in State if state.is_final]
+GOING_ON = [state for state in State if not state.is_final]
+
+
+def shown(state=JobState.RUNNING, *, driven=True, supervised=True, **more):
+    fields = {name: more.pop(name) for name in ("running_ms", "error") if name in more}
+    status = status_of(state=state, **{"running_ms": 1, **fields})
+    return shown_state(status, is_driven=driven, is_supervised=supervised, **more)
+
+
+@pytest.mark.parametrize(
+    ("looks", "expected"),
+    [
+        ({}, State.RUNNING),
+        ({"state": JobState.CREATED, "running_ms": None}, State.CREATED),
+        ({"driven": False}, State.RESTARTING),
+        ({"driven": False, "running_ms": None}, State.CREATED),
+        ({"driven": False, "supervised": False}, State.FAILED),
+        ({"driven": False, "supervised": False, "intent": "cancel"}, State.CANCELING),
+        ({"error": {"code": "BIC-1"}}, State.FAILING),
+        ({"intent": "stop"}, State.STOPPING),
+        ({"intent": "drain"}, State.STOPPING),
+        ({"intent": "cancel"}, State.CANCELING),
+        ({"state": JobState.STOPPED}, State.STOPPED),
+        ({"state": JobState.STOPPED, "intent": "suspend"}, State.STOPPING),
+        ({"state": JobState.STOPPED, "is_suspended": True}, State.SUSPENDED),
+        ({"state": JobState.FINISHED, "is_suspended": True}, State.FINISHED),
+        ({"state": JobState.FAILED, "intent": "stop"}, State.FAILED),
+    ],
+)
+def test_the_shown_state_follows_from_file_processes_and_intent(looks, expected):
+    assert shown(**looks) is expected
+
+
+def test_the_table_is_that_of_the_documented_life():
+    assert FOLLOWERS.keys() == set(State)
+    assert all(FOLLOWERS[state] == {State.CREATED} for state in FINAL)
+    assert not any(State.CREATED in FOLLOWERS[state] for state in GOING_ON)
+
+
+def test_what_was_too_short_to_be_seen_is_filled_in():
+    assert steps(State.RUNNING, State.FAILED) == (State.FAILING, State.FAILED)
+    assert steps(State.CREATED, State.FINISHED) == (State.RUNNING, State.FINISHED)
+    assert steps(State.FINISHED, State.RUNNING, is_new_run=True) == (State.CREATED, State.RUNNING)
+    assert steps(None, State.STOPPED) == (State.STOPPED,)
+
+
+def test_a_run_that_is_over_does_not_go_on():
+    assert all(steps(a, b) is None for a, b in itertools.permutations(FINAL, 2))
+    assert all(steps(a, b) is None for a in FINAL for b in GOING_ON if b is not State.CREATED)
+    assert steps(State.RUNNING, State.CREATED) is None
+
+
+@given(st.lists(st.tuples(st.sampled_from(State), st.booleans()), min_size=1, max_size=20))
+def test_every_step_of_any_life_is_in_the_table(looks):
+    old = None
+    for new, is_new_run in looks:
+        way = steps(old, new, is_new_run=is_new_run and old is not None)
+        if way is None:
+            continue
+        for state in way:
+            assert old is None or state in FOLLOWERS[old]
+            old = state
+        assert old is new
