@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-from bicycle_runtime.serving.errors import ADDRESS_REFUSED, PORT_TAKEN
+from bicycle_runtime.serving.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
 
 __all__ = ["hosts_of", "listen"]
 
@@ -25,12 +25,12 @@ def listen(host: str, port: int) -> socket.socket:
 
     Raises:
         ADDRESS_REFUSED: others could reach the address.
-        PORT_TAKEN: the address is none, or is taken.
+        ADDRESS_TAKEN: the address is none, or is taken.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        raise PORT_TAKEN(host=host, port=port, reason=str(error)) from error
+        raise ADDRESS_TAKEN(host=host, port=port, reason=str(error)) from error
     for _family, _kind, _protocol, _name, place in found:
         address = ipaddress.ip_address(str(place[0]).partition("%")[0])
         if not address.is_loopback:
@@ -44,7 +44,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(_BACKLOG)
     except OSError as error:
         listener.close()
-        raise PORT_TAKEN(host=host, port=port, reason=error.strerror or str(error)) from error
+        raise ADDRESS_TAKEN(host=host, port=port, reason=error.strerror or str(error)) from error
     return listener
 
 

@@ -12,7 +12,7 @@ ADDRESS_REFUSED = BicycleError.row(
 )
 
 
-PORT_TAKEN = BicycleError.row(
+ADDRESS_TAKEN = BicycleError.row(
     "BIC-2502",
     "cannot listen on {host} port {port}: {reason}; nothing was started",
     cause="The address cannot be listened on.",

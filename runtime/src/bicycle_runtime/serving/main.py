@@ -33,7 +33,7 @@ def run_service(home: Home, *, host: str, port: int) -> None:
 
     Raises:
         ADDRESS_REFUSED: others could reach the address; nothing was started.
-        PORT_TAKEN: the address cannot be listened on.
+        ADDRESS_TAKEN: the address cannot be listened on.
         SERVICE_RUNNING: another process serves the home.
         DATABASE_UNUSABLE: its databases cannot be used.
     """

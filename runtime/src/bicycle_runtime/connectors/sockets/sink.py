@@ -148,7 +148,7 @@ class Broadcaster(SocketServer):
 
     def _run(self) -> None:
         super()._run()
-        with self._changed:  # Whoever waits for clients learns that nobody serves them.
+        with self._changed:  # Those who wait for clients learn that nobody serves them.
             self._changed.notify_all()
 
     def _serve(self, ready: socket.socket, events: int) -> None:
