@@ -34,6 +34,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "kafka-latency": _KAFKA,
     "kafka-throughput": _KAFKA,
     "keyed-state": _OPERATORS,
+    "light-load": (_RUNTIME, _SDK),
     "open-windows": _OPERATORS,
     "rescale": _FILES,
     "restart": (_RUNTIME, _SDK),

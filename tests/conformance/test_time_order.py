@@ -2,9 +2,11 @@
 
 import pytest
 
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
-from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
+from bicycle_runtime.testing import CRASH, END, EPOCH, Runner, script_source
 from bicycle_sdk import KeyedProcessFunction, ValueStateDescriptor, WatermarkStrategy
+from tests.conformance.conftest import KeptSpark
 from tests.event_time import first, second
 from tests.raising import raises
 
@@ -98,3 +100,23 @@ def test_records_without_event_time_are_refused(runner):
             [("ada", 1), END],
         )
     assert caught.value.facts["operator"] == "quiet"
+
+
+@pytest.mark.spark
+@pytest.mark.extended
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+def test_on_spark_records_wait_over_a_crash_on_either_backend(spark, backend):
+    def job(env):
+        quiet(env.add_source(script_source()).uid("script")).collect("published")
+
+    engine = EngineOptions(state_backend=backend)
+    with Runner(lambda: KeptSpark(spark)).harness(job, parallelism=2, engine=engine) as harness:
+        for index, record in enumerate(BACKLOG):
+            harness.push([record])
+            harness.run_epoch()
+            if index in {1, 4, 8}:  # Records wait, then timers too, then a window of quiet is open.
+                harness.crash()
+        harness.end()
+        harness.run()
+
+        assert sorted(harness.published) == QUIET

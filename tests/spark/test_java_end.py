@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -14,6 +16,35 @@ from tests.spark.jobsite import JobSite, Process
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
+_LOST_WHILE_PICKLING = """
+import os, signal
+from pathlib import Path
+from pyspark import Broadcast
+from bicycle_runtime.engine.errors import SparkLostError
+from bicycle_runtime.engine.spark.executor import SparkExecutor
+from bicycle_runtime.testing import Harness, script_source
+
+spark = SparkExecutor("local[2]", settings={}, cache_dir=Path("cache"), job="lost")
+reduced = Broadcast.__reduce__
+
+def reduced_without_java(broadcast):
+    os.kill(spark.java_pid, signal.SIGKILL)
+    spark.wait_ended()
+    return reduced(broadcast)
+
+def upper(env):
+    env.add_source(script_source(str)).map(str.upper).collect("out")
+
+with Harness(upper, new_executor=lambda: spark) as harness:
+    harness.push(["ada"])
+    harness.run_epoch()
+    Broadcast.__reduce__ = reduced_without_java
+    harness.push(["bob"])
+    try:
+        harness.run_epoch()
+    except SparkLostError as error:
+        print(error)
+"""
 
 
 def test_java_ends_with_a_driver_that_is_killed_while_spark_starts(site: JobSite, monkeypatch):
@@ -48,6 +79,18 @@ def test_a_killed_java_leaves_nothing_outside_the_folder_of_its_run(site: JobSit
         monkeypatch.setattr(tempfile, "tempdir", short)
         assert remove_abandoned() == 1
         assert not list(Path(short).iterdir())
+
+
+def test_java_that_ends_while_a_broadcast_is_pickled_is_told_without_tracebacks(tmp_path):
+    """PySpark asks Java for the id of the broadcast."""
+    done = subprocess.run(
+        [sys.executable, "-c", _LOST_WHILE_PICKLING], cwd=tmp_path, capture_output=True, text=True,
+        timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+
+    assert "the Java process of Spark ended with signal 9" in done.stdout, done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def _is_spark(process: Process) -> bool:

@@ -1,6 +1,8 @@
 """How the end of Java on its way up is told: killed, or not able to start."""
 
+import io
 import logging
+import pickle
 import socket
 import subprocess
 import sys
@@ -9,9 +11,18 @@ import threading
 import pytest
 from py4j import protocol
 from py4j.java_gateway import GatewayClient, GatewayParameters
+from pyspark import util
+from pyspark.core import broadcast
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import types
 
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
-from bicycle_runtime.engine.spark.java import StartingJava, hush_py4j
+from bicycle_runtime.engine.spark.java import (
+    StartingJava,
+    forget_numpy,
+    hush_py4j,
+    hush_serializers,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +77,47 @@ def test_the_end_of_java_leaves_no_traceback_of_py4j_in_the_log(caplog):
 
     assert loud >= 1
     assert len(caplog.records) == loud
+
+
+class OfLostJava:
+    """A broadcast: pickling it asks Java for its id."""
+
+    def __reduce__(self):
+        raise ConnectionRefusedError("Java is gone")
+
+
+def lost_pickles():
+    """Pickle a broadcast in both ways that PySpark has; return the errors."""
+    errors = []
+    for pickled in (
+        lambda: CloudPickleSerializer().dumps(OfLostJava()),
+        lambda: broadcast.Broadcast(path="nowhere").dump(OfLostJava(), io.BytesIO()),
+    ):
+        with pytest.raises(pickle.PicklingError) as caught:
+            pickled()
+        errors.append(str(caught.value))
+    return errors
+
+
+def test_the_end_of_java_under_a_pickled_broadcast_prints_no_traceback(capsys, monkeypatch):
+    monkeypatch.setattr(util, "print_exec", lambda stream: stream.write("Traceback"))
+    monkeypatch.setattr(broadcast, "print_exec", lambda stream: stream.write("Traceback"))
+    loud = lost_pickles()
+    assert capsys.readouterr().err.count("Traceback") == 2
+
+    hush_serializers()
+    assert lost_pickles() == loud
+    assert all("Java is gone" in each for each in loud)
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_that_is_sent_to_java_loads_numpy(monkeypatch):
+    monkeypatch.setattr(protocol, "INPUT_CONVERTER", [*protocol.INPUT_CONVERTER])
+    own = types.NumpyScalarConverter()
+    protocol.INPUT_CONVERTER.append(own)
+    kept = [each for each in protocol.INPUT_CONVERTER if "Numpy" not in type(each).__name__]
+
+    forget_numpy()
+
+    assert kept == protocol.INPUT_CONVERTER
+    assert any(each.can_convert([1]) for each in kept)

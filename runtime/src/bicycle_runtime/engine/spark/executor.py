@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from pickle import PicklingError
 from typing import IO, TYPE_CHECKING, Any
 
 from bicycle_runtime.base.clock import Clock, SystemClock
@@ -30,7 +31,14 @@ from bicycle_runtime.engine.errors import (
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.anchors import Anchors, levels_with_state
 from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
-from bicycle_runtime.engine.spark.java import JavaProcess, StartingJava, hush_py4j, start_java
+from bicycle_runtime.engine.spark.java import (
+    JavaProcess,
+    StartingJava,
+    forget_numpy,
+    hush_py4j,
+    hush_serializers,
+    start_java,
+)
 from bicycle_runtime.engine.spark.places_folder import FOLDER_VARIABLE
 from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
@@ -291,7 +299,7 @@ class SparkExecutor:
             yield
         except Py4JJavaError as error:
             raise self._failure(error, epoch) from error
-        except (Py4JError, ConnectionError, OSError, EOFError) as error:
+        except (Py4JError, PicklingError, OSError, EOFError) as error:
             if not self._has_ended():
                 raise EpochFailedError(epoch=epoch, job=self._job, reason=str(error)) from error
             code = self._starting.process.returncode if self._starting else 0
@@ -332,6 +340,8 @@ class SparkExecutor:
         from pyspark.java_gateway import launch_gateway
 
         hush_py4j()
+        hush_serializers()
+        forget_numpy()
         on_interrupt = signal.getsignal(signal.SIGINT)
         gateway_place = {
             "PYSPARK_GATEWAY_PORT": str(java.port),

@@ -29,7 +29,15 @@ from bicycle_runtime.base.processes import OPEN_FILES_MIN, how_it_ended, open_fi
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
-__all__ = ["JavaProcess", "StartingJava", "hush_py4j", "spark_environment", "start_java"]
+__all__ = [
+    "JavaProcess",
+    "StartingJava",
+    "forget_numpy",
+    "hush_py4j",
+    "hush_serializers",
+    "spark_environment",
+    "start_java",
+]
 
 _PY4J = "py4j"
 _START_SECONDS_MAX = 120
@@ -169,6 +177,39 @@ def hush_py4j() -> None:
     """
     logging.getLogger(_PY4J).setLevel(logging.CRITICAL)
     logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def hush_serializers() -> None:
+    """Keep PySpark from printing the traceback of what cannot be pickled; again does nothing.
+
+    Pickling a broadcast asks Java for its id: when Java is gone, a traceback would stand beside our
+    error. The error is raised all the same, with its cause.
+    """
+    import pyspark.core.broadcast  # slow: loaded while Java comes up
+    import pyspark.util
+
+    for module in (pyspark.util, pyspark.core.broadcast):
+        setattr(module, "print_exec", _print_nothing)  # noqa: B010 - types forbid a plain assignment
+
+
+def forget_numpy() -> None:
+    """Keep py4j from loading NumPy and PyArrow; again does nothing.
+
+    PySpark has two converters for what goes to Java that load them before the first call, which
+    waits 0.2 s for that. We send Java neither.
+    """
+    # Slow: loaded while Java comes up.
+    from py4j import protocol
+    from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+
+    unused = (NumpyArrayConverter, NumpyScalarConverter)
+    protocol.INPUT_CONVERTER[:] = [
+        each for each in protocol.INPUT_CONVERTER if not isinstance(each, unused)
+    ]
+
+
+def _print_nothing(_stream: object) -> None:
+    """Print nothing: what happened is raised."""
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
