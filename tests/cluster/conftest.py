@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.dev.cluster_options import ClusterOptions
+from bicycle_runtime.dev.cluster_record import ClusterOptions
 from bicycle_runtime.dev.spark_cluster import SparkCluster
 from tests.cluster.clustersite import ClusterSite
 from tests.cluster.wheels import install, new_venv, run

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime.dev.cluster_options import ClusterOptions
+from bicycle_runtime.dev.cluster_record import ClusterOptions
 from bicycle_runtime.dev.spark_cluster import SparkCluster
 from tests.waiting import until
 

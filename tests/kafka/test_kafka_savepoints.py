@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bicycle_runtime.connectors.kafka.sink_errors import (
+from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_HISTORY_AHEAD,
     KAFKA_OTHER_PUBLISHER,
 )

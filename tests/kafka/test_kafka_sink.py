@@ -8,14 +8,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from bicycle_runtime.base.faults import TRANSACTION_POINTS, InjectedFault, arm_fault, disarm_faults
-from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING, KAFKA_UNREACHABLE
-from bicycle_runtime.connectors.kafka.sink_errors import (
+from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_DELIVERY_FAILED,
     KAFKA_HISTORY_AHEAD,
     KAFKA_OTHER_PUBLISHER,
     KAFKA_PUBLISH_REFUSED,
+    KAFKA_TOPIC_MISSING,
     KAFKA_TOPIC_UNSUITABLE,
     KAFKA_TRANSACTION_TIMEOUT_WRONG,
+    KAFKA_UNREACHABLE,
 )
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.operators.errors import FunctionFailedError
@@ -37,11 +38,10 @@ def run_of(kafka_broker, tmp_path):
 
     def make(topic, *, payloads=None, record_type=None, **properties):
         job = f"job-{next(_names)}"
-        run = SinkRun(
-            folder=tmp_path / job, brokers=kafka_broker.bootstrap, topic=topic, job=job,
-            properties=properties, payloads=payloads or {}, record_type=record_type)  # fmt: skip
-        runs.append(run)
-        return run
+        about = {"folder": tmp_path / job, "job": job, "brokers": kafka_broker.bootstrap}
+        wanted = {"payloads": payloads or {}, "record_type": record_type, "properties": properties}
+        runs.append(SinkRun(topic=topic, **about, **wanted))
+        return runs[-1]
 
     yield make
     disarm_faults()

@@ -8,7 +8,7 @@ from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.base.faults import arm_fault, disarm_faults
 from bicycle_runtime.connectors.errors import PublishInterruptedError
-from bicycle_runtime.connectors.kafka.sink_errors import (
+from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_DELIVERY_FAILED,
     KAFKA_OTHER_PUBLISHER,
     KAFKA_PUBLISH_TIMED_OUT,

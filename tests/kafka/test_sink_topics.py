@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
-from bicycle_runtime.connectors.kafka.sink_errors import (
+from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_DELIVERY_FAILED,
     KAFKA_PUBLISH_REFUSED,
+    KAFKA_TOPIC_MISSING,
     KAFKA_TOPIC_UNSUITABLE,
 )
 from bicycle_runtime.testing import Harness

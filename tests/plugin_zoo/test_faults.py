@@ -16,7 +16,7 @@ from bicycle_runtime.extraction.errors import (
     SDK_MISMATCH,
     ExtractionError,
 )
-from bicycle_runtime.extraction.limits import ExtractionLimits
+from bicycle_runtime.extraction.process import ExtractionLimits
 from bicycle_sdk.errors import GraphError, ParameterError, PluginDefinitionError
 from tests.plugin_zoo.zoo import at_import, in_builder, whole
 from tests.raising import raises

@@ -5,8 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.errors import ConfigError, OptionError
-from bicycle_runtime.dev.broker_options import BrokerOptions, BrokerSecurity, server_properties
-from bicycle_runtime.dev.keystore import Keystore
+from bicycle_runtime.dev.broker_options import (
+    BrokerOptions,
+    BrokerSecurity,
+    Keystore,
+    server_properties,
+)
 
 KEYSTORE = Keystore(path=Path("/k.p12"), ca_path=Path("/ca.pem"), password="p")
 

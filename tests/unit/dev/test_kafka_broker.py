@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.base.processes import start_ticks
-from bicycle_runtime.dev.broker_options import BrokerOptions, BrokerSecurity
+from bicycle_runtime.dev.broker_options import BrokerOptions, BrokerSecurity, Keystore
 from bicycle_runtime.dev.errors import (
     BROKER_CONFLICT,
     BROKER_JAVA_MISSING,
@@ -17,7 +17,6 @@ from bicycle_runtime.dev.errors import (
     PORT_TAKEN,
 )
 from bicycle_runtime.dev.kafka_broker import KafkaBroker
-from bicycle_runtime.dev.keystore import Keystore
 from bicycle_runtime.dev.waiting import locked
 from tests.raising import raises
 

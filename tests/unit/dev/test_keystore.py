@@ -1,7 +1,7 @@
 import ssl
 
+from bicycle_runtime.dev.broker_options import make_keystore
 from bicycle_runtime.dev.errors import KEYSTORE_NOT_MADE
-from bicycle_runtime.dev.keystore import make_keystore
 from tests.raising import raises
 
 

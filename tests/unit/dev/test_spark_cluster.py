@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from bicycle_runtime.base.errors import OptionError
-from bicycle_runtime.dev.cluster_options import ClusterOptions
 from bicycle_runtime.dev.cluster_processes import ClusterProcesses
+from bicycle_runtime.dev.cluster_record import ClusterOptions
 from bicycle_runtime.dev.errors import (
     CLUSTER_HOST_UNUSABLE,
     CLUSTER_NOT_STARTED,

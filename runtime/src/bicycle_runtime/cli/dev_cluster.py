@@ -13,7 +13,7 @@ from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, declared_options, folder_option, home
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table, tell_stop
-from bicycle_runtime.dev.cluster_options import ClusterOptions
+from bicycle_runtime.dev.cluster_record import ClusterOptions
 
 if TYPE_CHECKING:
     from bicycle_runtime.dev.spark_cluster import SparkCluster

@@ -26,8 +26,7 @@ from bicycle_runtime.cli.rendering import (
     watermark_text,
 )
 from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options, take_savepoint
-from bicycle_runtime.jobs.control.draining import drain_job
-from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
+from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
 from bicycle_runtime.jobs.control.looking import is_supervised, job_status, list_jobs
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 

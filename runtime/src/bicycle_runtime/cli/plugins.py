@@ -14,7 +14,7 @@ from bicycle_runtime.cli.rendering import answer_json, error_text, show_table, s
 from bicycle_runtime.extraction.discovery import Discovery, PluginRef, discover
 
 if TYPE_CHECKING:
-    from bicycle_runtime.extraction.check import CheckResult
+    from bicycle_runtime.extraction.extract import CheckResult
 
 __all__ = ["plugins_command"]
 
@@ -83,7 +83,7 @@ def check_command(
     named one its parameters are shown, too. The exit code is 3 when one fails.
     """
     # Slow to import, and needed for this command only.
-    from bicycle_runtime.extraction.check import check_all
+    from bicycle_runtime.extraction.extract import check_all
 
     plugin_env = plugin_env or context.obj
     discovery = _discover(plugin_env)

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.processes import is_alive
-from bicycle_runtime.dev.cluster_options import MASTER_HOST
 
-__all__ = ["ClusterRecord", "SparkProcess", "read_record", "write_record"]
+__all__ = [
+    "MASTER_HOST",
+    "ClusterOptions",
+    "ClusterRecord",
+    "SparkProcess",
+    "host_address",
+    "read_record",
+    "write_record",
+]
 
 _FILE = "cluster.json"
 
@@ -59,3 +69,58 @@ def read_record(folder: Path) -> ClusterRecord | None:
 def write_record(folder: Path, record: ClusterRecord) -> None:
     """Replace the file as one step."""
     replace_file(folder / _FILE, json.dumps(asdict(record)).encode())
+
+
+MASTER_HOST = "127.0.0.1"
+_MEMORY = re.compile(r"[1-9][0-9]{0,6}[mg]")
+_HOSTS_MAX = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterOptions:
+    """A Spark cluster of this machine, for development and tests."""
+
+    folder: Path = option(doc="Where the cluster keeps its logs and the files of its workers.")
+    hosts: int = option(
+        2, low=1, high=_HOSTS_MAX,
+        doc="How many worker hosts there are; each has a loopback address of its own.",
+    )  # fmt: skip
+    cores_per_host: int = option(
+        1, low=1, high=1_024, doc="How many tasks a host runs at a time, whatever the machine has."
+    )
+    memory: str = option(
+        "1g", doc="Memory that a host offers to executors, as Spark writes it: 512m, 2g."
+    )
+    port: int = option(
+        0, low=0, high=65_535,
+        doc="Where the master listens. 0: where it was the last time, or else any free port.",
+    )  # fmt: skip
+    start_timeout_ms: int = option(
+        60_000, low=1_000, high=600_000, doc="How long master and workers may take to be ready."
+    )
+    stop_timeout_ms: int = option(
+        10_000, low=0, high=600_000, doc="How long a process may take to end before it is killed."
+    )
+
+    def __post_init__(self) -> None:
+        """Check the bounds.
+
+        Raises:
+            OptionError: a value is out of bounds, or memory is not as Spark writes it.
+        """
+        check(self)
+        if not _MEMORY.fullmatch(self.memory):
+            raise OptionError(
+                group="ClusterOptions", name="memory", found=self.memory,
+                expected="a whole number with m or g behind it, such as 512m",
+            )  # fmt: skip
+
+
+def host_address(number: int) -> str:
+    """Return the loopback address of a worker host, numbered from 0.
+
+    Example:
+        >>> host_address(0), host_address(1)
+        ('127.0.0.2', '127.0.0.3')
+    """
+    return f"127.0.0.{number + 2}"

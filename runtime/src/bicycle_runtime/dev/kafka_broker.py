@@ -45,8 +45,7 @@ from bicycle_runtime.dev.errors import (
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.kafka_jars import kafka_jars
 from bicycle_runtime.dev.ports import choose_port, is_free
-from bicycle_runtime.dev.tails import indented, last_lines
-from bicycle_runtime.dev.waiting import locked, wait_until
+from bicycle_runtime.dev.waiting import indented, last_lines, locked, wait_until
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [

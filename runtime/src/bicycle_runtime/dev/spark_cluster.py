@@ -30,11 +30,13 @@ from bicycle_runtime.base.java import (
     java_version,
 )
 from bicycle_runtime.base.processes import kill_all, send_signal, wait_for_end
-from bicycle_runtime.dev.cluster_options import MASTER_HOST, ClusterOptions, host_address
 from bicycle_runtime.dev.cluster_processes import KILL_TIMEOUT_S, ClusterProcesses
 from bicycle_runtime.dev.cluster_record import (
+    MASTER_HOST,
+    ClusterOptions,
     ClusterRecord,
     SparkProcess,
+    host_address,
     read_record,
     write_record,
 )
@@ -46,8 +48,7 @@ from bicycle_runtime.dev.errors import (
     ClusterMissingError,
 )
 from bicycle_runtime.dev.ports import choose_port, is_free
-from bicycle_runtime.dev.tails import indented, last_lines
-from bicycle_runtime.dev.waiting import locked, wait_until
+from bicycle_runtime.dev.waiting import indented, last_lines, locked, wait_until
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ClusterState", "HostState", "JobState", "SparkCluster", "read_state"]

@@ -5,16 +5,17 @@ Both have a bound. A lock is the kernel's, not the file's existence, so a crash 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from bicycle_runtime.base.clock import Clock, SystemClock
 
-__all__ = ["locked", "wait_until"]
+__all__ = ["indented", "last_lines", "locked", "wait_until"]
 
 _POLL_S = 0.1
 
@@ -64,3 +65,21 @@ def locked(path: Path, *, timeout_s: float) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+_LINE_COUNT = 15
+_STACK_FRAME = "\tat "
+
+
+def last_lines(path: Path) -> list[str]:
+    """Return the last lines that say something; none where there is no such file."""
+    with contextlib.suppress(OSError):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        telling = [line for line in lines if line.strip() and not line.startswith(_STACK_FRAME)]
+        return telling[-_LINE_COUNT:]
+    return []
+
+
+def indented(lines: Sequence[str]) -> str:
+    """Return lines as they stand in an error."""
+    return "\n".join(f"    {line}" for line in lines) or "    (empty)"

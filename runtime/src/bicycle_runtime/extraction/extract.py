@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,14 +26,13 @@ from bicycle_runtime.extraction.errors import (
     RESULT_UNREADABLE,
     ExtractionError,
 )
-from bicycle_runtime.extraction.limits import ExtractionLimits
-from bicycle_runtime.extraction.process import ChildOutcome, run_child
+from bicycle_runtime.extraction.process import ChildOutcome, ExtractionLimits, run_child
 from bicycle_runtime.extraction.tracebacks import dump_places, place_lines, user_location
 from bicycle_runtime.extraction.wire import PHASE_PREFIX, PIPE_LOST_EXIT_CODE, decode_body
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["check_plugin", "extract"]
+__all__ = ["CheckResult", "check_all", "check_plugin", "extract"]
 
 
 def extract(
@@ -209,3 +209,48 @@ class _Run:
             "traceback": place_lines(places),
             "phase": phases[-1] if phases else "while starting",
         }
+
+
+# Try all plugins, each in a child process of its own, a few at a time.
+#
+# Loading means: import, find the marked object, read its parameters. No graph is built, since a
+# plugin may need parameters for that. One plugin's failure is a result, never the end of the check.
+
+_CHILDREN_MAX = 2  # at a time
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult:
+    """Whether a plugin can be loaded; ``error`` says why not and is None when it can.
+
+    ``parameters`` are as ``check_plugin`` gives them.
+    """
+
+    ref: PluginRef
+    ok: bool
+    error: BicycleError | None = None
+    parameters: Sequence[Mapping[str, Any]] = ()
+
+
+def check_all(
+    refs: Iterable[PluginRef], limits: ExtractionLimits | None = None
+) -> list[CheckResult]:
+    """Load each plugin in a child process.
+
+    Args:
+        refs: Plugins, from ``discover``.
+        limits: Bounds of each child; the defaults when None.
+
+    Returns:
+        One result per plugin, in the order given.
+    """
+
+    def check(ref: PluginRef) -> CheckResult:
+        try:
+            parameters = check_plugin(ref, limits)
+        except BicycleError as error:
+            return CheckResult(ref=ref, ok=False, error=error)
+        return CheckResult(ref=ref, ok=True, parameters=parameters)
+
+    with ThreadPoolExecutor(_CHILDREN_MAX, thread_name_prefix="plugin-check") as pool:
+        return list(pool.map(check, refs))

@@ -20,9 +20,8 @@ from bicycle_runtime.connectors.kafka.encoding import (
     TopicLimits,
     UnencodableError,
 )
-from bicycle_runtime.connectors.kafka.errors import KAFKA_PROPERTY_WRONG
+from bicycle_runtime.connectors.kafka.errors import KAFKA_PROPERTY_WRONG, STAGED_MESSAGES_UNREADABLE
 from bicycle_runtime.connectors.kafka.marker import Marker, marker_topic_name
-from bicycle_runtime.connectors.kafka.sink_errors import STAGED_MESSAGES_UNREADABLE
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages, staged_messages
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.connectors.staging import StagedWriter

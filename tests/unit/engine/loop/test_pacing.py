@@ -5,7 +5,7 @@ import statistics
 
 import pytest
 
-from bicycle_runtime.engine.loop.pacing import Pacer
+from bicycle_runtime.engine.loop.intake import Pacer
 from bicycle_runtime.engine.options import EngineOptions
 
 

@@ -6,7 +6,7 @@ import sys
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.processes import start_ticks
-from bicycle_runtime.jobs.control.draining import drain_job
+from bicycle_runtime.jobs.control.ending import drain_job
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, STOP_TIMED_OUT
 from bicycle_runtime.jobs.status import JobState
 from tests.raising import raises

@@ -7,8 +7,7 @@ import pytest
 from bicycle_runtime.cli.plan import report_lines
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK
-from bicycle_runtime.jobs.inspection.child import describe_job
-from bicycle_runtime.jobs.inspection.fixed_attributes import fixed_attributes
+from bicycle_runtime.jobs.inspection.child import describe_job, fixed_attributes
 from bicycle_runtime.jobs.inspection.reports import inspect_job, report_of, require_guarantee
 from bicycle_sdk import (
     AggregateFunction,

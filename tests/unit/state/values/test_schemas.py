@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.forms import DeclaredState, OperatorForms, evolve
-from bicycle_runtime.state.values.plain_values import plain_value
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.values.reading import StateBook, plain_value
 from bicycle_runtime.state.values.schema_changes import compare, compare_keys
 from bicycle_runtime.state.values.schemas import UNTYPED, describe, describe_key, is_same, words
 from bicycle_sdk import Aliases

@@ -15,8 +15,11 @@ from typing import Any, get_type_hints, is_typeddict
 import msgspec
 
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
-from bicycle_runtime.connectors.files.decoding import in_field_order, is_named_tuple
-from bicycle_runtime.connectors.files.event_times import with_event_times
+from bicycle_runtime.connectors.files.decoding import (
+    in_field_order,
+    is_named_tuple,
+    with_event_times,
+)
 from bicycle_runtime.connectors.files.reader import located
 from bicycle_runtime.contract import BadRecord, Slice, SourceBatch
 

@@ -20,8 +20,8 @@ from bicycle_runtime.connectors.files.decoding import (
     field_decoder,
     json_decoder,
     long_line_batch,
+    with_event_times,
 )
-from bicycle_runtime.connectors.files.event_times import with_event_times
 from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
 from bicycle_runtime.connectors.text import text_decoder

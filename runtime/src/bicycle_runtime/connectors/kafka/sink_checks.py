@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.kafka.marker import Marker, is_branch
-from bicycle_runtime.connectors.kafka.sink_errors import (
+from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_HISTORY_AHEAD,
     KAFKA_TOPIC_UNSUITABLE,
     KAFKA_TRANSACTION_TIMEOUT_WRONG,
 )
+from bicycle_runtime.connectors.kafka.marker import Marker, is_branch
 from bicycle_runtime.connectors.kafka.topics import TopicAdmin, TopicFacts, TopicPlan
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.kafka.options import KafkaSinkOptions

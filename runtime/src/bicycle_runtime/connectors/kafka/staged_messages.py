@@ -15,7 +15,7 @@ import msgspec
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.kafka.encoding import Message, MessageColumns, columns_of
-from bicycle_runtime.connectors.kafka.sink_errors import STAGED_MESSAGES_UNREADABLE
+from bicycle_runtime.connectors.kafka.errors import STAGED_MESSAGES_UNREADABLE
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.contract import StagedFile
 

@@ -26,14 +26,13 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # public, not
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import TopicLimits
-from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
+from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING, KAFKA_TOPIC_UNSUITABLE
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
     is_outage,
     open_client,
 )
-from bicycle_runtime.connectors.kafka.sink_errors import KAFKA_TOPIC_UNSUITABLE
 
 __all__ = ["TopicAdmin", "TopicFacts", "TopicPlan"]
 

@@ -26,6 +26,11 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.encoding import MessageColumns
+from bicycle_runtime.connectors.kafka.errors import (
+    KAFKA_OTHER_PUBLISHER,
+    KAFKA_PUBLISH_REFUSED,
+    KAFKA_PUBLISH_TIMED_OUT,
+)
 from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.producing import (
     DeliveryFailures,
@@ -36,11 +41,6 @@ from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
     client_error,
     open_client,
-)
-from bicycle_runtime.connectors.kafka.sink_errors import (
-    KAFKA_OTHER_PUBLISHER,
-    KAFKA_PUBLISH_REFUSED,
-    KAFKA_PUBLISH_TIMED_OUT,
 )
 from bicycle_runtime.connectors.kafka.writer import delivery_hint
 from bicycle_sdk.errors import BicycleError

@@ -21,6 +21,7 @@ from bicycle_runtime.connectors.kafka.encoding import (
     MessagePlan,
     columns_of,
 )
+from bicycle_runtime.connectors.kafka.errors import KAFKA_DELIVERY_FAILED
 from bicycle_runtime.connectors.kafka.producing import (
     DeliveryFailures,
     client_call,
@@ -31,7 +32,6 @@ from bicycle_runtime.connectors.kafka.settings import (
     client_error,
     open_client,
 )
-from bicycle_runtime.connectors.kafka.sink_errors import KAFKA_DELIVERY_FAILED
 from bicycle_runtime.connectors.kafka.staged_messages import pack_messages
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask

@@ -29,7 +29,7 @@ from bicycle_runtime.contract import (
     Waiting,
 )
 from bicycle_runtime.engine.epoch.failures import run_unmixed
-from bicycle_runtime.engine.epoch.merging import merge_ends
+from bicycle_runtime.engine.epoch.merging import EpochWork, merge_ends, next_manifest, plan_record
 from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import (
     BegunEpoch,
@@ -37,10 +37,14 @@ from bicycle_runtime.engine.epoch.replay_record import (
     record_of,
     with_counts,
 )
-from bicycle_runtime.engine.epoch.stats import Stopwatch, read_counts, state_bytes
-from bicycle_runtime.engine.epoch.telling import stats_of, unread_of
+from bicycle_runtime.engine.epoch.stats import (
+    Stopwatch,
+    read_counts,
+    state_bytes,
+    stats_of,
+    unread_of,
+)
 from bicycle_runtime.engine.epoch.watermarks import Timeline
-from bicycle_runtime.engine.epoch.work import EpochWork, next_manifest, plan_record
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.loop.intake import IDLE_MS_MAX, Intake
 from bicycle_runtime.engine.loop.loads import LoadWatch, tell_loads
@@ -48,9 +52,7 @@ from bicycle_runtime.engine.loop.publishing import Publisher, referenced_paths
 from bicycle_runtime.engine.loop.rescaling import Division
 from bicycle_runtime.engine.loop.services import LoopServices, Step
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.planning.bounded import require_bounded
-from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.engine.planning.told import naming_operators
+from bicycle_runtime.engine.planning.setup import JobSetup, naming_operators, require_bounded
 from bicycle_runtime.engine.resuming.pinning import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.resuming.state_forms import begun_forms

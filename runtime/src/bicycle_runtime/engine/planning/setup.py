@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
 from bicycle_runtime.contract import ConnectorSpec, DriverServices, Sink, Source
-from bicycle_runtime.engine.planning.event_times import require_event_times
+from bicycle_runtime.engine.errors import BATCH_MODE_ENDLESS
 from bicycle_runtime.engine.planning.stages import (
     plan_stages,
     widths_of,
@@ -20,12 +21,14 @@ from bicycle_runtime.engine.planning.stages import (
     with_widths,
 )
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.values.forms import OperatorForms
+from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
 
-__all__ = ["JobSetup", "prepare_job"]
+__all__ = ["JobSetup", "naming_operators", "prepare_job", "require_bounded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,3 +186,61 @@ def _dead_letter_spec(folder: str) -> ConnectorSpec:
         connector_type="jsonl_file",
         properties={"path": folder, "roll_ms": 1_000},
     )
+
+
+# Operators that need event time where none can come: refused before anything starts.
+#
+# A pure function of the graph and its sources. A source that does not say whether its records have
+# times is taken to give them; what is missed here is an error of the first record.
+
+
+def require_event_times(graph: JobGraph, sources: Mapping[str, Source]) -> None:
+    """Refuse a graph in which records without event time reach an operator that needs it.
+
+    Raises:
+        NO_EVENT_TIME: with the first such operator.
+    """
+    for vertex in graph.vertices:
+        if vertex.descriptor.needs_event_time and _is_reached_without(graph, vertex.id, sources):
+            raise NO_EVENT_TIME(operator=vertex.id, made=vertex.made)
+
+
+def _is_reached_without(graph: JobGraph, uid: str, sources: Mapping[str, Source]) -> bool:
+    """Tell whether records of a source without times come in, through whatever keeps them so."""
+    waiting, seen = [uid], {uid}
+    while waiting:
+        for edge in graph.inputs_of(waiting.pop()):
+            sender = graph.vertex(edge.source_id)
+            if edge.output_tag is not None or edge.feedback or sender.id in seen:
+                continue
+            seen.add(sender.id)
+            if sender.kind is OperatorKind.SOURCE and sources[sender.id].gives_times is False:
+                return True
+            if sender.descriptor.keeps_times:
+                waiting.append(sender.id)
+    return False
+
+
+@contextlib.contextmanager
+def naming_operators(graph: JobGraph) -> Iterator[None]:
+    """Let errors that name an operator of the graph say, in the fact ``made``, what made it."""
+    try:
+        yield
+    except BicycleError as error:
+        uid = error.facts.get("operator")
+        made = next((vertex.made for vertex in graph.vertices if vertex.id == uid), "")
+        if made:
+            error.facts.setdefault("made", made)
+        raise
+
+
+def require_bounded(setup: JobSetup) -> None:
+    """Refuse a job with input that never ends; its sources were started.
+
+    Raises:
+        BATCH_MODE_ENDLESS: there are such sources; with all of them.
+    """
+    endless = [uid for uid, source in setup.sources.items() if not source.poll().is_bounded]
+    if endless:
+        words = [f"{uid!r} ({setup.sources[uid].spec.connector_type})" for uid in endless]
+        raise BATCH_MODE_ENDLESS(job=setup.job_id, sources=endless, sources_text=", ".join(words))

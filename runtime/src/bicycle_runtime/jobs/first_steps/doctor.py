@@ -7,6 +7,7 @@ it runs only when asked for.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import sys
 import tempfile
@@ -14,6 +15,8 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import cloudpickle
 
 from bicycle_runtime import __version__
 from bicycle_runtime.base.clock import SystemClock
@@ -26,9 +29,10 @@ from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
+from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.errors import DOCTOR_FOUND_FAULTS
-from bicycle_runtime.jobs.first_steps.samples import sample_bundle
 from bicycle_runtime.jobs.home import Home
+from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Check", "examine", "require_health"]
@@ -218,3 +222,27 @@ def _run_sample(home: Home, master: str) -> list[Any]:
 
 def _ignore(_: object) -> None:
     """Show nothing: only the collected result counts."""
+
+
+def sample_bundle() -> JobBundle:
+    """Return a job that counts three letters, with one exchange, and collects ``counts``."""
+    environment = StreamEnvironment()
+    letters = environment.from_collection(["a", "b", "a"])
+    letters.key_by(_itself).count().collect("counts")
+    graph = environment.build_graph("sample")
+    payloads = {name: cloudpickle.dumps(value) for name, value in environment.payloads.items()}
+    return JobBundle(
+        graph=graph,
+        payloads=payloads,
+        shipping=dict.fromkeys(payloads, "by reference"),
+        digest=bundle_digest(graph, payloads),
+        plugin="sample",
+        plugin_version=__version__,
+        dist=f"bicycle-runtime {__version__}",
+        sdk_version=__version__,
+        python_version=platform.python_version(),
+    )
+
+
+def _itself(letter: str) -> str:
+    return letter

@@ -40,8 +40,7 @@ from bicycle_runtime.jobs.running.announcements import socket_lines
 from bicycle_runtime.jobs.running.beginnings import begun
 from bicycle_runtime.jobs.running.executors import JobExecutor, spark_executor
 from bicycle_runtime.jobs.running.first_status import first_status
-from bicycle_runtime.jobs.running.former_run import FormerRun
-from bicycle_runtime.jobs.running.job_locks import job_locks
+from bicycle_runtime.jobs.running.former_run import FormerRun, job_locks
 from bicycle_runtime.jobs.running.listeners import installed_listeners
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.preparing import prepared

@@ -7,14 +7,15 @@ job has then not run, and what it did in its former run stays what is told of it
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.jobs.errors import JobRunningError, StatusFormatError
-from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.home import JobFolder, JobPlace
 from bicycle_runtime.jobs.locks import FileLock
 
-__all__ = ["FormerRun"]
+__all__ = ["FormerRun", "job_locks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,3 +46,19 @@ class FormerRun:
         with contextlib.suppress(JobRunningError), lock:  # It is somebody else's by now.
             replace_file(self.folder.request_path, self.request)
             replace_file(self.folder.status_path, self.status)
+
+
+@contextlib.contextmanager
+def job_locks(place: JobPlace) -> Iterator[None]:
+    """Hold a job's folder in the home and, where it is a local directory, its checkpoint.
+
+    Raises:
+        JobRunningError: another process holds one of them.
+        StorageError: a lock file cannot be made.
+    """
+    with contextlib.ExitStack() as locks:
+        folder = place.folder
+        locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
+        if place.lock_path is not None:
+            locks.enter_context(FileLock(place.lock_path, job=place.job, place=place.storage.url))
+        yield

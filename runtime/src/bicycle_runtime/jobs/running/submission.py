@@ -23,8 +23,7 @@ from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
-from bicycle_runtime.jobs.running.former_run import FormerRun
-from bicycle_runtime.jobs.running.job_locks import job_locks
+from bicycle_runtime.jobs.running.former_run import FormerRun, job_locks
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest

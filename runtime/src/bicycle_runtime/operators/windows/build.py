@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.folding.rows import Rows
+from bicycle_runtime.operators.folding.slots import Session
 from bicycle_runtime.operators.windows.base import WindowOperator
-from bicycle_runtime.operators.windows.cut_sessions import CutSessions
+from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.folding_operator import FoldingOperator, KeptWindows
 from bicycle_runtime.operators.windows.kept_slices import KeptSlices
-from bicycle_runtime.operators.windows.sessions import KeptSessions
+from bicycle_runtime.operators.windows.sessions import PLACE, KeptSessions
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator, pane_cells
+from bicycle_runtime.state.memory.due import Spot
 from bicycle_runtime.state.memory.space import MemorySpace
-from bicycle_runtime.state.memory.windows import WindowTable
-from bicycle_sdk.windows import SessionWindows, WindowPlan
+from bicycle_runtime.state.memory.window_tables import WindowTables
+from bicycle_runtime.state.memory.windows import Cells, WindowTable
+from bicycle_sdk.state import TimeDomain
+from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
 __all__ = ["window_operator", "window_table"]
 
@@ -47,3 +53,101 @@ def _kind_of(plan: WindowPlan) -> type[KeptWindows] | None:
     if not isinstance(plan.assigner, SessionWindows):
         return KeptSlices
     return KeptSessions if plan.assigner.max_duration_ms is None else CutSessions
+
+
+# Session windows of limited length: what is longer is cut, from its first record on.
+#
+# A session is cut when the watermark reaches the cut. Its *rest* stays open from there to its end,
+# so that records which belong to it still find it. Records before the cut of an open rest are late.
+# Nothing is folded before it fires: where a session is cut is known only then.
+
+
+# Start, end, and: whether it is the rest of a session that was cut, time of its first record.
+_Part = tuple[int, int, tuple[bool, int | None]]
+
+
+class CutSessions(KeptSessions):
+    """Keeps the open sessions of each key with their records, and cuts them as they fire."""
+
+    @classmethod
+    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:  # noqa: ARG003  # the contract
+        about = GenericAlias(tuple, (bool, int | None))
+        return windows.cells("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
+
+    def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
+        return (("event", self._due_ms(part)) for part in cell)
+
+    # --- records in --------------------------------------------------------------------------
+
+    def admitted(self, rows: Rows) -> Rows:
+        """Return the rows that come before no cut; the others are late: their window has fired."""
+        if min(rows.times) >= self.window.complete_before:
+            return rows
+        late = [
+            index
+            for index, (group, key, time) in enumerate(
+                zip(rows.groups, rows.keys, rows.times, strict=True)
+            )
+            if any(about[0] and time < start for start, _, about in self._parts(group, key))
+        ]
+        if not late:
+            return rows
+        places = rows.places
+        windows = [Window(rows.times[index], places[index]) for index in late]
+        self.window.count_late(rows.picked(late), windows)
+        gone = set(late)
+        return rows.picked([index for index in range(len(places)) if index not in gone])
+
+    def _join(self, new: Session) -> None:
+        parts = self._parts(new.group, new.key)
+        touching = [one for one in parts if one[0] <= new.end and new.start <= one[1]]
+        firsts = [first for _, _, (_, first) in touching if first is not None]
+        joined: _Part = (
+            min([new.start, *(start for start, _, _ in touching)]),
+            max([new.end, *(end for _, end, _ in touching)]),
+            (any(is_rest for _, _, (is_rest, _) in touching), min([new.start, *firsts])),
+        )
+        self.table.records.add(PLACE, new.group, new.key, new.content)
+        self._put(new.group, new.key, [*(one for one in parts if one not in touching), joined])
+        self._remember(self._due_ms(joined), new.group, new.key)
+
+    # --- results out -------------------------------------------------------------------------
+
+    def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
+        """Fire what is due of a key at a moment, and let go of it."""
+        for part in self._parts(group, key):
+            if self._due_ms(part) != moment:
+                continue
+            start, end, (_, first) = part
+            left = [one for one in self._parts(group, key) if one != part]
+            if first is not None:
+                row = self._row(group, key, start, moment)
+                if len(row[0]) >= self._assigner.min_records:
+                    yield Fired(key, Window(first, moment), row, Unkept())
+                if moment < end:
+                    rest = self._rest(group, key, moment, end)
+                    left.append(rest)
+                    self._remember(self._due_ms(rest), group, key)
+            self._drop(group, key, sorted(left, key=lambda one: one[0]))
+
+    def _is_waiting(self, moment: int, spot: Spot) -> bool:
+        _, group, key = spot
+        return any(self._due_ms(part) == moment for part in self._parts(group, key))
+
+    def _rest(self, group: int, key: Any, start: int, end: int) -> _Part:
+        times, _ = self._row(group, key, start, end)
+        return (start, end, (True, min(times, default=None)))
+
+    def _due_ms(self, part: _Part) -> int:
+        """Return when the part fires or, being without records, is forgotten."""
+        _, end, (_, first) = part
+        assert self._assigner.max_duration_ms is not None
+        return end if first is None else min(end, first + self._assigner.max_duration_ms)
+
+    def _parts(self, group: int, key: Any) -> list[_Part]:
+        return list(self.table.cells.find(PLACE, group, key) or ())
+
+    def _put(self, group: int, key: Any, parts: list[_Part]) -> None:
+        kept = self.table.cells.group(PLACE, group)
+        kept[key] = sorted(parts, key=lambda one: one[0])
+        self.table.cells.touch(PLACE, group, (key,))
