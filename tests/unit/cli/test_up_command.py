@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import socket
 import urllib.request
 
 import pytest
@@ -13,12 +14,16 @@ from tests.unit.jobs.job_samples import put_job
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1"])
 def test_addresses_that_others_reach_are_refused_before_anything_is_there(shell, host):
-    code, error = shell.error("up", "--host", host, "--port", "0", "--detach")
-    foreground = shell.run("up", "--host", host, "--port", "0")
+    done = shell.run("up", "--host", host, "--port", "0")
+
+    assert (done.exit_code, "BIC-2501" in done.stderr) == (2, True)
+    assert not (shell.home.path / "service/control.db").exists()
+
+
+def test_a_detached_service_tells_why_it_did_not_start(shell):
+    code, error = shell.error("up", "--host", "0.0.0.0", "--detach")
 
     assert (code, error["code"]) == (2, "BIC-2501")
-    assert (foreground.exit_code, "BIC-2501" in foreground.stderr) == (2, True)
-    assert not (shell.home.path / "service/control.db").exists()
 
 
 def test_a_service_is_started_found_and_ended_while_jobs_go_on(shell):
@@ -52,11 +57,9 @@ def test_json_is_for_a_service_that_runs_on(shell):
 
 
 def test_a_port_that_is_taken_is_told(shell):
-    up = shell.answer("up", "--detach", "--port", "0")
-    port = up["url"].rpartition(":")[2]
-    other = str(shell.home.path.with_name("other"))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
 
-    code, error = shell.error("up", "--detach", "--port", port, "--home", other)
-    shell.answer("down")
+        done = shell.run("up", "--port", port)
 
-    assert (code, error["code"]) == (6, "BIC-2502")
+    assert (done.exit_code, "BIC-2502" in done.stderr) == (6, True)

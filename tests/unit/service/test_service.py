@@ -108,6 +108,7 @@ def test_a_run_that_is_started_again_begins_a_new_life_in_the_history(home):
     again = status_of("job", state=JobState.FAILED, started_ms=5, error=error)
     with opened(home) as service:
         write_status(home.folder("job").status_path, again)
+        service.watcher.wake()
         until(lambda: service.fleet.view.get("job").summary.start_time == 5, "the look")
         changes = until(lambda: service.history.state_changes("job")[3:], "the steps")
         whole = [each.new for each in service.history.state_changes("job")]
@@ -124,6 +125,7 @@ def test_an_impossible_change_is_shown_and_told_as_refused(home, caplog):
         write_status(
             home.folder("job").status_path, status_of("job", state=JobState.STOPPED, started_ms=1)
         )
+        service.watcher.wake()
         until(lambda: service.fleet.view.get("job").summary.state == "STOPPED", "the look")
         until(
             lambda: [e for e in service.history.events("job") if e.kind == "refused"], "the event"
@@ -136,6 +138,7 @@ def test_jobs_that_are_removed_leave_the_list_and_keep_their_history(home):
         for path in (folder.status_path, folder.request_path):
             path.unlink()
         folder.path.rmdir()
+        service.watcher.wake()
         until(lambda: service.fleet.view.get("job") is None, "the look")
 
         assert [each.new for each in service.history.state_changes("job")] == ["FINISHED"]
@@ -150,6 +153,7 @@ def test_restarts_are_told_once_each(home):
     put_job(home, "job", is_ours=True, **fields, restarts=notes[:1], restart_count=1)
     with opened(home) as service:
         put_job(home, "job", is_ours=True, **fields, restarts=notes, restart_count=2)
+        service.watcher.wake()
         until(lambda: len(service.history.events("job")) == 3, "two failures")
         codes = [e.facts["code"] for e in service.history.events("job") if e.kind == "failure"]
         exceptions = service.readings.exceptions("job")

@@ -149,7 +149,8 @@ def _follow(served, path, wanted):
     thread.start()
 
     def wait():
-        assert arrived.wait(PATIENCE_S), b"".join(seen)
+        log = (served.home.path / "served.log").read_text
+        assert arrived.wait(20), (b"".join(seen), log())
         connection.shutdown(socket.SHUT_RDWR)
         thread.join(PATIENCE_S)
 

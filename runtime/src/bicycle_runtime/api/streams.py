@@ -29,15 +29,16 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _KEEP_ALIVE = ": still here\n\n"
 
 
-def event_stream(service: Service, request: Request, job: str | None) -> StreamingResponse:
-    """Return a stream of what happens to one job, or to all.
+async def event_stream(service: Service, request: Request, job: str | None) -> StreamingResponse:
+    """Return a stream of what happens to one job, or to all, from before its answer begins.
 
     Events are ``job`` (the row of a job that changed), ``gone``, and, with the number that a reader
     goes on from, the kinds of ``Event``; ``resync`` says that more was missed than is told.
     """
     last = request.headers.get("last-event-id", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else None
-    stream = _bounded(_events(service, job, after), service)
+    newest = await service.slow(service.history.latest_event)
+    stream = _bounded(_events(service, job, after, newest), service)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=_HEADERS)
 
 
@@ -80,10 +81,9 @@ async def _bounded(pieces: AsyncGenerator[str, None], service: Service) -> Async
 
 
 async def _events(
-    service: Service, job: str | None, after: int | None
+    service: Service, job: str | None, after: int | None, newest: int
 ) -> AsyncGenerator[str, None]:
     history = service.history
-    newest = await service.slow(history.latest_event)
     if after is None:
         after = newest
     elif not newest - _BACKLOG_MAX <= after <= newest:

@@ -32,7 +32,7 @@ SECTIONS = {
         "logs": ("logs", "Show the log of a submitted job"),
     },
     "Serve jobs": {
-        "up": ("up", "Serve the jobs of this machine: REST API and pages"),
+        "up": ("up", "Serve the jobs of this machine behind one port"),
         "down": ("up", "End the service; jobs go on"),
     },
     "State and savepoints": {

@@ -74,11 +74,12 @@ def home_option(command: Any) -> Any:
 @click.option("--detach", is_flag=True, help="Return once it answers, and let it run on.")
 @answers
 def up_command(*, host: str, port: int, folder: str | None, detach: bool, as_json: bool) -> None:
-    """Serve the jobs of this machine: REST API, events, metrics and pages behind one port.
+    """Serve the jobs of this machine behind one port.
 
-    All jobs of the home are there, those of `bicycle submit` included. The service prints its URL
-    and runs until Ctrl-C, SIGTERM or `bicycle down`; jobs go on without it, and are found again.
-    With --json the answer is the URL and the process id, which needs --detach.
+    That is a REST API, events and metrics. All jobs of the home are there, those of `bicycle
+    submit` included. The service prints its URL and runs until Ctrl-C, SIGTERM or `bicycle down`;
+    jobs go on without it, and are found again. With --json the answer is the URL and the process
+    id, which needs --detach.
     """
     if as_json and not detach:
         raise click.UsageError("--json needs --detach")
@@ -111,7 +112,7 @@ def up_command(*, host: str, port: int, folder: str | None, detach: bool, as_jso
 @home_option
 @answers
 def down_command(*, folder: str | None, as_json: bool) -> None:
-    """End the service of this machine's jobs. Jobs go on."""
+    """End the service; jobs go on."""
     place = _home(folder)
     address = read_address(place)
     if address is None:

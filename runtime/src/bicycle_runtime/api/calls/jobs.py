@@ -121,7 +121,7 @@ async def events(call: Call) -> Response:
     job_id = call.request.path_params.get("job_id")
     if job_id is not None:
         await call.service.known(job_id)
-    return event_stream(call.service, call.request, job_id)
+    return await event_stream(call.service, call.request, job_id)
 
 
 def _metrics(status: JobStatus) -> JobMetrics:

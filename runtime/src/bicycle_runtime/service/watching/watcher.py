@@ -118,7 +118,7 @@ class Watcher:
             self._deaths.wait(_LOOK_S)
             try:
                 self.look()
-            except OSError as error:  # A disk that fails: the snapshot stays as it was.
+            except Exception as error:  # noqa: BLE001 - The snapshot stays; the next look may do.
                 log_event(_LOG, "look_failed", level=logging.WARNING, error=error)
 
     def look(self) -> None:
