@@ -23,6 +23,7 @@ from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.serving.addresses import hosts_of, listen
 from bicycle_runtime.serving.server import serve
+from bicycle_runtime.webui.site import page_routes
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["main", "run_service"]
@@ -55,7 +56,7 @@ async def _serve(home: Home, listener: socket.socket, host: str) -> None:
 
     with Service(home, clock=SystemClock()) as service:
         service.fleet.attach(asyncio.get_running_loop())
-        app = build_application(service, hosts=hosts)
+        app = build_application(service, hosts=hosts, pages=page_routes(service))
         try:
             await serve(app, listener, closing=service.closing, on_ready=tell)
         finally:

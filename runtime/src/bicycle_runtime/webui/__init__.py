@@ -1,0 +1,5 @@
+"""The pages of the service, made on the server: what is going on, in a browser.
+
+Pages read the snapshot and the history of ``service``, and ask it for operations. They decide
+nothing, read no file of a job, and work as links where scripts are off.
+"""

@@ -1,0 +1,141 @@
+"""Numbers, sizes and times as pages show them. Pure functions; templates use them as filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from bicycle_sdk.quantities import duration_text
+
+__all__ = ["FILTERS", "NOTHING", "clock_text", "count", "rate", "seconds_of_lag", "share", "size"]
+
+NOTHING = "\u2013"  # A dash, where a number is not known.
+_STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_EXACT_MAX = 100_000
+_END_MS = 253_402_300_799_999  # The last moment of the year 9999: later watermarks mean the end.
+
+
+def count(value: float | None) -> str:
+    """Return a count: exact up to 99,999, three digits with a letter above.
+
+    Example:
+        >>> [count(value) for value in (0, 10_204, 1_234_567, 99_999.6)]
+        ['0', '10,204', '1.23 M', '100 k']
+    """
+    if value is None:
+        return NOTHING
+    return _short(value) if round(abs(value)) >= _EXACT_MAX else f"{value:,.0f}"
+
+
+def rate(value: float | None) -> str:
+    """Return records per second: three digits are enough for what changes all the time.
+
+    Example:
+        >>> [rate(value) for value in (0.0, 0.25, 7.24, 312.4, 48_112)]
+        ['0', '0.25', '7.24', '312', '48.1 k']
+    """
+    return NOTHING if value is None else _short(value)
+
+
+def _short(value: float) -> str:
+    for limit, letter in _STEPS:
+        if round(abs(value)) >= limit:
+            return f"{_three_digits(value / limit)} {letter}"
+    return _three_digits(value)
+
+
+def _three_digits(value: float) -> str:
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def size(value: float | None) -> str:
+    """Return a size in bytes with the unit that fits.
+
+    Example:
+        >>> [size(value) for value in (0, 512, 4 << 30)]
+        ['0 B', '512 B', '4 GiB']
+    """
+    if value is None:
+        return NOTHING
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{_three_digits(value)} {unit}"
+        value /= 1024
+    return f"{_three_digits(value)} TiB"
+
+
+def share(value: float | None) -> str:
+    """Return a share of one in percent.
+
+    Example:
+        >>> share(0.714), share(0.004)
+        ('71 %', '0.4 %')
+    """
+    if value is None:
+        return NOTHING
+    percent = value * 100
+    return f"{percent:.1f} %" if 0 < percent < 1 else f"{percent:.0f} %"
+
+
+def seconds_of_lag(value: int | None) -> str:
+    """Return how long the oldest unread record waits, from ms; nothing while nothing waits.
+
+    Example:
+        >>> seconds_of_lag(None), seconds_of_lag(0), seconds_of_lag(40_000)
+        ('', '', '40.0 s')
+    """
+    return duration_text(value) if value else ""
+
+
+def clock_text(time_ms: int | None) -> str:
+    """Return a time since 1970 in ms as date and time of day in UTC; nothing for none.
+
+    Example:
+        >>> clock_text(1_000), clock_text(2**63 - 1)
+        ('1970-01-01 00:00:01', 'at the end')
+    """
+    if time_ms is None:
+        return NOTHING
+    if not 0 <= time_ms <= _END_MS:
+        return "at the end" if time_ms > 0 else "before 1970"
+    return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def time_text(time_ms: int) -> str:
+    """Return the time of day in UTC.
+
+    Example:
+        >>> time_text(1_000)
+        '00:00:01'
+    """
+    return f"{datetime.fromtimestamp(time_ms / 1000, tz=UTC):%H:%M:%S}"
+
+
+def behind_text(watermark_ms: int | None, now_ms: int) -> str:
+    """Return how far event time is behind the time of day.
+
+    Example:
+        >>> [behind_text(ms, 13_000) for ms in (1_000, 20_000, None, 2**63 - 1)]
+        ['12.0 s behind', 'ahead of the clock', '', '']
+    """
+    if watermark_ms is None or not 0 <= watermark_ms <= _END_MS:
+        return ""
+    if watermark_ms > now_ms:
+        return "ahead of the clock"
+    return f"{duration_text(now_ms - watermark_ms)} behind"
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "behind": behind_text,
+    "clock": clock_text,
+    "count": count,
+    "duration": lambda ms: NOTHING if ms is None else duration_text(ms),
+    "lag_time": seconds_of_lag,
+    "rate": rate,
+    "share": share,
+    "size": size,
+    "time": time_text,
+}

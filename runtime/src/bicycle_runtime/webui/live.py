@@ -1,0 +1,84 @@
+"""Streams that keep an open page up to date, one for each page.
+
+A message without a name holds parts of the page, each in ``<hx-partial id="…">``: the browser
+changes what differs and touches nothing else. The first message of a stream holds everything that
+can change, so that one that was lost does no harm. A message with a name is data for a script:
+``samples`` for charts, ``graph`` for the drawing, ``beat`` for the line that says how old the page
+is; a beat comes when nothing else has come for some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from starlette.responses import StreamingResponse
+
+from bicycle_runtime.service.watching.fleet import Change, Subscription
+from bicycle_runtime.webui.rendering import Site
+
+__all__ = ["BEAT_S", "Message", "live_answer"]
+
+BEAT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One message: parts of a page, or with ``name`` data for a script."""
+
+    data: str
+    name: str = ""
+
+    def encoded(self) -> bytes:
+        """Return the bytes of a server-sent event."""
+        head = f"event: {self.name}\n" if self.name else ""
+        lines = "".join(f"data: {line}\n" for line in self.data.splitlines() if line.strip())
+        return f"{head}{lines}\n".encode()
+
+    @classmethod
+    def of(cls, name: str, facts: Any) -> Message:
+        """Return data for a script."""
+        return cls(name=name, data=msgspec.json.encode(facts).decode())
+
+
+Render = Callable[[Change | None], Awaitable[Iterable[Message]]]
+
+
+def live_answer(site: Site, render: Render, *, beat_s: float = BEAT_S) -> StreamingResponse:
+    """Return a stream of what a page shows; it ends with the service.
+
+    Args:
+        site: Whose changes are told.
+        render: Makes messages of a change, or of None when there is none; the first change names
+            every job.
+        beat_s: How long nothing changes until a beat is sent.
+    """
+    return StreamingResponse(_messages(site, render, beat_s), media_type="text/event-stream")
+
+
+async def _messages(site: Site, render: Render, beat_s: float) -> AsyncIterator[bytes]:
+    closing = site.service.closing
+    async with site.service.fleet.changes() as changes:
+        while not closing.is_set():
+            try:
+                change = await _next(changes, closing, beat_s)
+            except StopAsyncIteration:
+                return
+            for message in await render(change):
+                yield message.encoded()
+            yield Message.of("beat", {"as_of_ms": site.service.fleet.view.as_of_ms}).encoded()
+
+
+async def _next(changes: Subscription, closing: asyncio.Event, beat_s: float) -> Change | None:
+    """Return the next change; None when there is none for some seconds, or the service ends."""
+    news = asyncio.ensure_future(anext(changes))
+    end = asyncio.ensure_future(closing.wait())
+    try:
+        await asyncio.wait({news, end}, timeout=beat_s, return_when=asyncio.FIRST_COMPLETED)
+        return news.result() if news.done() else None
+    finally:
+        news.cancel()
+        end.cancel()

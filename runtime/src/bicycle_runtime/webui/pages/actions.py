@@ -1,0 +1,134 @@
+"""What a person can ask of jobs: each is asked once more before it is done, with what will happen.
+
+With scripts the question is a dialog on the page; without, the same form is a page of its own. Both
+send the form here, which asks the service for an operation and goes back to the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bicycle_runtime.service.people.roles import Role
+from bicycle_runtime.service.watching.states import State
+from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_runtime.webui.rendering import Site
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["ACTIONS", "Action", "action_do", "action_page", "bulk_stop_do", "bulk_stop_page"]
+
+_BULK_MAX = 500
+_ENDING = (State.STOPPING, State.CANCELING, State.FAILING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing that can be asked of a job.
+
+    Attributes:
+        kind: The kind of the operation.
+        title: The text of its button.
+        is_destructive: Whether the job ends by it.
+        needs_running: Whether it needs a job that runs, and is not about to end.
+    """
+
+    kind: str
+    title: str
+    is_destructive: bool = False
+    needs_running: bool = False
+
+    def fits(self, job: KnownJob) -> bool:
+        """Whether it can be asked of a job now."""
+        state = State(job.summary.state)
+        if self.needs_running:
+            return state is State.RUNNING
+        if self.kind == "cancel":
+            return not state.is_final and state is not State.CANCELING
+        return not state.is_final and state not in _ENDING
+
+
+ACTIONS = (
+    Action(kind="savepoint", title="Savepoint", needs_running=True),
+    Action(kind="rescale", title="Rescale", needs_running=True),
+    Action(kind="stop", title="Stop", is_destructive=True),
+    Action(kind="suspend", title="Stop with savepoint", is_destructive=True, needs_running=True),
+    Action(kind="drain", title="Drain", is_destructive=True, needs_running=True),
+    Action(kind="cancel", title="Cancel", is_destructive=True),
+)
+_BY_KIND: Mapping[str, Action] = {action.kind: action for action in ACTIONS}
+
+
+async def action_page(site: Site, request: Request) -> Response:
+    """Return the page that asks once more."""
+    job = site.service.fleet.view.get(request.path_params["job"])
+    action = _BY_KIND.get(request.path_params["kind"])
+    if job is None or action is None or not action.fits(job):
+        return RedirectResponse(f"/jobs/{request.path_params['job']}", status_code=303)
+    facts = {"job": job.summary, "status": job.status, "action": action}
+    return site.page(request, "action.html", facts)
+
+
+async def action_do(site: Site, request: Request) -> Response:
+    """Ask for the operation, and go back to the job, which shows it."""
+    name, kind = request.path_params["job"], request.path_params["kind"]
+    if kind not in _BY_KIND or not request.state.identity.may(Role.OPERATOR):
+        return RedirectResponse(f"/jobs/{name}", status_code=303)
+    async with request.form() as form:
+        facts = _facts(kind, form)
+    try:
+        await _ask(site, request, kind, job=name, facts=facts)
+    except BicycleError as error:
+        return site.refusal(request, error, status=409)
+    return RedirectResponse(f"/jobs/{name}", status_code=303)
+
+
+async def bulk_stop_page(site: Site, request: Request) -> Response:
+    """Return the page that asks whether all chosen jobs are to be stopped."""
+    view = site.service.fleet.view
+    names = request.query_params.getlist("job")[:_BULK_MAX]
+    jobs = [job.summary for name in names if (job := view.get(name)) and _can_stop(job)]
+    return site.page(request, "bulk_stop.html", {"jobs": jobs})
+
+
+async def bulk_stop_do(site: Site, request: Request) -> Response:
+    """Ask for the stop of each; those that have ended meanwhile are passed over."""
+    if not request.state.identity.may(Role.OPERATOR):
+        return RedirectResponse("/jobs", status_code=303)
+    async with request.form() as form:
+        names = [str(name) for name in form.getlist("job")][:_BULK_MAX]
+    for name in names:
+        job = site.service.fleet.view.get(name)
+        if job is not None and _can_stop(job):
+            try:
+                await _ask(site, request, "stop", job=name, facts={})
+            except BicycleError as error:
+                return site.refusal(request, error, status=409)
+    return RedirectResponse("/jobs", status_code=303)
+
+
+async def _ask(
+    site: Site, request: Request, kind: str, *, job: str, facts: Mapping[str, Any]
+) -> None:
+    operations, state = site.service.operations, request.state
+    await site.service.slow(
+        lambda: operations.ask(kind, job, facts, identity=state.identity, address=state.address)
+    )
+
+
+def _can_stop(job: KnownJob) -> bool:
+    return _BY_KIND["stop"].fits(job)
+
+
+def _facts(kind: str, form: FormData) -> dict[str, Any]:
+    """Return what a form says. What makes no sense is left as it is: the service refuses it."""
+    name, width = str(form.get("name", "")).strip(), str(form.get("parallelism", "")).strip()
+    if kind in ("savepoint", "suspend") and name:
+        return {"name": name}
+    if kind == "rescale":
+        return {"parallelism": int(width) if width.isdecimal() else width}
+    return {}

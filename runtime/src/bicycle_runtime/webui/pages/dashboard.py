@@ -1,0 +1,55 @@
+"""The first page: what needs attention, how much runs, where the load is, what has happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bicycle_runtime.service.watching.fleet import Change
+from bicycle_runtime.service.watching.listing import JobQuery, list_page
+from bicycle_runtime.service.watching.summaries import NOTHING_RANK, JobSummary
+from bicycle_runtime.webui.live import Message, live_answer
+from bicycle_runtime.webui.rendering import Site
+
+__all__ = ["dashboard_live", "dashboard_page"]
+
+_ROWS = 10
+
+
+async def dashboard_page(site: Site, request: Request) -> Response:
+    """Return the page."""
+    return site.page(request, "dashboard.html", await _facts(site))
+
+
+async def dashboard_live(site: Site, _request: Request) -> Response:
+    """Return the stream of the page."""
+
+    async def render(change: Change | None) -> Iterable[Message]:
+        if change is None:
+            return []
+        facts = {**await _facts(site), "totals": site.service.fleet.totals()}
+        return [Message(data=site.text("live/dashboard.html", facts))]
+
+    return live_answer(site, render)
+
+
+async def _facts(site: Site) -> dict[str, Any]:
+    service = site.service
+    events = await service.slow(lambda: service.history.latest_events(limit=_ROWS))
+    first = _first(site, "attention")
+    running = [job for job in _first(site, "-records_per_second") if job.records_per_second > 0]
+    waiting = [job for job in _first(site, "-lag_records") if job.lag_records and not job.end_time]
+    return {
+        "urgent": [job for job in first if job.attention_rank < NOTHING_RANK],
+        "fastest": running[: _ROWS // 2],
+        "furthest_behind": waiting[: _ROWS // 2],
+        "events": events,
+    }
+
+
+def _first(site: Site, order: str) -> list[JobSummary]:
+    found = list_page(site.service.fleet.view, JobQuery(sort=order, limit=_ROWS))
+    return [job.summary for job in found.items]

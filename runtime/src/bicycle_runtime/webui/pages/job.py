@@ -1,0 +1,249 @@
+"""One job: a head that all its pages share, and a page for each subject, each with its stream.
+
+The head comes from the snapshot. What a page reads beyond that may fail by itself: then the page
+says so in its place, and the head stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bicycle_runtime.jobs.errors import JobNotFoundError
+from bicycle_runtime.service.people.roles import Role
+from bicycle_runtime.service.watching.fleet import Change
+from bicycle_runtime.service.watching.states import State
+from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_runtime.webui.drawing import drawing_of, operator_rows
+from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
+from bicycle_runtime.webui.pages.actions import ACTIONS
+from bicycle_runtime.webui.rendering import Site, now_ms
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["TABS", "job_live", "job_page", "missing_job"]
+
+_LOG_LINES = 500
+_LOG_BEAT_S = 1.0
+Facts = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tab:
+    """One page of a job.
+
+    Attributes:
+        name: The last part of its address, empty for the first one.
+        title: As people read it.
+        key: Opens it, after ``g``.
+        read: Reads what it shows beside the snapshot.
+        mark: Is another one when the page would show something else: then it is read again.
+    """
+
+    name: str
+    title: str
+    key: str
+    read: Callable[[Site, KnownJob, Request], Awaitable[Facts]]
+    mark: Callable[[KnownJob], Hashable]
+
+    @property
+    def template(self) -> str:
+        """The template of what is below the head."""
+        return f"job/{self.name or 'overview'}.html"
+
+
+async def _overview(site: Site, job: KnownJob, request: Request) -> Facts:
+    history, name = site.service.history, job.summary.job_id
+    changes = await site.service.slow(lambda: history.state_changes(name, limit=20))
+    return {"changes": changes, "tier": _tier(request)}
+
+
+async def _graph(site: Site, job: KnownJob, _request: Request) -> Facts:
+    graph = await site.service.slow(site.service.readings.graph, job.summary.job_id)
+    rows = operator_rows(graph, job.status)
+    return {"rows": rows, "graph": graph, "drawing": drawing_of(graph, rows)}
+
+
+async def _epochs(site: Site, job: KnownJob, request: Request) -> Facts:
+    readings, after = site.service.readings, request.query_params.get("after")
+    cursor = int(after) if after is not None and after.isdecimal() else None
+    return {
+        "epochs": await site.service.slow(
+            lambda: readings.epochs(job.summary.job_id, limit=50, after=cursor)
+        )
+    }
+
+
+async def _savepoints(site: Site, job: KnownJob, _request: Request) -> Facts:
+    readings = site.service.readings
+    return {"savepoints": await site.service.slow(readings.savepoints, job.summary.job_id)}
+
+
+async def _exceptions(site: Site, job: KnownJob, _request: Request) -> Facts:
+    readings = site.service.readings
+    return {"exceptions": await site.service.slow(readings.exceptions, job.summary.job_id)}
+
+
+async def _logs(site: Site, job: KnownJob, request: Request) -> Facts:
+    readings, after = site.service.readings, request.query_params.get("after")
+    offset = int(after) if after is not None and after.isdecimal() else None
+    return {
+        "log": await site.service.slow(
+            lambda: readings.logs(job.summary.job_id, after=offset, limit=_LOG_LINES)
+        )
+    }
+
+
+async def _config(site: Site, job: KnownJob, _request: Request) -> Facts:
+    readings = site.service.readings
+    return {"config": await site.service.slow(readings.config, job.summary.job_id)}
+
+
+def _any_change(job: KnownJob) -> Hashable:
+    return job.revision
+
+
+def _run(job: KnownJob) -> Hashable:
+    return job.summary.start_time
+
+
+def _failures(job: KnownJob) -> Hashable:
+    return (job.summary.state, job.summary.restarts, job.summary.errors)
+
+
+TABS = (
+    Tab(name="", title="Overview", key="o", read=_overview, mark=_any_change),
+    Tab(name="graph", title="Graph", key="g", read=_graph, mark=_any_change),
+    Tab(
+        name="epochs",
+        title="Epochs",
+        key="e",
+        read=_epochs,
+        mark=lambda job: (job.summary.start_time, job.summary.epoch),
+    ),
+    Tab(name="savepoints", title="Savepoints", key="s", read=_savepoints, mark=_run),
+    Tab(name="exceptions", title="Exceptions", key="x", read=_exceptions, mark=_failures),
+    Tab(name="logs", title="Logs", key="l", read=_logs, mark=_run),
+    Tab(name="config", title="Configuration", key="c", read=_config, mark=_run),
+)
+
+
+async def job_page(site: Site, request: Request, tab: Tab) -> Response:
+    """Return one page of a job."""
+    job = site.service.fleet.view.get(request.path_params["job"])
+    if job is None:
+        return missing_job(site, request)
+    section = await _section(site, job, request, tab)
+    words = dict(request.query_params)
+    if "log" in section:
+        words["next"] = section["log"]["next"]
+    facts = {
+        **await _head(site, job, request),
+        **section,
+        "tabs": TABS,
+        "tab": tab,
+        "live_query": urlencode(words),
+    }
+    return site.page(request, "job.html", facts)
+
+
+async def job_live(site: Site, request: Request, tab: Tab) -> Response:
+    """Return the stream of one page of a job."""
+    if site.service.fleet.view.get(request.path_params["job"]) is None:
+        return missing_job(site, request)
+    live = _Live(site, request, tab)
+    return live_answer(site, live.render, beat_s=_LOG_BEAT_S if tab.name == "logs" else BEAT_S)
+
+
+class _Live:
+    """What one open page of a job has seen, and what it is told next."""
+
+    def __init__(self, site: Site, request: Request, tab: Tab) -> None:
+        self._site, self._request, self._tab = site, request, tab
+        self._name = request.path_params["job"]
+        self._mark: Hashable = None
+        self._sampled: list[int] | None = None
+        offset = request.query_params.get("next", "")
+        self._log_offset = int(offset) if offset.isdecimal() else None
+
+    async def render(self, change: Change | None) -> list[Message]:
+        """Return the messages of a change, or of a while without one."""
+        job = self._site.service.fleet.view.get(self._name)
+        if job is None:
+            return [Message(data=self._site.text("live/gone.html", {}))]
+        lines = await self._log_lines() if self._tab.name == "logs" else []
+        if change is None or (self._name not in change.jobs and not change.operations):
+            return lines
+        facts = await _head(self._site, job, self._request)
+        mark = self._tab.mark(job)
+        is_section = self._tab.name != "logs" and (mark != self._mark or bool(change.operations))
+        if is_section:
+            self._mark = mark
+            facts |= await _section(self._site, job, self._request, self._tab)
+        facts |= {"tab": self._tab, "is_section": is_section, "now_ms": now_ms()}
+        parts = Message(data=self._site.text("live/job.html", facts))
+        return [parts, *lines, *await self._data(facts)]
+
+    async def _data(self, facts: Facts) -> list[Message]:
+        """Return what scripts of the page draw: the graph, or samples when there are new ones."""
+        if facts.get("drawing") is not None:
+            return [Message.of("graph", facts["drawing"])]
+        if self._tab.name:
+            return []
+        history, tier = self._site.service.history, _tier(self._request)
+        samples = await self._site.service.slow(lambda: history.samples(self._name, tier=tier))
+        if samples["at_s"][-1:] == self._sampled:
+            return []
+        self._sampled = samples["at_s"][-1:]
+        return [Message.of("samples", samples)]
+
+    async def _log_lines(self) -> list[Message]:
+        readings, offset = self._site.service.readings, self._log_offset
+        log = await self._site.service.slow(
+            lambda: readings.logs(self._name, after=offset, limit=_LOG_LINES)
+        )
+        self._log_offset = log["next"]
+        return [Message(data=self._site.text("live/log.html", log))] if log["lines"] else []
+
+
+def _tier(request: Request) -> str:
+    return "5m" if request.query_params.get("tier") == "5m" else "5s"
+
+
+def missing_job(site: Site, request: Request) -> Response:
+    """Return the page for a job that is not there."""
+    known = [job.summary.job_id for job in site.service.fleet.view.jobs[:5]]
+    error = JobNotFoundError(
+        job=request.path_params["job"],
+        known=known,
+        suggestion="",
+        known_text=", ".join(known) or "none",
+        home="of the service",
+    )
+    return site.refusal(request, error, status=404)
+
+
+async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
+    operations = site.service.operations
+    name = job.summary.job_id
+    recent = await site.service.slow(lambda: operations.recent(name, limit=5))
+    may_operate = request.state.identity.may(Role.OPERATOR)
+    return {
+        "job": job.summary,
+        "status": job.status,
+        "operations": recent,
+        "may_operate": may_operate,
+        "is_over": State(job.summary.state).is_final,
+        "actions": [each for each in ACTIONS if may_operate and each.fits(job)],
+    }
+
+
+async def _section(site: Site, job: KnownJob, request: Request, tab: Tab) -> Facts:
+    try:
+        return {"problem": None, **await tab.read(site, job, request)}
+    except BicycleError as error:
+        return {"problem": error.to_json(), "fix": error.remedy}

@@ -1,0 +1,108 @@
+"""The list of jobs: filter, order, pages, and rows that follow their jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bicycle_runtime.service.errors import CursorError
+from bicycle_runtime.service.people.roles import Role
+from bicycle_runtime.service.watching.fleet import Change
+from bicycle_runtime.service.watching.listing import JobQuery, list_page
+from bicycle_runtime.service.watching.states import State
+from bicycle_runtime.webui.live import Message, live_answer
+from bicycle_runtime.webui.rendering import Site
+
+__all__ = ["jobs_live", "jobs_page"]
+
+_LIMIT = 50
+_FIRST_ORDER = "attention"
+# Heading, field that orders by it, classes of the column. Texts go up first, numbers down.
+_COLUMNS = (
+    ("name", "name", "name"),
+    ("state", "state", "col-state"),
+    ("rec/s", "-records_per_second", "number"),
+    ("lag", "-lag_records", "number"),
+    ("errors", "-errors", "number roomy"),
+    ("late", "-late", "number roomy"),
+    ("restarts", "-restarts", "number roomy"),
+    ("epoch", "-epoch", "number roomy"),
+    ("state size", "-state_bytes", "number roomy"),
+    ("started (UTC)", "-start_time", "roomy col-start"),
+)
+
+
+async def jobs_page(site: Site, request: Request) -> Response:
+    """Return one page of the list; a filter that nobody knows is refused with what is known."""
+    words = request.query_params
+    try:
+        query = JobQuery(
+            state=(words["state"],) if words.get("state") else (),
+            text=words.get("text", ""),
+            sort=words.get("sort") or _FIRST_ORDER,
+            limit=_LIMIT,
+            after=words.get("after") or None,
+        )
+        found = list_page(site.service.fleet.view, query)
+    except CursorError as error:
+        return site.refusal(request, error, status=400)
+    shown = [job.summary for job in found.items]
+    facts: dict[str, Any] = {
+        "jobs": shown,
+        "total": found.total,
+        "query": query,
+        "states": [state.value for state in State],
+        "columns": [_column(query, *column) for column in _COLUMNS],
+        "next_url": None if found.next is None else _url(query, after=found.next),
+        "first_url": _url(query) if query.after else None,
+        "live_query": urlencode(
+            [*(("job", job.job_id) for job in shown), *(("state", word) for word in query.state)]
+        ),
+    }
+    return site.page(request, "jobs.html", facts)
+
+
+async def jobs_live(site: Site, request: Request) -> Response:
+    """Return the stream of the rows that a page shows: those that ``job`` names."""
+    shown = request.query_params.getlist("job")[:_LIMIT]
+    wanted = set(request.query_params.getlist("state"))
+    facts = {"may_operate": request.state.identity.may(Role.OPERATOR), "wanted": wanted}
+
+    async def render(change: Change | None) -> Iterable[Message]:
+        if change is None:
+            return []
+        view = site.service.fleet.view
+        rows = [found.summary for job in shown if job in change.jobs and (found := view.get(job))]
+        gone = [job for job in shown if job in change.removed]
+        known = {**facts, "jobs": rows, "gone": gone, "totals": site.service.fleet.totals()}
+        return [Message(data=site.text("live/jobs.html", known))]
+
+    return live_answer(site, render)
+
+
+def _column(query: JobQuery, heading: str, order: str, classes: str) -> dict[str, str]:
+    """Return a heading with its link: once more on the column that orders turns it round."""
+    field = order.removeprefix("-")
+    is_current = query.sort.removeprefix("-") == field
+    turned = field if query.sort.startswith("-") else f"-{field}"
+    direction = "descending" if query.sort.startswith("-") else "ascending"
+    return {
+        "heading": heading,
+        "classes": classes,
+        "url": _url(query, sort=turned if is_current else order),
+        "direction": direction if is_current else "",
+    }
+
+
+def _url(query: JobQuery, *, sort: str | None = None, after: str | None = None) -> str:
+    words = {
+        "state": "".join(query.state),
+        "text": query.text,
+        "sort": sort or query.sort,
+        "after": after or "",
+    }
+    return "/jobs?" + urlencode({name: word for name, word in words.items() if word})

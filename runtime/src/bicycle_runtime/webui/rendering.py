@@ -1,0 +1,94 @@
+"""Templates, and what all of them know: filters, addresses of files, words for people.
+
+Every template escapes what it is given: names of jobs, messages of errors and lines of logs are
+the text of others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+from bicycle_runtime.service.people.roles import Role
+from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.watching.summaries import JobSummary
+from bicycle_runtime.webui.formats import FILTERS
+from bicycle_runtime.webui.static_files import StaticFiles
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["Site", "now_ms", "why_text"]
+
+_ATTENTION_TEXTS = {
+    "failed": "",  # The state says it, and the reason says more.
+    "failing": "",
+    "restarting": "restarts after a failure",
+    "frozen": "its process was stopped by a signal",
+    "silent_source": "a source does not answer",
+    "silent_storage": "its checkpoint storage does not answer",
+    "lag_growing": "its lag grows",
+    "errors": "records failed",
+    "late": "records came too late",
+}
+
+
+class Site:
+    """What every page needs: the service, the templates, the files.
+
+    Attributes:
+        service: What pages read, and ask for operations.
+        files: What pages link to.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.files = StaticFiles()
+        self._templates = Environment(
+            loader=PackageLoader("bicycle_runtime.webui"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.filters.update(FILTERS, why=why_text)
+        self._templates.globals.update(static=self.files.url)
+
+    def text(self, template: str, facts: Mapping[str, Any]) -> str:
+        """Return a template filled in."""
+        return self._templates.get_template(template).render(facts)
+
+    def page(
+        self, request: Request, template: str, facts: Mapping[str, Any], *, status: int = 200
+    ) -> HTMLResponse:
+        """Return a whole page. Templates also know who asks, and what that one may do."""
+        identity = request.state.identity
+        known = {
+            "identity": identity,
+            "may_operate": identity.may(Role.OPERATOR),
+            "now_ms": now_ms(),
+            "path": request.url.path,
+            "totals": self.service.fleet.totals(),
+            "as_of_ms": self.service.fleet.view.as_of_ms,
+        }
+        return HTMLResponse(self.text(template, {**known, **facts}), status_code=status)
+
+    def refusal(self, request: Request, error: BicycleError, *, status: int) -> HTMLResponse:
+        """Return a page that says what went wrong, and what to do."""
+        plain = error.to_json()
+        facts = {"error": plain, "fix": error.remedy, "status": status}
+        return self.page(request, "error.html", facts, status=status)
+
+
+def why_text(job: JobSummary) -> str:
+    """Return what is wrong with a job, and why its state is what it is; empty when all is well."""
+    words = ", ".join(filter(None, (_ATTENTION_TEXTS[word] for word in job.attention)))
+    return ": ".join(filter(None, (words, job.reason)))
+
+
+def now_ms() -> int:
+    """Return the time of day in ms since 1970."""
+    return time.time_ns() // 1_000_000

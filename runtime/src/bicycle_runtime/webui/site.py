@@ -1,0 +1,68 @@
+"""All addresses of pages, their streams, and the files they link to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from bicycle_runtime.service.service import Service
+from bicycle_runtime.webui.pages.actions import (
+    action_do,
+    action_page,
+    bulk_stop_do,
+    bulk_stop_page,
+)
+from bicycle_runtime.webui.pages.dashboard import dashboard_live, dashboard_page
+from bicycle_runtime.webui.pages.job import TABS, job_live, job_page
+from bicycle_runtime.webui.pages.jobs import jobs_live, jobs_page
+from bicycle_runtime.webui.rendering import Site
+
+__all__ = ["page_routes"]
+
+
+def page_routes(service: Service) -> list[BaseRoute]:
+    """Return the routes of all pages.
+
+    Args:
+        service: What they show. Each request must carry ``state.identity`` and ``state.address``.
+    """
+    site = Site(service)
+    tabs = [
+        route
+        for tab in TABS
+        for route in (
+            _get(f"/jobs/{{job}}/{tab.name}".rstrip("/"), partial(job_page, site, tab=tab)),
+            _get(f"/live/jobs/{{job}}/{tab.title.lower()}", partial(job_live, site, tab=tab)),
+        )
+    ]
+    return [
+        _get("/", partial(dashboard_page, site)),
+        _get("/live/dashboard", partial(dashboard_live, site)),
+        _get("/jobs", partial(jobs_page, site)),
+        _get("/live/jobs", partial(jobs_live, site)),
+        _get("/bulk/stop", partial(bulk_stop_page, site)),
+        Route("/bulk/stop", _door(partial(bulk_stop_do, site)), methods=["POST"]),
+        *tabs,
+        _get("/jobs/{job}/actions/{kind}", partial(action_page, site)),
+        Route("/jobs/{job}/actions/{kind}", _door(partial(action_do, site)), methods=["POST"]),
+        _get(f"{site.files.base}/{{path:path}}", site.files.answer),
+    ]
+
+
+def _get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
+    return Route(path, _door(answer), methods=["GET"])
+
+
+def _door(
+    answer: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
+    """Return a plain function: Starlette takes other callables for whole applications."""
+
+    async def door(request: Request) -> Response:
+        return await answer(request)
+
+    return door

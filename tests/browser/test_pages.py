@@ -1,0 +1,173 @@
+"""Every page in Chromium, with jobs in every state: it says what it should, without complaint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.status import JobState
+from tests.browser.conftest import is_live, keep_picture, serving
+from tests.browser.fleets import fleet_in
+from tests.waiting import until
+
+PAGES = {
+    "dashboard": "/",
+    "jobs": "/jobs",
+    "overview": "/jobs/clicks",
+    "overview-failed": "/jobs/orders-eu",
+    "graph": "/jobs/clicks/graph",
+    "epochs": "/jobs/clicks/epochs",
+    "savepoints": "/jobs/clicks/savepoints",
+    "exceptions": "/jobs/orders-eu/exceptions",
+    "logs": "/jobs/clicks/logs",
+    "config": "/jobs/clicks/config",
+    "confirm": "/jobs/clicks/actions/cancel",
+    "bulk": "/bulk/stop?job=clicks&job=payments",
+}
+STREAMLESS = {"confirm", "bulk", "missing"}
+
+
+LOOKS = [("light", 1280), ("dark", 1280), ("light", 400)]
+AXE = Path(__file__).with_name("axe-core-4.14.1") / "axe.min.js"
+
+
+@pytest.mark.parametrize(("look", "width"), LOOKS)
+def test_pages_are_shown_and_accessible(opened, url, look, width):
+    page = opened(url, color_scheme=look, viewport={"width": width, "height": 860})
+    source, serious = AXE.read_text("utf-8"), {}
+    for name, path in PAGES.items():
+        page.goto(url + path)
+        if name not in STREAMLESS:
+            is_live(page)
+        if name == "graph":
+            page.wait_for_selector("#drawing[data-drawn]")
+        keep_picture(page, f"{name}-{look}-{width}")
+        page.evaluate(source)
+        found = page.evaluate("axe.run()")["violations"]
+        for each in found:
+            if each["impact"] in ("serious", "critical"):
+                serious[name, each["id"]] = [node["html"] for node in each["nodes"]]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+
+    assert serious == {}
+
+
+@pytest.mark.core
+def test_rows_follow_their_jobs_and_nothing_else_of_the_page_changes(opened, fleet, url):
+    page = opened(f"{url}/jobs")
+    is_live(page)
+    page.fill("#filter", "half a wor")
+    page.check("#job-clicks input")
+    page.focus("#filter")
+    page.evaluate("for (const e of document.querySelectorAll('*')) e.isOld = true")
+
+    fleet.change("clicks", epoch=8_812, records_per_second=51_000.0)
+    page.wait_for_selector("#job-clicks:has-text('51 k')")
+
+    assert page.evaluate("[...document.querySelectorAll('*')].every(e => e.isOld)")
+    assert page.evaluate("document.activeElement.id") == "filter"
+    assert page.input_value("#filter") == "half a wor"
+    assert page.is_checked("#job-clicks input")
+
+
+def test_the_head_of_a_job_shows_what_was_asked_of_it(opened, fleet, url):
+    fleet.put("to-cancel", has_begun=True)
+    page = opened(url)
+    until(lambda: page.goto(f"{url}/jobs/to-cancel").ok, "the job")
+    is_live(page)
+
+    page.click("[data-dialog=ask-cancel]")
+    dialog = page.locator("dialog[open]")
+    assert "end at once" in dialog.inner_text()
+    dialog.locator("text=Keep it running").click()
+    assert fleet.processes["to-cancel"].poll() is None
+    page.click("[data-dialog=ask-cancel]")
+    dialog.locator("button").click()
+
+    page.wait_for_selector("#job-head .badge:text-matches('CANCEL')")
+    assert fleet.processes["to-cancel"].wait(30) is not None
+
+
+def test_the_log_is_followed(opened, fleet, url):
+    page = opened(f"{url}/jobs/sessions/logs")
+    is_live(page)
+    before = page.locator("#log .entry").count()
+    with fleet.home.folder("sessions").log_path.open("a") as log:
+        log.write("2026-11-23 21:00:00 INFO <b>the last line</b>\n")
+
+    page.wait_for_selector("#log .entry:has-text('<b>the last line</b>')")
+    assert page.locator("#log .entry").count() == before + 1
+
+
+def test_an_operator_of_the_drawing_leads_to_its_numbers_which_stay_open(opened, fleet, url):
+    page = opened(f"{url}/jobs/clicks/graph")
+    page.locator("#drawing a", has_text="count by user").click()
+    details = page.locator("details[open]")
+    assert "held back by orders/3" in details.inner_text()
+    page.evaluate("document.querySelector('#drawing svg').isOld = true")
+
+    operators = fleet.home.folder("clicks").status().operators
+    operators["count-by-user"].records_in = 7_777_777
+    fleet.change("clicks", operators=operators)
+
+    page.wait_for_selector("#drawing a:has-text('7.78 M')")
+    assert details.count() == 1
+    assert page.evaluate("document.querySelector('#drawing svg').isOld")
+
+
+def test_charts_are_drawn_of_samples(opened, url):
+    page = opened(f"{url}/jobs/clicks")
+
+    page.wait_for_selector("[data-chart=lag_records][data-drawn] canvas")
+
+
+def test_keys_lead_through_the_list(opened, url):
+    page = opened(f"{url}/jobs")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "filter"
+    page.locator("h1").click()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    second = page.locator("a.row").nth(1)
+    assert second.evaluate("e => e === document.activeElement")
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    second.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs/*")
+    page.keyboard.press("g")
+    page.keyboard.press("l")
+    page.wait_for_url("**/logs")
+
+
+def test_pages_work_without_scripts(opened, fleet, url):
+    fleet.put("to-stop", has_begun=True)
+    page = opened(f"{url}/jobs?text=orders", java_script_enabled=False)
+    assert page.locator("a.row").all_inner_texts() == ["orders-eu"]
+    page.click("a.row")
+    page.click("nav >> text=Exceptions")
+    assert "BIC-2107" in page.inner_text("main")
+    until(lambda: page.goto(f"{url}/jobs/to-stop").ok, "the job")
+    page.click("[data-dialog=ask-drain]")
+
+    assert "Drain to-stop?" in page.inner_text("h1")
+
+
+def test_two_hundred_jobs_come_in_pages_in_the_order_that_is_asked_for(opened, tmp_path):
+    home = Home(tmp_path)
+    with fleet_in(home) as many:
+        for number in range(200):
+            ended = {"state": JobState.FINISHED, "ended_ms": 9_000}
+            many.put(f"job-{number:03}", record_count=number, **ended)
+        with serving(home) as url:
+            page = opened(f"{url}/jobs?sort=name")
+            assert "50 of 200" in page.inner_text("main")
+            page.click("text=next")
+            assert page.locator("a.row").first.inner_text() == "job-050"
+            page.click("thead >> text=name")
+            assert page.locator("a.row").first.inner_text() == "job-199"
+            keep_picture(page, "jobs-200")
+            page.close()
