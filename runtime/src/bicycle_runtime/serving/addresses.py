@@ -36,8 +36,10 @@ def listen(host: str, port: int) -> socket.socket:
         if not address.is_loopback:
             text = "any address of this machine" if address.is_unspecified else str(address)
             raise ADDRESS_REFUSED(host=host, port=port, found=text)
-    family, _kind, _protocol, _name, place = found[0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    family, kind, protocol, _name, place = found[0]
+    # With its protocol: asyncio sends small pieces at once only where it knows that this is TCP,
+    # and an answer would else wait 40 ms between head and body.
+    listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
