@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.jobs.status import OperatorStatus
-from bicycle_runtime.service.errors import LIST_INVALID
+from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.watching.listing import SORT_WORDS, JobQuery, list_page
 from bicycle_runtime.service.watching.states import State
 from tests.raising import raises
@@ -75,5 +75,5 @@ def test_attention_brings_first_what_is_worst():
     ],
 )  # fmt: skip
 def test_what_is_no_sort_state_or_cursor_is_refused(query):
-    with raises(LIST_INVALID):
+    with raises(ListQueryError):
         list_page(FLEET, query)

@@ -68,14 +68,6 @@ JOB_ENDED = BicycleError.row(
 )
 
 
-LIST_INVALID = BicycleError.row(
-    "BIC-2309",
-    "{name} {found!r} cannot be used: {problem}",
-    cause="A cursor, a sort key or a filter of a list is none that the service knows.",
-    fix="{hint}",
-)
-
-
 GRAPH_UNKNOWN = BicycleError.row(
     "BIC-2310",
     "the graph of job {job!r} is not known: it has not begun to run",
@@ -114,3 +106,11 @@ SERVICE_START_FAILED = BicycleError.row(
     cause="The process of the service ended while it started, and did not say why.",
     fix="read {log}",
 )
+
+
+class ListQueryError(BicycleError):
+    """A cursor, a sort key or a filter of a list is none that the service knows."""
+
+    code = "BIC-2309"
+    message = "{name} {found!r} cannot be used: {problem}"
+    fix = "{hint}"

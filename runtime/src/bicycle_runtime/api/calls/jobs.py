@@ -12,7 +12,7 @@ from bicycle_runtime.api.shapes import JobMetrics
 from bicycle_runtime.api.streams import event_stream, log_stream
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.book.schema import TIERS
-from bicycle_runtime.service.errors import LIST_INVALID
+from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 
 __all__ = [
@@ -101,7 +101,7 @@ async def samples(call: Call) -> Response:
     tier = call.query.tier
     if tier not in TIERS:
         problem, hint = "there is no such tier", f"use one of {', '.join(TIERS)}"
-        raise LIST_INVALID(name="tier", found=tier, problem=problem, hint=hint)
+        raise ListQueryError(name="tier", found=tier, problem=problem, hint=hint)
     return answer_json(
         await call.service.slow(call.service.history.samples, call.job, tier=tier)
     )  # fmt: skip

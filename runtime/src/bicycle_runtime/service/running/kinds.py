@@ -18,8 +18,7 @@ from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.scripts import is_script
-from bicycle_runtime.jobs.control.draining import drain_job
-from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
+from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
 from bicycle_runtime.jobs.control.looking import job_status
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
 from bicycle_runtime.jobs.errors import JobRunningError

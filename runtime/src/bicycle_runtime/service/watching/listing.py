@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.service.errors import LIST_INVALID
+from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.watching.fleet import FleetView
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob
@@ -58,12 +58,12 @@ def list_page(view: FleetView, query: JobQuery) -> Page:
     between two pages hide no other.
 
     Raises:
-        LIST_INVALID: a word of the query is none that is known.
+        ListQueryError: a word of the query is none that is known.
     """
     word = query.sort.removeprefix("-")
     if word not in SORT_WORDS:
         hint = f"use one of {', '.join(SORT_WORDS)}, with - for the other way round"
-        raise LIST_INVALID(name="sort", found=query.sort, problem="no such field", hint=hint)
+        raise ListQueryError(name="sort", found=query.sort, problem="no such field", hint=hint)
     _require_states(query.state)
     is_back = query.sort.startswith("-")
     wanted, text = {state.upper() for state in query.state}, query.text.casefold()
@@ -93,7 +93,7 @@ def _require_states(words: tuple[str, ...]) -> None:
     for word in words:
         if word.upper() not in known:
             hint = f"use one of {', '.join(sorted(known))}"
-            raise LIST_INVALID(name="state", found=word, problem="no such state", hint=hint)
+            raise ListQueryError(name="state", found=word, problem="no such state", hint=hint)
 
 
 def _haystack(summary: JobSummary) -> str:
@@ -124,9 +124,9 @@ def _decode(cursor: str, sort: str) -> tuple[Any, ...]:
         data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         found_sort, first, second, job = msgspec.json.decode(data, type=list[Any])
     except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
-        raise LIST_INVALID(name="after", found=cursor, problem=str(error), hint=hint) from None
+        raise ListQueryError(name="after", found=cursor, problem=str(error), hint=hint) from None
     kind: type[Any] | tuple[type[Any], ...] = str if sort.removeprefix("-") in _TEXTS else int
     is_sound = isinstance(first, kind) and isinstance(second, (int, float)) and isinstance(job, str)
     if found_sort != sort or not is_sound:
-        raise LIST_INVALID(name="after", found=cursor, problem="it is of another list", hint=hint)
+        raise ListQueryError(name="after", found=cursor, problem="it is of another list", hint=hint)
     return (first, second, job)

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bicycle_runtime.jobs.errors import JobNotFoundError
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.service.people.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.states import State
@@ -217,7 +217,7 @@ def _tier(request: Request) -> str:
 def missing_job(site: Site, request: Request) -> Response:
     """Return the page for a job that is not there."""
     known = [job.summary.job_id for job in site.service.fleet.view.jobs[:5]]
-    error = JobNotFoundError(
+    error = JOB_NOT_FOUND(
         job=request.path_params["job"],
         known=known,
         suggestion="",

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bicycle_runtime.service.errors import CursorError
+from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.people.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
@@ -48,7 +48,7 @@ async def jobs_page(site: Site, request: Request) -> Response:
             after=words.get("after") or None,
         )
         found = list_page(site.service.fleet.view, query)
-    except CursorError as error:
+    except ListQueryError as error:
         return site.refusal(request, error, status=400)
     shown = [job.summary for job in found.items]
     facts: dict[str, Any] = {
