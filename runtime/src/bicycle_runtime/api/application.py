@@ -66,6 +66,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow", "another method")
+        words = (error.headers or {}).get("Allow", "").split(", ")  # In the order of a set.
+        allowed = ", ".join(sorted(words))
         return error_answer(METHOD_NOT_ALLOWED(path=path, method=request.method, allowed=allowed))
     return error_answer(ROUTE_UNKNOWN(path=path))
