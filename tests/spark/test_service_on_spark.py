@@ -7,7 +7,7 @@ import pytest
 from tests.unit.serving.served import Served
 from tests.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.core]
+pytestmark = pytest.mark.spark
 
 
 def test_a_job_is_started_rescaled_and_drained_through_the_api_and_outlives_the_service(

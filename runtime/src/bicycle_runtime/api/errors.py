@@ -78,7 +78,7 @@ ROLE_TOO_LOW = BicycleError.row(
 )
 
 
-INTERNAL_ERROR = BicycleError.row(
+REQUEST_BROKE = BicycleError.row(
     "BIC-2499",
     "internal error at {path}: {exception}",
     cause="The service failed in a way that it has no words for; its log has the rest.",

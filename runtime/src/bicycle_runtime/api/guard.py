@@ -18,8 +18,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bicycle_runtime.api.errors import (
     BODY_TOO_LARGE,
-    INTERNAL_ERROR,
     MEDIA_TYPE_UNSUPPORTED,
+    REQUEST_BROKE,
     ForeignOriginError,
     HostUnknownError,
     answer_code,
@@ -86,7 +86,7 @@ class Guard:
             log_event(_LOG, "request_broke", level=logging.ERROR, error=error, path=scope["path"])
             if exchange.has_begun:
                 raise
-            broken = INTERNAL_ERROR(path=scope["path"], exception=type(error).__name__)
+            broken = REQUEST_BROKE(path=scope["path"], exception=type(error).__name__)
             await error_answer(broken)(scope, receive, exchange.send)
 
     def _check(self, scope: Scope) -> None:
