@@ -29,7 +29,7 @@ CHROMIUM = [_FOUND] if _FOUND or "CI" not in os.environ else ["chromium"]
 _ARGUMENTS = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
 
 
-@pytest.fixture(scope="session", params=[path for path in CHROMIUM if path])
+@pytest.fixture(scope="module", params=[path for path in CHROMIUM if path])
 def browser(request) -> Iterator[Browser]:
     with sync_playwright() as playwright:
         found = playwright.chromium.launch(executable_path=request.param, args=_ARGUMENTS)

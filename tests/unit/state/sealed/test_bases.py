@@ -11,7 +11,7 @@ from bicycle_runtime.state.rocksdb.space import RocksSpace
 from bicycle_runtime.state.sealed import bases as bases_module
 from bicycle_runtime.state.sealed.bases import BaseIndex, decode_index, encode_index
 from bicycle_runtime.state.sealed.refs import BaseMark
-from bicycle_runtime.state.stores import folding
+from bicycle_runtime.state.stores import store
 from bicycle_runtime.state.stores.entries import sealed_entries
 from tests.unit.state.disk_workers import BACKENDS, BLANK, Worker, counts_of, put
 
@@ -203,7 +203,7 @@ def test_a_failure_at_any_step_costs_a_base_and_no_state(start, backend, point, 
 
 
 def test_a_memory_base_lies_in_files_of_bounded_size(start, monkeypatch):
-    monkeypatch.setattr(folding, "_FILE_BYTES", 10)
+    monkeypatch.setattr(store, "_FILE_BYTES", 10)
     worker = start("memory")
     sealed = with_base(worker, three_epochs(worker), joe=5)
 
