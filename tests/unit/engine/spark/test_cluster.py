@@ -17,7 +17,7 @@ from bicycle_runtime.engine.hosts.handshake import own_facts
 from bicycle_runtime.engine.spark import cluster
 from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.settings import spark_settings
-from bicycle_runtime.engine.spark.worker import WorkerNeeds
+from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
 from tests.raising import raises
 
 

@@ -42,7 +42,7 @@ from bicycle_runtime.engine.spark.java import (
 from bicycle_runtime.engine.spark.places_folder import FOLDER_VARIABLE
 from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
-from bicycle_runtime.engine.spark.worker import WorkerNeeds
+from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
 from bicycle_runtime.operators.spec import JobImage, StagePlan
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report, reports_in

@@ -11,11 +11,9 @@ import gc
 import json
 import logging
 import os
-import platform
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -23,10 +21,10 @@ from typing import Any, Protocol
 import cloudpickle
 import msgspec
 
-from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.engine.spark.places_folder import local_folder, places_folder
+from bicycle_runtime.engine.spark.worker_needs import NO_NEEDS, WorkerNeeds
 from bicycle_runtime.operators.calling.last_place import LAST_PLACE
 from bicycle_runtime.operators.calling.user_functions import cancel_calls
 from bicycle_runtime.operators.spec import JobImage
@@ -35,7 +33,7 @@ from bicycle_runtime.operators.tasks.routing import Parcel
 from bicycle_runtime.operators.tasks.worker import Worker
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["LevelTask", "OwnError", "WorkerNeeds", "do_nothing", "encode_order"]
+__all__ = ["LevelTask", "OwnError", "do_nothing", "encode_order"]
 
 _LOG = logging.getLogger(__name__)
 _TASKS_PER_COLLECTION = 256
@@ -55,44 +53,6 @@ class ImageBox(Protocol):
     """Something whose ``value`` is a pickled job image: a Spark broadcast."""
 
     value: bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerNeeds:
-    """What a worker process needs before it can read a job image.
-
-    Args:
-        archive: Name among Spark's files of the plugin's environment; empty without one.
-        digest: Its digest.
-        facts: Versions of the driver that this host must have; empty on the driver's own machine.
-    """
-
-    archive: str = ""
-    digest: str = ""
-    facts: Mapping[str, str] = field(default_factory=dict)
-
-    def meet(self) -> None:
-        """Enter the environment.
-
-        Raises:
-            HANDSHAKE_FAILED: this host came after the handshake, and its versions differ.
-        """
-        import pyspark  # the process that runs this has it loaded; nobody else needs it
-
-        if self.facts:
-            # Needed on clusters only: reading metadata of distributions is slow to import.
-            from bicycle_runtime.engine.hosts.handshake import HostAnswer, own_facts, require_match
-
-            found = own_facts(spark=pyspark.__version__)
-            require_match(self.facts, None, [HostAnswer(host=_host(), facts=found)])
-        if self.archive:
-            # Needed for what is packed only: zip files are slow to import.
-            from bicycle_runtime.extraction.unpacking import enter_environment
-
-            enter_environment(Path(pyspark.SparkFiles.get(self.archive)), self.digest)
-
-
-NO_NEEDS = WorkerNeeds()
 
 
 def encode_order(order: EpochOrder) -> bytes:
@@ -290,8 +250,3 @@ def _freeze() -> None:
     else:
         gc.collect(0)  # only what this task made and left
     gc.freeze()
-
-
-def _host() -> str:
-    name = "SPARK_LOCAL_IP"
-    return chosen_variables([name]).get(name) or platform.node()

@@ -1,0 +1,55 @@
+"""What a worker process needs before it can read a job image: its environment, equal versions."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bicycle_runtime.base.environment import chosen_variables
+
+__all__ = ["NO_NEEDS", "WorkerNeeds"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerNeeds:
+    """What a worker process needs before it can read a job image.
+
+    Args:
+        archive: Name among Spark's files of the plugin's environment; empty without one.
+        digest: Its digest.
+        facts: Versions of the driver that this host must have; empty on the driver's own machine.
+    """
+
+    archive: str = ""
+    digest: str = ""
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    def meet(self) -> None:
+        """Enter the environment.
+
+        Raises:
+            HANDSHAKE_FAILED: this host came after the handshake, and its versions differ.
+        """
+        import pyspark  # the process that runs this has it loaded; nobody else needs it
+
+        if self.facts:
+            # Needed on clusters only: reading metadata of distributions is slow to import.
+            from bicycle_runtime.engine.hosts.handshake import HostAnswer, own_facts, require_match
+
+            found = own_facts(spark=pyspark.__version__)
+            require_match(self.facts, None, [HostAnswer(host=_host(), facts=found)])
+        if self.archive:
+            # Needed for what is packed only: zip files are slow to import.
+            from bicycle_runtime.extraction.unpacking import enter_environment
+
+            enter_environment(Path(pyspark.SparkFiles.get(self.archive)), self.digest)
+
+
+NO_NEEDS = WorkerNeeds()
+
+
+def _host() -> str:
+    name = "SPARK_LOCAL_IP"
+    return chosen_variables([name]).get(name) or platform.node()
