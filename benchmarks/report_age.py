@@ -31,6 +31,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "failed-attempts": _EPOCHS,
     "hot-key": _FILES,
     "idle-windows": _FILES,
+    "joins": _OPERATORS,
     "kafka-latency": _KAFKA,
     "kafka-throughput": _KAFKA,
     "keyed-state": _OPERATORS,

@@ -138,6 +138,7 @@ STATES = {
     "loose": ValueStateDescriptor("loose"),
     "list": ListStateDescriptor("list", int),
     "map": MapStateDescriptor("map", str, int),
+    "rows": MapStateDescriptor("rows", tuple[int, int], int),
     "sum": ReducingStateDescriptor("sum", int, lambda a, b: a + b),
 }
 WRITES = st.one_of(
@@ -148,6 +149,7 @@ WRITES = st.one_of(
         st.integers(0, 4),
     ),
     st.tuples(st.sampled_from(["set", "drop"]), st.sampled_from(KEYS), st.integers(0, 3)),
+    st.tuples(st.sampled_from(["scan", "remove"]), st.sampled_from(KEYS), st.integers(0, 4)),
 )
 ENDS = st.one_of(
     st.tuples(st.just("seal"), st.booleans()),
@@ -274,6 +276,8 @@ def written(old, name, number):
             return [*(old or []), number]
         case "map":
             return {**(old or {}), f"k{number}": number}
+        case "rows":
+            return {**(old or {}), (number, number % 2): number}
         case _:
             return (old or 0) + number
 
@@ -289,6 +293,8 @@ def write(handle, name, number):
             handle.value().append(number)
         case "map":
             handle.put(f"k{number}", number)
+        case "rows":
+            handle.put((number, number % 2), number)
         case _:
             handle.add(number)
 
@@ -297,7 +303,7 @@ def read(handle, name):
     match name:
         case "value" | "loose":
             return handle.value()
-        case "map":
+        case "map" | "rows":
             return dict(handle.entries()) or None
         case "list":
             return handle.get() or None
@@ -333,6 +339,28 @@ class Play:
         for each in self.job.subtasks:
             each.rules.remove(f"r{number}")
         self.model.pop(("rules", f"r{number}"), None)
+
+    def rows(self, key):
+        subtask = self.job.of(key)
+        subtask.scope.key = key
+        return subtask.handle("rows"), self.model.get(("rows", key), {})
+
+    def scan(self, key, number):
+        handle, model = self.rows(key)
+        assert list(handle.entries()) == sorted(model.items())
+        found = [row for row in sorted(model) if (number,) <= row < (number + 2,)]
+        assert [row for row, _ in handle.range((number,), (number + 2,))] == found
+        assert [row for row, _ in handle.prefix((number,))] == [
+            row for row in found if row[0] == number
+        ]
+
+    def remove(self, key, number):
+        handle, model = self.rows(key)
+        handle.remove((number, number % 2))
+        left = {row: value for row, value in model.items() if row[0] != number}
+        self.model["rows", key] = left
+        if not left:
+            del self.model["rows", key]
 
     def set(self, key, time_ms):
         self.job.of(key).timers.event.set(key, time_ms)
@@ -390,6 +418,33 @@ def play_and_compare(folder, backend, epochs):
     for subtask in play.job.subtasks:
         assert dict(subtask.rules.entries()) == rules
     play.job.close()
+
+
+def test_scans_of_a_map_on_disk_are_right_however_many_map_keys_it_has(tmp_path):
+    settings = StateSettings(backend="rocksdb", folder=str(tmp_path / "local"), cache_entries=50)
+    subtask = Subtask(LocalStorage(str(tmp_path / "sealed"), is_synced=False), settings)
+    subtask.store.at(RangeState(first_group=0, end_group=GROUPS))
+    subtask.scope.key, model = "ada", {}
+    state = RangeState(first_group=0, end_group=GROUPS)
+    for epoch in range(1, 7):
+        rows = subtask.handle("rows")
+        for number in range(40 * epoch):  # 840 in the end: more than the first scans look through.
+            rows.put((epoch, number), number)
+            model[epoch, number] = number
+        for start in range(1, epoch + 1):
+            assert dict(rows.range((start,), (start, 3))) == {(start, n): n for n in range(3)}
+        assert list(rows.entries()) == sorted(model.items())
+        rows.remove((epoch, 7))
+        del model[epoch, 7]
+        assert [row for row, _ in rows.range((epoch, 5), (epoch, 9))] == [
+            (epoch, 5), (epoch, 6), (epoch, 8)
+        ]  # fmt: skip
+        state = subtask.store.commit(state, epoch=epoch, attempt=f"a{epoch}", is_interval_over=True)
+        subtask.store.at(state)
+        assert list(subtask.handle("rows").entries()) == sorted(model.items())
+    subtask.handle("rows").clear()
+    assert list(subtask.handle("rows").entries()) == []
+    subtask.store.close()
 
 
 @given(

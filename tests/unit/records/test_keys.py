@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.records.errors import KeyEncodingError
-from bicycle_runtime.records.keys import GroupCache, encode_key, key_group, range_of, task_of
+from bicycle_runtime.records.keys import (
+    GroupCache,
+    KeyBytes,
+    encode_key,
+    key_group,
+    order_of,
+    range_of,
+    task_of,
+)
 
 UTC = datetime.UTC
 
@@ -154,3 +162,32 @@ def test_the_cache_gives_what_the_mapping_gives(some):
 
     for key in some + some:
         assert groups[key] == key_group(encode_key(key), group_count=128)
+
+
+plain = st.one_of(st.integers(-(2**80), 2**80), st.text(max_size=3), st.binary(max_size=3))
+
+
+@given(
+    st.sampled_from([int, str, bytes, tuple[int, int], tuple[str, int], tuple[int, ...], None]),
+    st.lists(plain | st.tuples(plain) | st.tuples(plain, plain) | keys, max_size=8),
+)
+def test_keys_of_a_declared_type_and_others_among_them_are_in_the_order_of_their_bytes(
+    key_type, some
+):
+    found = sorted(some, key=order_of(key_type))
+
+    assert list(map(encode_key, found)) == sorted(map(encode_key, some))
+
+
+def test_what_cannot_be_a_key_is_refused_whatever_type_was_declared():
+    for key_type in (int, tuple[int, int], None):
+        with pytest.raises(KeyEncodingError, match="list"):
+            order_of(key_type)([1])
+
+
+@given(st.lists(keys, max_size=20))
+def test_bytes_of_keys_that_come_again_are_those_of_the_first_time(some):
+    known = KeyBytes()
+
+    for key in some + some:
+        assert known[key] == encode_key(key)

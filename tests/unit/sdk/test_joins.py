@@ -118,7 +118,7 @@ def test_a_lower_limit_holds_from_the_next_row_on_and_a_row_may_displace_itself(
 
     assert rows.evict("key", rows.add("key", 3, "")) == [(3, 0), (10, 0), (11, 0), (12, 0)]
     assert rows.evict("key", rows.add("key", 2, "")) == [(2, 0)]
-    rows.drop(None, 13)
+    rows.take(None, 13)
     assert rows.evict("key", rows.add("key", 4, "")) == []
     assert [spot for spot, _ in state.entries()] == [(4, 0), (14, 0)]
 

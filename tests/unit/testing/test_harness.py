@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 
 import pytest
 
@@ -34,6 +35,24 @@ class Memory(RichAsyncFunction[str, str]):
         self.last = value
         ctx.save_state("seen", True)
         return [value]
+
+
+def test_records_of_a_class_that_was_decoded_are_pushed_in_every_epoch():
+    @dataclass(frozen=True)
+    class Reading:  # Of no module that a worker could import: it is pickled by value.
+        sensor: str
+        value: int
+
+    def job(env):
+        readings = env.add_source(script_source(Reading)).uid("readings")
+        keyed = readings.key_by(lambda reading: reading.sensor)
+        keyed.reduce(lambda _, newest: newest).collect("out")
+
+    with Harness(job, parallelism=2) as harness:
+        for number in range(3):
+            harness.push([Reading("a", number)])
+            harness.run_epoch()
+        assert [reading.value for reading in harness.published] == [0, 1, 2]
 
 
 def counting(env):

@@ -108,8 +108,7 @@ def _unmark(seen: MapState[Spot, bool] | None, spots: list[Spot]) -> None:
 
 def _taken(rows: Rows, seen: MapState[Spot, bool] | None, time_ms: int) -> list[Any]:
     """Forget the rows of a time and return those that never matched, if anybody wants them."""
-    found = rows.between(time_ms, time_ms)
-    rows.drop(time_ms, time_ms)
+    found = rows.take(time_ms, time_ms)
     if seen is None:
         return []
     lone = [row for spot, row in found if spot not in seen]

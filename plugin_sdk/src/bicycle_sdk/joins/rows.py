@@ -154,11 +154,13 @@ class Rows:
         start = None if first_ms is None else (first_ms,)
         return list(state.range(start, (last_ms + 1,)))
 
-    def drop(self, first_ms: int | None, last_ms: int) -> None:
-        """Forget the rows from ``first_ms`` to ``last_ms``, both included."""
+    def take(self, first_ms: int | None, last_ms: int) -> list[tuple[Spot, Any]]:
+        """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
         self._spots.clear()
-        for spot, _ in self.between(first_ms, last_ms):
+        found = self.between(first_ms, last_ms)
+        for spot, _ in found:
             self._state.remove(spot)
+        return found
 
 
 class RowJoin(BuiltInFunction, ABC):

@@ -47,11 +47,10 @@ class AsOfJoin(RowJoin):
         """Return the left rows of the time that the watermark has passed, each with its match."""
         certain = timestamp_ms - 1
         if self.right.between(certain, certain):
-            self.right.drop(None, certain - 1)
+            self.right.take(None, certain - 1)
         if self._tolerance is not None:
-            self.right.drop(None, certain - self._tolerance - 1)
-        waiting = self.left.between(certain, certain)
-        self.left.drop(certain, certain)
+            self.right.take(None, certain - self._tolerance - 1)
+        waiting = self.left.take(certain, certain)
         if not waiting:
             return []
         known = self.right.between(None, certain)

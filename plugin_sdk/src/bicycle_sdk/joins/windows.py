@@ -91,7 +91,7 @@ class WindowJoin(RowJoin):
             [row for _, row in side.between(start, end - 1)] for side in (self.left, self.right)
         )
         for side in (self.left, self.right):
-            side.drop(None, start + windows.slide_ms - 1)
+            side.take(None, start + windows.slide_ms - 1)
         return self.paired(left, right, end - 1)
 
     def _session(self, end: int, windows: SessionWindows) -> list[Pair]:
@@ -101,10 +101,8 @@ class WindowJoin(RowJoin):
         if any(side.between(last + 1, end) for side in (self.left, self.right)):
             return []  # It goes on: a later row has a timer of its own.
         left, right = (
-            [row for _, row in side.between(None, last)] for side in (self.left, self.right)
+            [row for _, row in side.take(None, last)] for side in (self.left, self.right)
         )
-        for side in (self.left, self.right):
-            side.drop(None, last)
         is_small = len(left) + len(right) < windows.min_records
         return [] if is_small else self.paired(left, right, end)
 

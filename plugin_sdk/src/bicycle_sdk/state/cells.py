@@ -7,7 +7,7 @@ A store that is larger than memory takes the place of these classes by having th
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import takewhile
 from typing import Any
@@ -241,8 +241,7 @@ class MapCells:
             del self.rows[key]
             self._sorted.pop(key, None)
         elif key in self._sorted:
-            ordered = self._sorted[key]
-            del ordered[bisect_left(ordered, (self._order(part),))]
+            self._leave(self._sorted[key], part)
 
     def clear(self, key: Hashable) -> None:
         """Remove a key's map."""
@@ -273,7 +272,7 @@ class MapCells:
             prefix: Only map keys that begin with this.
         """
         row = self.rows.get(key, {})
-        for part in self._between(key, prefix if start is MISSING else start, end, prefix):
+        for part in self._between(self._ordered(key), start, end, prefix):
             if part in row and self._use((key, part)):
                 yield part, row[part]
 
@@ -322,15 +321,19 @@ class MapCells:
         if self.expiry is not None:
             self.expiry.reset()
 
-    def _between(self, key: Hashable, start: Any, end: Any, prefix: Any) -> list[Any]:
-        ordered = self._ordered(key)
-        first = 0 if start is MISSING else bisect_left(ordered, (self._order(start),))
-        last = len(ordered) if end is MISSING else bisect_left(ordered, (self._order(end),))
-        parts = [part for _, part in ordered[first:last]] if prefix is MISSING else []
+    def _between(
+        self, ordered: list[tuple[Any, Any]], start: Any, end: Any, prefix: Any
+    ) -> list[Any]:
+        """Return some of the map keys that are given in order, with what they are sorted by."""
+        if not ordered:
+            return []
         if prefix is not MISSING:
+            first = bisect_left(ordered, (self._order(prefix),))
             found = takewhile(lambda entry: has_prefix(entry[1], prefix), ordered[first:])
-            parts = [part for _, part in found]
-        return parts
+            return [part for _, part in found]
+        first = 0 if start is MISSING else bisect_left(ordered, (self._order(start),))
+        last = len(ordered) if end is MISSING else bisect_left(ordered, (self._order(end),), first)
+        return [part for _, part in ordered[first:last]]
 
     def _ordered(self, key: Hashable) -> list[tuple[Any, Any]]:
         ordered = self._sorted.get(key)
@@ -344,9 +347,20 @@ class MapCells:
     def _admit(self, key: Hashable, part: Hashable) -> None:
         ordered = self._sorted.get(key)
         if ordered is not None:
-            insort(ordered, (self._order(part), part), key=_first)
+            self._enter(ordered, part)
         elif type(part) not in _SIMPLE:
             self._order(part)
+
+    def _enter(self, ordered: list[tuple[Any, Any]], part: Hashable) -> None:
+        """Put a map key among others that are in order; harmless when it is there."""
+        order = self._order(part)
+        index = bisect_left(ordered, (order,))
+        if index == len(ordered) or ordered[index][0] != order:
+            ordered.insert(index, (order, part))
+
+    def _leave(self, ordered: list[tuple[Any, Any]], part: Hashable) -> None:
+        """Take a map key out of others that are in order."""
+        del ordered[bisect_left(ordered, (self._order(part),))]
 
     def _is_found(self, cell: tuple[Any, Any]) -> bool:
         """Tell whether a cell is live; then it counts as read."""

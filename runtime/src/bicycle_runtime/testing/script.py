@@ -15,8 +15,6 @@ from enum import Enum
 from itertools import groupby
 from typing import Any, TypeVar
 
-import cloudpickle
-
 from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.hooks import connector_hook
 from bicycle_runtime.connectors.settings import read_options
@@ -32,6 +30,7 @@ from bicycle_runtime.contract import (
     SourceStatus,
     even_slices,
 )
+from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_sdk.connectors import SourceDescriptor
 
 __all__ = ["CRASH", "END", "EPOCH", "Mark", "Script", "ScriptSource", "script_source"]
@@ -180,7 +179,7 @@ class ScriptSource(Source):
 
     def _packed(self, start: int, end: int) -> str:
         times = [self._script.timestamps.get(index) for index in range(start, end)]
-        data: bytes = cloudpickle.dumps((self._script.values[start:end], times))
+        data = pickle_by_value((self._script.values[start:end], times))
         return base64.b64encode(data).decode("ascii")
 
 

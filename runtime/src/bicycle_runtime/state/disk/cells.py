@@ -1,18 +1,19 @@
 """The cells of keyed states of which only a part is in memory.
 
 Single values are dicts on disk by key. Maps and lists are one dict on disk by ``(key, map key)``,
-so that a map of any size is read entry by entry; scans join what is sealed with what the epoch
-changed, both in key order.
+so that a map of any size is read entry by entry. Of a small map all map keys are kept in order once
+it was scanned, and later scans need no disk. A scan of a large one joins what is sealed with what
+the epoch changed, both in key order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from itertools import takewhile
+from itertools import islice, takewhile
 from typing import Any
 
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
+from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.disk.dicts import MISSING, DiskDict, SealedEntries, TouchDiskDict
 from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
 from bicycle_sdk.state.cells import MISSING as NO_BOUND
@@ -22,6 +23,8 @@ from bicycle_sdk.state.expiry import Expiry
 __all__ = ["DiskMapCells", "DiskValueCells", "new_dict"]
 
 _Entry = tuple[bytes, Any, bytes | None]  # Bytes of a map key, the map key, what is sealed for it.
+# So many more map keys of a key are looked through for each scan of it, to have all of them.
+_PARTS_PER_SCAN = 64
 
 
 def new_dict(sealed: SealedEntries, *, is_frozen: bool) -> DiskDict:
@@ -66,7 +69,7 @@ class DiskValueCells(CarefulValueCells):
             self.expiry.reset()
 
 
-class DiskMapCells(UncountedPart, MapCells):
+class DiskMapCells(MapCells):
     """A map or a list per key.
 
     Args:
@@ -76,21 +79,25 @@ class DiskMapCells(UncountedPart, MapCells):
         sealed: Where the entries lie, by ``(key, map key)``.
         is_frozen: Whether values are of a type that cannot be changed in place.
         expiry: When entries expire; None for never.
+        order: Gives what map keys are sorted by in memory, as their bytes are.
     """
 
-    __slots__ = ("_cache", "_ends", "_fresh", "_group_of", "_name", "is_lasting", "stored")
+    __slots__ = (
+        "_cache", "_ends", "_fresh", "_group_of", "_name", "_scans", "is_lasting", "stored"
+    )  # fmt: skip
 
     def __init__(
         self, cache: DiskCache, name: str, group_of: Callable[[Any], int], sealed: SealedEntries,
-        *, is_frozen: bool, expiry: Expiry | None,
+        *, is_frozen: bool, expiry: Expiry | None, order: Callable[[Any], Any] = encode_key,
     ) -> None:  # fmt: skip
-        super().__init__(is_frozen=is_frozen, expiry=expiry, order=encode_key)
+        super().__init__(is_frozen=is_frozen, expiry=expiry, order=order)
         self._cache = cache
         self._name = name
         self._group_of = group_of
         self.is_lasting = True  # Handles of functions hold it.
         self._fresh: dict[Any, dict[Any, None]] = {}  # Map keys that the epoch has touched, by key.
         self._ends: dict[Any, int] = {}  # Positions behind the lists that the epoch has touched.
+        self._scans: dict[Any, int] = {}  # How often a key was scanned of which not all is known.
         self.stored = new_dict(sealed, is_frozen=is_frozen)
         cache.join(self)
 
@@ -100,6 +107,14 @@ class DiskMapCells(UncountedPart, MapCells):
         """Regard what the epoch changed as part of the space."""
         self._fresh.clear()
         self._ends.clear()
+
+    def clean_count(self) -> int:
+        """Return of how many keys the map keys are in order; ``stored`` counts the entries."""
+        return len(self._sorted) + len(self._scans)
+
+    def age(self, share: float) -> None:  # noqa: ARG002  # they can be found again by a scan
+        """Let go of the order of map keys."""
+        self._forget_order()
 
     # --- as cells ----------------------------------------------------------------------------
 
@@ -119,7 +134,11 @@ class DiskMapCells(UncountedPart, MapCells):
     def put(self, key: Hashable, part: Hashable, value: Any) -> None:
         """Set an entry of a key's map."""
         cell = (key, part)
-        self._order(part)  # Refuse what has no order now, not when the epoch is written.
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            self._enter(ordered, part)
+        else:
+            self._order(part)  # Refuse what has no order now, not when the epoch is written.
         self.stored[cell] = value
         self._touch(cell)
         if self.expiry is not None:
@@ -138,6 +157,9 @@ class DiskMapCells(UncountedPart, MapCells):
         known = self._ends.get(key)
         if known is not None:
             return known
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            return ordered[-1][1] + 1 if ordered else 0
         start = self._start_of(key)
         last = self._cache.last(start, behind_key(start))
         positions = list(self._fresh.get(key, ()))
@@ -153,6 +175,9 @@ class DiskMapCells(UncountedPart, MapCells):
 
     def parts(self, key: Hashable) -> list[Any]:
         """Return the map keys that a key has, expired or not, in order."""
+        ordered = self._known(key)
+        if ordered is not None:
+            return [part for _, part in ordered]
         return [
             part
             for _, part, data in self._entries(key)
@@ -165,13 +190,16 @@ class DiskMapCells(UncountedPart, MapCells):
         if cell not in self.stored:
             return
         del self.stored[cell]
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            self._leave(ordered, part)
         self._touch(cell)
         if self.expiry is not None:
             self.expiry.forget(cell)
 
     def clear(self, key: Hashable) -> None:
         """Remove a key's map."""
-        for _, part, _ in list(self._entries(key)):
+        for part in self.parts(key):
             self.delete(key, part)
 
     def items(self, key: Hashable) -> list[tuple[Any, Any]]:
@@ -180,20 +208,31 @@ class DiskMapCells(UncountedPart, MapCells):
 
     def is_empty(self, key: Hashable) -> bool:
         """Tell whether a key's map has no entry."""
-        return not any(
-            self.stored.found((key, part), data) is not MISSING and self._is_live((key, part))
-            for _, part, data in self._entries(key)
-        )
+        return not any(self._is_live((key, part)) for part in self.parts(key))
 
     def scan(
         self, key: Hashable, start: Any = NO_BOUND, end: Any = NO_BOUND, *, prefix: Any = NO_BOUND
     ) -> Iterator[tuple[Any, Any]]:
         """Yield the entries of a key's map in key order, as they are when they are reached."""
+        ordered = self._known(key)
+        if ordered is None:
+            yield from self._scan_disk(key, start, end, prefix)
+            return
+        peek = self.stored.peek
+        for part in self._between(ordered, start, end, prefix):
+            cell = (key, part)
+            value = peek(cell)
+            if value is not MISSING and self._use(cell):
+                yield part, value
+
+    def _scan_disk(
+        self, key: Hashable, start: Any, end: Any, prefix: Any
+    ) -> Iterator[tuple[Any, Any]]:
         first = prefix if start is NO_BOUND else start
         entries: Iterable[_Entry] = self._entries(
             key,
-            None if first is NO_BOUND else self._order(first),
-            None if end is NO_BOUND else self._order(end),
+            None if first is NO_BOUND else encode_key(first),
+            None if end is NO_BOUND else encode_key(end),
         )
         if prefix is not NO_BOUND:
             entries = takewhile(lambda entry: has_prefix(entry[1], prefix), entries)
@@ -206,10 +245,12 @@ class DiskMapCells(UncountedPart, MapCells):
     def load(self, cells: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:  # noqa: ARG002  # they are on disk
         """Forget what is in memory of cells that others have sealed."""
         self.stored.drop(cells)
+        self._forget_order()
 
     def unload(self, cells: Iterable[tuple[Any, Any]]) -> None:
         """Forget what is in memory of cells that others have removed."""
         self.stored.drop(cells)
+        self._forget_order()
 
     def peek(self, cell: tuple[Any, Any]) -> Any:
         """Return the value of a cell without using it; the SDK's ``MISSING`` for none."""
@@ -218,13 +259,8 @@ class DiskMapCells(UncountedPart, MapCells):
 
     def view(self, key: Hashable) -> Any:
         """Return the live entries of a key without using them; ``MISSING`` when there are none."""
-        found = {
-            part: value
-            for _, part, data in self._entries(key)
-            if (value := self.stored.found((key, part), data)) is not MISSING
-            and self._is_live((key, part))
-        }
-        return found or NO_BOUND
+        parts = (part for part in self.parts(key) if self._is_live((key, part)))
+        return {part: self.stored.peek((key, part)) for part in parts} or NO_BOUND
 
     def keys(self) -> Iterable[Any]:
         """Return the keys that have entries."""
@@ -238,6 +274,7 @@ class DiskMapCells(UncountedPart, MapCells):
         """Forget all that is in memory."""
         self.stored.forget()
         self.settle()
+        self._forget_order()
         self.touched.clear()
         if self.expiry is not None:
             self.expiry.reset()
@@ -256,6 +293,28 @@ class DiskMapCells(UncountedPart, MapCells):
             self._fresh.setdefault(cell[0], {})[cell[1]] = None
         return True
 
+    def _known(self, key: Hashable) -> list[tuple[Any, Any]] | None:
+        """Return all map keys of a key with what they are sorted by; None where there are many."""
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            return ordered
+        # Each scan of a key looks a little further, so that what is looked through in vain is
+        # never much more than what was asked for.
+        scans = self._scans[key] = self._scans.get(key, 0) + 1
+        count = scans * _PARTS_PER_SCAN
+        entries = list(islice(self._entries(key), count + 1))
+        if len(entries) > count:
+            return None
+        hold, order = self.stored.hold, self._order
+        ordered = [(order(part), part) for _, part, data in entries if hold((key, part), data)]
+        self._sorted[key] = ordered
+        del self._scans[key]
+        return ordered
+
+    def _forget_order(self) -> None:
+        self._sorted.clear()
+        self._scans.clear()
+
     def _start_of(self, key: Hashable) -> bytes:
         return section_start(self._group_of(key), self._name) + key_start(key)
 
@@ -269,7 +328,7 @@ class DiskMapCells(UncountedPart, MapCells):
             low: Bytes of the first map key; None for no bound.
             high: Bytes of the map key behind the last; None for no bound.
         """
-        touched = [(self._order(part), part, None) for part in self._fresh.get(key, ())]
+        touched = [(encode_key(part), part, None) for part in self._fresh.get(key, ())]
         fresh: list[_Entry] = [
             entry
             for entry in sorted(touched, key=lambda entry: entry[0])

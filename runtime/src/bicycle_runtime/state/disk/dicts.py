@@ -289,6 +289,16 @@ class DiskDict(dict[Any, Any]):
             value = self._given(key, self._sealed_entries.value(data), is_use=False)
         return value
 
+    def hold(self, key: Any, data: bytes | None) -> bool:
+        """Keep the value of a key whose sealed entry was just read; tell whether there is one."""
+        if dict.__contains__(self, key):
+            return True
+        value = self.found(key, data)
+        if value is MISSING:
+            return False
+        dict.__setitem__(self, key, value)
+        return True
+
     def live(self) -> Iterator[tuple[Any, Any]]:
         """Yield all entries; values that can be changed in place count as changed then."""
         for key, value in self._entries():

@@ -20,7 +20,13 @@ from bicycle_runtime.state.disk.timers import DiskTimerQueue
 from bicycle_runtime.state.disk.windows import DiskCells
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.due import DueTimes, Spot
-from bicycle_runtime.state.memory.space import KeyedCells, StateSpace, Store, TimerKind
+from bicycle_runtime.state.memory.space import (
+    KeyedCells,
+    StateSpace,
+    Store,
+    TimerKind,
+    map_key_order,
+)
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.memory.undoing import (
     HandingUndoDict,
@@ -121,8 +127,9 @@ class DiskSpace(StateSpace):
         sealed = SealedEntries(cache, entries, codec, group_of=group_of)
         if is_map:
             cells = DiskMapCells(
-                cache, entries, groups.__getitem__, sealed, is_frozen=frozen, expiry=expiry
-            )
+                cache, entries, groups.__getitem__, sealed,
+                is_frozen=frozen, expiry=expiry, order=map_key_order(descriptor),
+            )  # fmt: skip
         else:
             cells = DiskValueCells(sealed, is_frozen=frozen, expiry=expiry)
         return cells

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, Protocol
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.records.keys import KeyBytes, order_of
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.tracked import TrackedDict
@@ -39,6 +39,7 @@ __all__ = [
     "Store",
     "TimerKind",
     "domain_of",
+    "map_key_order",
     "timer_section",
 ]
 
@@ -221,10 +222,10 @@ class MemorySpace(StateSpace):
         self, descriptor: StateDescriptor, codec: ValueCodec, *, entries: str, times: str,  # noqa: ARG002  # objects need neither
         groups: Mapping[Any, int], clock: Callable[[TimeDomain], int],  # noqa: ARG002  # nor place
     ) -> KeyedCells:  # fmt: skip
-        return make_cells(descriptor, clock=clock, order=encode_key)
+        return make_cells(descriptor, clock=clock, order=map_key_order(descriptor))
 
     def timers(self, kind: TimerKind, groups: Mapping[Any, int]) -> TimerQueue:  # noqa: ARG002  # objects need no place
-        return TimerQueue(domain_of(kind), encode_key)
+        return TimerQueue(domain_of(kind), KeyBytes().__getitem__)
 
     def cells(
         self, prefix: str, value_type: Any = None,
@@ -257,6 +258,11 @@ class MemorySpace(StateSpace):
 
     def close(self) -> None:
         """Keep everything: nothing is open."""
+
+
+def map_key_order(descriptor: StateDescriptor) -> Callable[[Any], Any]:
+    """Return what the map keys of a state are sorted by; those of a list are positions."""
+    return order_of(getattr(descriptor, "key_type", int))
 
 
 def timer_section(kind: TimerKind) -> str:
