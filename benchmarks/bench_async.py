@@ -19,7 +19,7 @@ from measuring import Report, Table, Target, WrongOutputError, arguments, in_tur
 from one_operator import operator_of
 from workloads import scratch
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_sdk import (
     AsyncFunction,
@@ -109,7 +109,7 @@ def _rate(operator: Operator, batches: int) -> float:
     values = [f"value-{number}" for number in range(BATCH_RECORDS)]
     began = time.perf_counter()
     for _ in range(batches):
-        output = operator.process(Batch(values, ExchangeTrail(None)))
+        output = operator.process(Batch(values, ExchangeLineage(None)))
         if sorted(output.values) != sorted(values):
             raise WrongOutputError(f"{len(output.values)} results for {len(values)} records")
     return batches * BATCH_RECORDS / (time.perf_counter() - began)

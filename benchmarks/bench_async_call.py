@@ -18,7 +18,7 @@ from measuring import Report, Table, Target, WrongOutputError, arguments, in_tur
 from one_operator import operator_of
 from workloads import scratch
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_sdk import AsyncFunction, DataStream
 
@@ -51,7 +51,7 @@ def main() -> None:
         best = min(found["async"]) / min(found["plain"])
         name = f"async ÷ plain, {form}"
         targets.append(Target(name=name, value=value, best=best, high=1.5, unit="x"))
-        rows += [[f"{form}, {kind}", *_cells(times)] for kind, times in found.items()]
+        rows += [[f"{form}, {kind}", *_entries(times)] for kind, times in found.items()]
     columns = ["ns per record", "median", "best"]
     report = Report(
         name="async-call",
@@ -70,7 +70,7 @@ def _cost(operator: Operator, batches: int) -> float:
     values = [f"value-{number}" for number in range(BATCH_RECORDS)]
     spent = 0
     for _ in range(batches):
-        batch = Batch(values, ExchangeTrail(None))
+        batch = Batch(values, ExchangeLineage(None))
         began = time.perf_counter_ns()
         output = operator.process(batch)
         spent += time.perf_counter_ns() - began
@@ -79,7 +79,7 @@ def _cost(operator: Operator, batches: int) -> float:
     return spent / batches / BATCH_RECORDS
 
 
-def _cells(times: list[float]) -> list[str]:
+def _entries(times: list[float]) -> list[str]:
     return [f"{statistics.median(times):.0f}", f"{min(times):.0f}"]
 
 

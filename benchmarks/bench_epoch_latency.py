@@ -58,16 +58,16 @@ def _run(words: Words) -> JobRun:
 
 def _table(run: JobRun, warm: int) -> Table:
     epochs = run.full_epochs()[warm:]
-    rows = [[phase, *_cells([s.phases_ms[phase] for s in epochs])] for phase in PHASES]
-    rows.append(["whole epoch", *_cells([s.duration_ms for s in epochs])])
+    rows = [[phase, *_entries([s.phases_ms[phase] for s in epochs])] for phase in PHASES]
+    rows.append(["whole epoch", *_entries([s.duration_ms for s in epochs])])
     third = len(epochs) // 3
-    rows.append(["… first third", *_cells([s.duration_ms for s in epochs[:third]])])
-    rows.append(["… last third", *_cells([s.duration_ms for s in epochs[-third:]])])
+    rows.append(["… first third", *_entries([s.duration_ms for s in epochs[:third]])])
+    rows.append(["… last third", *_entries([s.duration_ms for s in epochs[-third:]])])
     columns = ["milliseconds", "median", "p95", "p99", "max"]
     return Table(title=f"{len(epochs)} epochs of one line", columns=columns, rows=rows)
 
 
-def _cells(values: list[float]) -> list[str]:
+def _entries(values: list[float]) -> list[str]:
     found = (statistics.median(values), percentile(values, 0.95), percentile(values, 0.99))
     return [f"{value:.1f}" for value in (*found, max(values))]
 

@@ -20,7 +20,7 @@ from measuring import Report, Table, Target, WrongOutputError, arguments, run_pr
 from one_operator import operator_of
 from workloads import scratch
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.state.sealed.refs import RangeState
@@ -101,7 +101,7 @@ class Task:
             numbers = range(start, min(start + BATCH_RECORDS, first + count))
             keys = [f"user-{number:07}" for number in numbers]
             groups = [key_group(encode_key(key), group_count=GROUPS) for key in keys]
-            operator.process(Batch(keys, ExchangeTrail(None, list(numbers)), groups))
+            operator.process(Batch(keys, ExchangeLineage(None, list(numbers)), groups))
         after = Advance(watermark=watermark, previous=self._watermark, now_ms=self._epoch)
         given = len(operator.advance(after).values)
         operator.next_event_ms()

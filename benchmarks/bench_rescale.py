@@ -1,9 +1,9 @@
-"""Other widths for a job that runs: how long it pauses, beside starting it again with them.
+"""Other parallelism for a job that runs: how long it pauses, beside starting it again with them.
 
-A running count on Spark has read all keys; then its widths change, up and down. The pause goes from
-the last seal before to the first seal behind, in which every subtask has taken over its state. In
-the epoch behind it a subtask may meet a worker process that has not loaded its state yet. The start
-again keeps the Java process, which a user's restart does not (``bench_startup.py``).
+A running count on Spark has read all keys; then its parallelism change, up and down. The pause goes
+from the last seal before to the first seal behind, in which every subtask has taken over its state.
+In the epoch behind it a subtask may meet a worker process that has not loaded its state yet. The
+start again keeps the Java process, which a user's restart does not (``bench_startup.py``).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from workloads import Keys, scratch
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
-from bicycle_runtime.engine.loop.rescaling import WidthWish, rescale
+from bicycle_runtime.engine.loop.rescaling import RescaleRequest, rescale
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.testing.inspection import entries_of
 
 BACKENDS = ("memory", "rocksdb")
-WIDTHS = (4, 8, 3, 2)
+PARALLELISMS = (4, 8, 3, 2)
 PAUSE_S_MAX = {1_000_000: 2.0, 10_000_000: 10.0}
 RESTART_S_MAX = 10.0
 
@@ -83,15 +83,15 @@ def _round(engine: Engine, keys: Keys, backend: str, times: Times) -> None:
             while not loop.step().is_finished:
                 pass
             before = CORES
-            for width in WIDTHS:
-                done = rescale(loop, WidthWish(parallelism=width), SystemClock())
-                step = f"{before} → {width}"
+            for parallelism in PARALLELISMS:
+                done = rescale(loop, RescaleRequest(parallelism=parallelism), SystemClock())
+                step = f"{before} → {parallelism}"
                 times.pauses.setdefault(step, []).append(done.pause_ms / 1_000)
-                before = width
+                before = parallelism
                 times.behind.append(_timed(loop.run_without_input))
             _check(loop, keys)
-        times.restarts.append(_restarted(engine, _job(keys, place, width=3), options))
-        times.warm_restarts.append(_restarted(engine, _job(keys, place, width=3), options))
+        times.restarts.append(_restarted(engine, _job(keys, place, parallelism=3), options))
+        times.warm_restarts.append(_restarted(engine, _job(keys, place, parallelism=3), options))
 
 
 def _restarted(engine: Engine, setup: JobSetup, options: EngineOptions) -> float:
@@ -107,15 +107,15 @@ def _timed(act: Callable[[], None]) -> float:
     return time.monotonic() - began
 
 
-def _job(keys: Keys, place: Path, width: int = CORES) -> JobSetup:
+def _job(keys: Keys, place: Path, parallelism: int = CORES) -> JobSetup:
     params = {"input": keys.folder(), "output": place / "output"}
-    return job("keys_counted", params, storage=place / "checkpoints", width=width)
+    return job("keys_counted", params, storage=place / "checkpoints", parallelism=parallelism)
 
 
 def _check(loop: EpochLoop, keys: Keys) -> None:
-    division = loop.division
-    [spec] = [spec for spec in division.setup.plan.operators() if spec.uid == "count"]
-    counts = entries_of(division.setup, division.last, spec, now_ms=0)
+    topology = loop.topology
+    [spec] = [spec for spec in topology.setup.plan.operators() if spec.uid == "count"]
+    counts = entries_of(topology.setup, topology.last, spec, now_ms=0)
     if len(counts) != keys.count or set(counts.values()) != {1}:
         raise WrongOutputError(f"{len(counts):,} of {keys.count:,} keys are counted")
 

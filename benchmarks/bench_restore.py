@@ -78,15 +78,15 @@ class KeptJob:
         far: Where its checkpoints lie.
         backend: Of its state.
         keys: Its users.
-        width: Of each operator.
+        parallelism: Of each operator.
     """
 
     def __init__(
-        self, place: Path, far: FarStorage, *, backend: str, keys: Keys, width: int
+        self, place: Path, far: FarStorage, *, backend: str, keys: Keys, parallelism: int
     ) -> None:
-        self._place, self._keys, self._width = place, keys, width
+        self._place, self._keys, self._parallelism = place, keys, parallelism
         self.backend = backend
-        self.url = f"{far.url}/{backend}-{keys.count}-{width}"
+        self.url = f"{far.url}/{backend}-{keys.count}-{parallelism}"
         self._asked = 0
         shutil.copytree(keys.folder(), place / "input", copy_function=os.link)
 
@@ -134,7 +134,7 @@ class KeptJob:
 
     def _loop(self, engine: Engine, options: EngineOptions | None = None) -> EpochLoop:
         params = {"input": self._place / "input", "output": self._place / "output"}
-        setup = job("profiles_kept", params, storage=self.url, width=self._width)
+        setup = job("profiles_kept", params, storage=self.url, parallelism=self._parallelism)
         options = replace(
             options or EngineOptions(), state_backend=self.backend,
             state_dir=str(self._place / "local"),
@@ -158,11 +158,13 @@ def main() -> None:
     with scratch("bucket") as folder, far_storage(folder) as far:
         for name, one in found.items():
             with scratch("restore") as place:
-                kept = KeptJob(place, far, backend=name, keys=Keys(count=keys), width=CORES)
+                kept = KeptJob(place, far, backend=name, keys=Keys(count=keys), parallelism=CORES)
                 _restarts(far, kept, one, options.repeats)
             with scratch("loads") as place:
-                width = max(PROCESSES)
-                kept = KeptJob(place, far, backend=name, keys=Keys(count=load_keys), width=width)
+                parallelism = max(PROCESSES)
+                kept = KeptJob(
+                    place, far, backend=name, keys=Keys(count=load_keys), parallelism=parallelism
+                )
                 _loads(far, kept, one, options.repeats)
     sizes, loaded = (
         " and ".join(f"{mib:,.0f} MiB ({name})" for name, mib in each)

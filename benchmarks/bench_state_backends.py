@@ -55,15 +55,15 @@ class Accesses:
         self._random = random.Random(3)
         self.store.at(self._state)
         for number, key in enumerate(self._keys):
-            self._keyed.cells_of(COUNT).put(key, number)
+            self._keyed.entries_of(COUNT).put(key, number)
         for number in range(key_count // MAP_ENTRIES):
             for part in range(MAP_ENTRIES):
-                self._keyed.cells_of(VISITS).put(number, part, part)
+                self._keyed.entries_of(VISITS).put(number, part, part)
         self._seal()
 
     def measure(self, access: str, count: int) -> float:
         """Return nanoseconds of processor time per access, a seal included."""
-        values, maps = self._keyed.cells_of(COUNT), self._keyed.cells_of(VISITS)
+        values, maps = self._keyed.entries_of(COUNT), self._keyed.entries_of(VISITS)
         keys = self._random.choices(self._keys, k=count)
         began = time.process_time()
         for start in range(0, count, 4_096):

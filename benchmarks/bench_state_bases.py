@@ -32,7 +32,7 @@ from bicycle_runtime.state.stores.backends import tables_for
 BACKENDS = ("memory", "rocksdb")
 GROUPS = 128
 LOAD_EPOCHS = 10
-WIDTHS = (4, 8, 3)
+PARALLELISMS = (4, 8, 3)
 MIB = 1 << 20
 
 
@@ -147,14 +147,14 @@ class Run:
 
     def _rescale(self) -> None:
         ranges = (self._sealed,)
-        for width in WIDTHS:
+        for parallelism in PARALLELISMS:
             state = OperatorState(scope="key_groups", group_count=GROUPS, ranges=ranges)
             ranges = restore_ranges(
-                state, scope=StateScope.KEY_GROUPS, group_count=GROUPS, parallelism=width,
+                state, scope=StateScope.KEY_GROUPS, group_count=GROUPS, parallelism=parallelism,
                 place=("job", "op"),
             )  # fmt: skip
             slowest, ranges = self._moved(ranges)
-            self.found.rescale_s[f"to {width}"] = slowest
+            self.found.rescale_s[f"to {parallelism}"] = slowest
 
     def _moved(self, ranges: tuple[RangeState, ...]) -> tuple[float, tuple[RangeState, ...]]:
         """Open new ranges one by one, and give each a base of its own."""

@@ -17,7 +17,7 @@ from measuring import Report, Table, Target, WrongOutputError, arguments, in_tur
 from one_operator import operator_of
 from workloads import scratch
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.state.sealed.refs import RangeState
@@ -129,7 +129,7 @@ def _cost(*, is_ordered: bool, records: int) -> float:
             batches = [
                 Batch(
                     [key for key, _ in part],
-                    ExchangeTrail(None, [time_ms for _, time_ms in part]),
+                    ExchangeLineage(None, [time_ms for _, time_ms in part]),
                     [group_of[key] for key, _ in part],
                 )
                 for part in (

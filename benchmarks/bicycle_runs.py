@@ -188,7 +188,7 @@ def local_engine() -> Engine:
 
 def job(
     plugin: str, params: Mapping[str, Path | str], *, storage: Path | str, is_synced: bool = True,
-    width: int = CORES,
+    parallelism: int = CORES,
 ) -> JobSetup:  # fmt: skip
     """Extract and plan a job.
 
@@ -197,10 +197,10 @@ def job(
         params: Its parameters.
         storage: Folder or URL of its checkpoints.
         is_synced: Whether files are forced to disk, as they are for users.
-        width: Parallelism of every operator.
+        parallelism: Parallelism of every operator.
     """
     texts = {name: str(value) for name, value in params.items()}
-    bundle = extract(_plugin(plugin), texts, parallelism=width)
+    bundle = extract(_plugin(plugin), texts, parallelism=parallelism)
     place = open_storage(str(storage)) if is_synced else LocalStorage(str(storage), is_synced=False)
     return prepare_job(bundle, job_id=plugin, storage=place)
 

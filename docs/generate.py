@@ -26,7 +26,7 @@ from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.base.options import OptionInfo, describe
 from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
-from bicycle_runtime.service.telling.metrics import METRICS
+from bicycle_runtime.service.metrics.metrics import METRICS
 from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of

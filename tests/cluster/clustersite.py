@@ -102,10 +102,10 @@ class ClusterSite(JobSite):
         assert life.process.poll() is None, (life.stdout, life.stderr)
         return self.newest_epoch() >= epoch
 
-    def rescale(self, width: int) -> None:
+    def rescale(self, parallelism: int) -> None:
         """Let the running job have another parallelism; again if workers were lost meanwhile."""
         bicycle, driver = str(Path(sys.executable).with_name("bicycle")), self.lives[-1]
-        words = ["rescale", self.plugin, "--parallelism", str(width), "--json"]
+        words = ["rescale", self.plugin, "--parallelism", str(parallelism), "--json"]
 
         def is_done() -> bool:
             asked = self.launch([bicycle, *words])
@@ -114,10 +114,10 @@ class ClusterSite(JobSite):
             assert asked.process.returncode == 0 or asked.answer["code"] == "BIC-1842", told
             return asked.process.returncode == 0
 
-        until(is_done, f"a parallelism of {width}")
+        until(is_done, f"a parallelism of {parallelism}")
         self.lives.append(driver)  # The newest one is the job's.
-        widths = {found["parallelism"] for found in self.status()["operators"].values()}
-        assert widths == {width}
+        parallelisms = {found["parallelism"] for found in self.status()["operators"].values()}
+        assert parallelisms == {parallelism}
 
     def visible_records(self) -> list[dict[str, Any]]:
         """Return what the job has published, in the order of epochs; it may be running."""

@@ -10,9 +10,9 @@ def test_tasks_with_state_stay_on_their_hosts_over_rescales_and_the_plugin_trave
     site.install_whereabouts()
     words = site.write_words(lines=4_000)
     life = site.start("--parallelism", "2", "--max-records-per-epoch", "40", "--json")
-    for width in (4, 2):
+    for parallelism in (4, 2):
         site.let_epochs_pass(10)
-        site.rescale(width)
+        site.rescale(parallelism)
     assert life.wait() == 0, (life.stdout, life.stderr)
 
     assert life.answer["epoch"] >= 100

@@ -21,7 +21,7 @@ from tests.waiting import until
 
 ACTS = ("crash", "retry", "executor", "zombie", "host", "rolling_restart", "rescale")
 MORE_ACTS = 2
-WIDTHS = (2, 3, 4)
+PARALLELISMS = (2, 3, 4)
 SETTINGS = (
     *("--max-records-per-epoch", "20", "--restart-attempts", "20"),
     # A frozen executor is to be given up in seconds.
@@ -77,7 +77,7 @@ class Schedule:
 
     def _start(self) -> Life:
         return self._site.start(
-            "--parallelism", str(self._random.choice(WIDTHS)), *SETTINGS, "--json"
+            "--parallelism", str(self._random.choice(PARALLELISMS)), *SETTINGS, "--json"
         )
 
     def _crash(self) -> Life:
@@ -119,7 +119,7 @@ class Schedule:
             self._let_both_hosts_work()
 
     def _rescale(self) -> None:
-        self._site.rescale(self._random.choice(WIDTHS))
+        self._site.rescale(self._random.choice(PARALLELISMS))
 
     def _let_both_hosts_work(self) -> None:
         """Wait until an epoch that began after this has records from both hosts."""

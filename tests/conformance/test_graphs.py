@@ -41,13 +41,13 @@ def spread(runner, how, before, after, *, count=40):
 SIZES = [(1, 3), (3, 1), (2, 4), (4, 2), (3, 3)]
 
 
-@pytest.mark.parametrize("width", [1, 2, 4])
-def test_forward_keeps_the_subtask(runner, width):
-    seen = spread(runner, lambda s: s.forward(), width, width)
+@pytest.mark.parametrize("parallelism", [1, 2, 4])
+def test_forward_keeps_the_subtask(runner, parallelism):
+    seen = spread(runner, lambda s: s.forward(), parallelism, parallelism)
 
     assert sorted(value for value, _, _ in seen) == list(range(40))
     assert all(sender == receiver for _, sender, receiver in seen)
-    assert len({receiver for _, _, receiver in seen}) == width
+    assert len({receiver for _, _, receiver in seen}) == parallelism
 
 
 @pytest.mark.core
@@ -62,7 +62,7 @@ def test_rebalance_sends_to_all_in_turn(runner, before, after):
 
 
 def test_rebalance_takes_turns_over_the_life_of_a_job(runner):
-    """One record an epoch, a crash, a new driver, another width; edges take turns by themselves."""
+    """One record an epoch, a crash, a new driver, another parallelism; edges take turns."""
 
     def job(env):
         numbers = env.add_source(script_source(int)).uid("numbers").set_parallelism(1)

@@ -1,4 +1,4 @@
-"""Other widths while a job runs, on the harness and on Spark: its results are what they were."""
+"""Other parallelism while a job runs, on the harness and on Spark: the same results."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -53,18 +53,18 @@ def job(env):
     shorter.collect("loop")
 
 
-def results(runner, widths):
-    """Run the job, with other widths behind each part of the input; return what came out."""
+def results(runner, parallelisms):
+    """Run the job, with other parallelism behind each part of the input; return what came out."""
     with runner.harness(job, parallelism=2) as harness:
         for start in range(0, len(WORDS), 15):
             part = WORDS[start : start + 15]
             harness.push(part, timestamp=range(start * 1_000, (start + len(part)) * 1_000, 1_000))
             harness.run()
-            for width in widths:
-                done = harness.rescale_live(**width)
+            for parallelism in parallelisms:
+                done = harness.rescale_live(**parallelism)
                 assert (
                     done.new.items()
-                    >= {k: v for k, v in width.items() if k != "parallelism"}.items()
+                    >= {k: v for k, v in parallelism.items() if k != "parallelism"}.items()
                 )
         harness.end()
         harness.run()
@@ -74,7 +74,7 @@ def results(runner, widths):
 
 
 @pytest.mark.core
-def test_results_are_those_of_a_job_that_kept_its_widths(runner):
-    widths = [{"parallelism": 4}, {"parallelism": 1, "windows": 3}, {"sums": 2}]
+def test_results_are_those_of_a_job_that_kept_its_parallelism(runner):
+    parallelisms = [{"parallelism": 4}, {"parallelism": 1, "windows": 3}, {"sums": 2}]
 
-    assert results(runner, widths) == results(runner, [])
+    assert results(runner, parallelisms) == results(runner, [])

@@ -16,7 +16,7 @@ def classes():
         RED = "red"
 
     class Size(NamedTuple):
-        width: int
+        parallelism: int
 
     @dataclasses.dataclass
     class Record:

@@ -65,23 +65,23 @@ def job_of(function):
     return job
 
 
-def answers(harness, width):
+def answers(harness, parallelism):
     """What each subtask has: its own list, and the one of all."""
     before = len(harness.results("out"))
     harness.push(ASK)
     harness.run()
     found = {subtask: lists for subtask, *lists in harness.results("out")[before:]}
-    assert sorted(found) == list(range(width))
+    assert sorted(found) == list(range(parallelism))
     return found
 
 
-def assert_divided(harness, width, words):
+def assert_divided(harness, parallelism, words):
     """Every subtask has an even part of one list, and all of the other."""
-    found = answers(harness, width)
+    found = answers(harness, parallelism)
     parts = [own for own, _ in found.values()]
     assert sorted(word for part in parts for word in part) == words
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
-    assert [sorted(everything) for _, everything in found.values()] == [words] * width
+    assert [sorted(everything) for _, everything in found.values()] == [words] * parallelism
 
 
 @pytest.mark.core
@@ -100,11 +100,11 @@ def test_a_restore_divides_one_list_evenly_and_gives_the_other_whole_to_each(run
         assert answers(harness, 2) == before
         harness.crash()
         assert_divided(harness, 2, words)
-        for width in (3, 1, 4):
+        for parallelism in (3, 1, 4):
             harness.push(["trim"] * 12)
             harness.run()
-            harness.rescale(width)
-            assert_divided(harness, width, words)
+            harness.rescale(parallelism)
+            assert_divided(harness, parallelism, words)
         harness.push(["trim"] * 12)
         harness.fail_at("before_seal")
         harness.run()

@@ -97,9 +97,9 @@ def test_after_a_rescale_the_function_chooses_from_the_new_subtasks(runner):
         harness.push(range(12, 18))
         harness.run_epoch()
 
-        widths = {**dict.fromkeys(range(6), 2), **dict.fromkeys(range(6, 12), 3)}
+        parallelisms = {**dict.fromkeys(range(6), 2), **dict.fromkeys(range(6, 12), 3)}
         assert sorted(harness.published) == [
-            (value, from_the_end(value, widths.get(value, 2))) for value in range(18)
+            (value, from_the_end(value, parallelisms.get(value, 2))) for value in range(18)
         ]
 
 

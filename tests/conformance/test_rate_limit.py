@@ -75,20 +75,20 @@ def test_after_a_pause_a_burst_may_pass_again():
         assert harness.published == [4, 1, 1, 4, 1]
 
 
-@pytest.mark.parametrize("width", [1, 2, 5])
-def test_subtasks_share_the_rate_and_another_parallelism_shares_it_again(width):
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+def test_subtasks_share_the_rate_and_another_parallelism_shares_it_again(parallelism):
     def job(env):
         numbers = env.add_source(script_source(int))
         numbers.rate_limit(10, burst=10).map_batches(sizes).collect("out")
 
     with Harness(job, parallelism=3) as harness:
-        harness.rescale(width)
+        harness.rescale(parallelism)
         harness.push(range(20))
         harness.end()
         harness.run()
 
         # Each subtask begins with its share of the burst.
-        assert max(harness.published) == 10 // width
+        assert max(harness.published) == 10 // parallelism
         assert sum(harness.published) == 20
 
 

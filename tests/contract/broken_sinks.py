@@ -274,7 +274,7 @@ class Case(SinkCase, CanBeUnwritable, RunsInForks, HasOutages):
     def break_transport(self):
         Path(self.folder, "down").touch()
 
-    def mend_transport(self):
+    def repair_transport(self):
         Path(self.folder, "down").unlink(missing_ok=True)
 
 

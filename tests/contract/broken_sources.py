@@ -277,7 +277,7 @@ class Case(EndlessSourceCase, FeedsBadRecords, CarriesMetadata, HasOutages):
     def break_transport(self):
         Path(self.folder, "down").touch()
 
-    def mend_transport(self):
+    def repair_transport(self):
         Path(self.folder, "down").unlink(missing_ok=True)
 
 

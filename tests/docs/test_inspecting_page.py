@@ -4,7 +4,7 @@ import re
 import typing
 
 from bicycle_runtime.jobs.checkpoints import sealed_export
-from bicycle_runtime.state.stores.entries import StateKind
+from bicycle_runtime.state.stores.sealed_entries import StateKind
 from tests.docs.scripts import DOCS
 
 PAGE = (DOCS / "how-to/inspecting-state.md").read_text("utf-8")

@@ -108,9 +108,9 @@ def test_what_has_a_schema_names_no_class_in_its_files(path, tmp_path):
     storage = unpacked(path, tmp_path)
     manifest = EpochHistory(storage).manifest()
     schemas = [
-        state.form.schema
-        for forms in manifest.forms.values()
-        for state in forms.states
+        state.schema_version.schema
+        for state_metadata in manifest.state_metadata.values()
+        for state in state_metadata.states
         if not state.name.startswith("$")
     ]
 

@@ -61,7 +61,7 @@ class KafkaCase(HasOutages):
     def break_transport(self):
         self.broker.pause()
 
-    def mend_transport(self):
+    def repair_transport(self):
         self.broker.resume()
 
 

@@ -27,13 +27,13 @@ def sides(env):
 
 
 @st.composite
-def disordered(draw, label, max_size=12):
+def disordered(draw, checkpoint_id, max_size=12):
     """Rows of one shard, none older than the newest before it less the bound."""
     rows, newest = [], 0
     for number in range(draw(st.integers(0, max_size))):
         newest += draw(st.integers(0, 70))
         rows.append((draw(st.sampled_from("xy")), newest - draw(st.integers(0, DISORDER)),
-                     f"{label}{number}"))  # fmt: skip
+                     f"{checkpoint_id}{number}"))  # fmt: skip
     return rows
 
 

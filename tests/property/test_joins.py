@@ -117,8 +117,8 @@ def sessions_of(rows, gap):
     return found
 
 
-def of_side(label, rows):
-    return sorted(row for row in rows if row[2].startswith(label))
+def of_side(checkpoint_id, rows):
+    return sorted(row for row in rows if row[2].startswith(checkpoint_id))
 
 
 def grouped(left, right):

@@ -101,33 +101,33 @@ def test_expired_values_are_never_returned_and_leave_in_time(
 
     def restored(files):
         table = KeyedTable(GroupCache(GROUPS), lambda _: now[0])
-        for sections in files:
-            table.apply(sections)
-        return table, table.cells_of(descriptor)
+        for change_sets in files:
+            table.apply(change_sets)
+        return table, table.entries_of(descriptor)
 
     files, model = [], {}
-    table, cells = restored(files)
+    table, entries = restored(files)
     for action, key, number in steps:
         kept = model.get(key)
         is_live = kept is not None and now[0] < kept.used + ttl_ms
         match action:
             case "w":
-                cells.put(key, number)
+                entries.put(key, number)
                 model[key] = Kept(number, now[0])
             case "r":
-                assert cells.get(key) == (kept.value if is_live else None)
+                assert entries.get(key) == (kept.value if is_live else None)
                 if is_live and is_on_access:
                     model[key] = Kept(kept.value, now[0])
             case "d":
-                cells.delete(key)
+                entries.delete(key)
                 model.pop(key, None)
             case "t":
                 now[0] += number
             case "s":
                 files.append(table.changes())
                 if number % 2:
-                    table, cells = restored(files)
-                stale = [key for key in cells.entries if now[0] >= model[key].used + 2 * ttl_ms]
+                    table, entries = restored(files)
+                stale = [key for key in entries.entries if now[0] >= model[key].used + 2 * ttl_ms]
                 assert stale == []
 
 
@@ -231,7 +231,7 @@ class Subtask:
         self.timers = self.tables.timers(groups)
         self.broadcast = BroadcastTable(lambda _: 0)
         self.scope = Scope()
-        self.rules = make_handle(MAP_RULES, self.broadcast.cells_of(MAP_RULES), BROADCAST)
+        self.rules = make_handle(MAP_RULES, self.broadcast.entries_of(MAP_RULES), BROADCAST)
         self.store = self.tables.store("op", storage, self.new_table)
 
     def new_table(self):
@@ -241,7 +241,7 @@ class Subtask:
 
     def handle(self, name):
         self.tables.trim()
-        return make_handle(STATES[name], self.keyed.cells_of(STATES[name]), self.scope)
+        return make_handle(STATES[name], self.keyed.entries_of(STATES[name]), self.scope)
 
 
 MAP_RULES = MapStateDescriptor("rules", str, int)

@@ -106,7 +106,7 @@ def test_each_row_comes_out_once_with_the_answer_to_its_question(
     how, parts, parallelism, capacity, cache, turns
 ):
     job = looked_up(Desk(turns), how=how, capacity=capacity, cache=cache)
-    widths = {parallelism} | {
+    parallelisms = {parallelism} | {
         event[1] for _, event in parts if event and event[0].startswith("rescale")
     }
 
@@ -117,7 +117,7 @@ def test_each_row_comes_out_once_with_the_answer_to_its_question(
             for row in rows
             if row[0] != FAILING and (row[0] != UNKNOWN or how == "left")
         ]
-        if widths == {1}:
+        if parallelisms == {1}:
             assert found == expected
         else:
             assert sorted(found, key=repr) == sorted(expected, key=repr)

@@ -85,15 +85,15 @@ class Multiplying(Counting):
         max_size=10,
     ),
     engine=ENGINES,
-    width=st.integers(1, 3),
+    parallelism=st.integers(1, 3),
 )
-def test_a_hook_gets_the_newest_snapshot_once(kind, rounds, engine, width):
+def test_a_hook_gets_the_newest_snapshot_once(kind, rounds, engine, parallelism):
     def counted(env):
         words = env.add_source(script_source(str)).uid("words")
         words.key_by(str).process(kind()).uid("counts").collect("out")
 
     left = list(WORDS)
-    with Harness(counted, engine=engine, parallelism=width) as harness:
+    with Harness(counted, engine=engine, parallelism=parallelism) as harness:
         for count, event in rounds:
             harness.push(left[:count])
             del left[:count]

@@ -47,10 +47,10 @@ def histories(draw):
     for _ in range(draw(st.integers(1, 6))):
         rows = {"left": [], "right": []}
         for side in draw(st.lists(st.sampled_from(["left", "right"]), max_size=7)):
-            label = f"{side[0]}{number}"
+            checkpoint_id = f"{side[0]}{number}"
             if side == "right" and draw(st.sampled_from([False, False, True])):
-                label += " gone"
-            rows[side].append((draw(st.sampled_from(KEYS)), draw(TIMES), label))
+                checkpoint_id += " gone"
+            rows[side].append((draw(st.sampled_from(KEYS)), draw(TIMES), checkpoint_id))
             number += 1
         parts.append((rows, draw(ALONE), draw(EVENTS)))
     return parts

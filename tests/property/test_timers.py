@@ -154,11 +154,11 @@ def by_key(fired):
     return found
 
 
-CELLS = st.tuples(st.sampled_from(KEYS), st.integers(0, 20))
+ENTRY_KEYS = st.tuples(st.sampled_from(KEYS), st.integers(0, 20))
 QUEUE_STEPS = st.lists(
     st.one_of(
-        st.tuples(st.just("load"), st.lists(CELLS, max_size=12, unique=True)),
-        st.tuples(st.sampled_from(["set", "delete", "unload"]), CELLS),
+        st.tuples(st.just("load"), st.lists(ENTRY_KEYS, max_size=12, unique=True)),
+        st.tuples(st.sampled_from(["set", "delete", "unload"]), ENTRY_KEYS),
         st.tuples(st.just("pop"), st.integers(0, 20)),
     ),
     max_size=30,
@@ -172,8 +172,8 @@ def test_timers_that_are_loaded_at_once_fire_as_those_loaded_one_by_one(steps):
         match word:
             case "load":
                 many.load_all(what)
-                for cell in what:
-                    single.load(*cell)
+                for entry_key in what:
+                    single.load(*entry_key)
             case "pop":
                 assert many.pop_due(what) == single.pop_due(what)
             case _:

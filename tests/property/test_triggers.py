@@ -1,4 +1,4 @@
-"""Triggers and evictors on every kind of window against brute force: epochs, crashes, widths."""
+"""Triggers and evictors on all windows against brute force: epochs, crashes, parallelism."""
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -12,7 +12,7 @@ from bicycle_runtime.state.memory.undoing import (
     UndoTimers,
     UndoTouchTrackedDict,
     UndoTrackedDict,
-    undoing_cells,
+    undoing_entries,
 )
 from bicycle_runtime.state.undo import Attempts, begin_attempt, undo
 from bicycle_sdk.state import (
@@ -209,11 +209,11 @@ def content(table):
     """Return all that the states hold, with the times from which it lives."""
     found = {}
     for name, descriptor in STATES.items():
-        cells = table.cells_of(descriptor)
-        stamps = {} if cells.expiry is None else dict(cells.expiry.stamps)
+        entries = table.entries_of(descriptor)
+        stamps = {} if entries.expiry is None else dict(entries.expiry.stamps)
         # The order of a list counts, that of a map does not.
-        entries = [(cell, cells.peek(cell)) for cell in cells.cells()]
-        found[name] = (entries if "list" in name else dict(entries), stamps)
+        held = [(entry_key, entries.peek(entry_key)) for entry_key in entries.entry_keys()]
+        found[name] = (held if "list" in name else dict(held), stamps)
     return copy.deepcopy(found)
 
 
@@ -223,7 +223,7 @@ def test_states_are_as_they_were_with_their_times_to_live(before, attempt, one_b
     table = KeyedTable(GroupCache(4), lambda _: now[0])
     attempts = Attempts(one_by_one=one_by_one)
     handles = {
-        name: make_handle(one, undoing_cells(table.cells_of(one), one, attempts), Scope())
+        name: make_handle(one, undoing_entries(table.entries_of(one), one, attempts), Scope())
         for name, one in STATES.items()
     }
     for step in before:
@@ -241,8 +241,8 @@ def test_states_are_as_they_were_with_their_times_to_live(before, attempt, one_b
     assert content(table) == known
     files.append(table.changes())
     restored = KeyedTable(GroupCache(4), lambda _: now[0])
-    for sections in files:
-        restored.apply(sections)
+    for change_sets in files:
+        restored.apply(change_sets)
     assert content(restored) == content(table)
 
 

@@ -45,7 +45,7 @@ class Job:
         )
         self.keyed = tables.keyed(GroupCache(GROUPS), lambda _domain: self.now_ms)
         ttl = StateTtl(TTL_EPOCHS * 1_000)
-        self.seen = self.keyed.cells_of(ValueStateDescriptor("seen", int, ttl=ttl))
+        self.seen = self.keyed.entries_of(ValueStateDescriptor("seen", int, ttl=ttl))
         self.store = tables.store("op", self.storage, self.new_table)
         self.state = RangeState(first_group=0, end_group=GROUPS)
 

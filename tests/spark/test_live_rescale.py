@@ -64,7 +64,7 @@ def bicycle(site: JobSite, *words: str) -> tuple[int, dict]:
     return life.wait(), life.answer
 
 
-def widths(site: JobSite) -> set[int]:
+def parallelisms(site: JobSite) -> set[int]:
     return {found["parallelism"] for found in site.status()["operators"].values()}
 
 
@@ -94,7 +94,7 @@ def test_a_job_under_load_becomes_wider_and_narrower_and_reads_nothing_again(sit
             exit_code, answer = bicycle(site, "rescale", site.plugin, "--parallelism", str(new))
             assert exit_code == 0, answer
             assert (set(answer["old"].values()), set(answer["new"].values())) == ({old}, {new})
-            assert widths(site) == {new}
+            assert parallelisms(site) == {new}
 
         for word, code in (("counter=2", "BIC-1840"), ("counter-v1=129", "BIC-1841")):
             exit_code, error = bicycle(site, "rescale", site.plugin, "--operator", word)
@@ -108,7 +108,7 @@ def test_a_job_under_load_becomes_wider_and_narrower_and_reads_nothing_again(sit
     life.process.send_signal(signal.SIGTERM)
     assert life.wait() == 0, life.stderr
 
-    assert widths(site) == set(site.manifest().plan.parallelism.values()) == {3}
+    assert parallelisms(site) == set(site.manifest().plan.parallelism.values()) == {3}
     assert site.status()["event_count"] == feeder.line_count
     request = json.loads((site.home / "jobs" / site.plugin / "request.json").read_text())
     assert set(request["widths"].values()) == {3}

@@ -40,7 +40,11 @@ PLANTS = [
     ("bicycle_runtime/new_room/__init__.py", "", ROOMS),
     ("bicycle_runtime/api/routes.py", "import bicycle_runtime.cli", ROOMS),
     ("bicycle_runtime/jobs/status.py", "import bicycle_runtime.service", ROOMS),
-    ("bicycle_runtime/service/book/history.py", "import bicycle_runtime.service.running", SERVICE),
+    (
+        "bicycle_runtime/service/store/history.py",
+        "import bicycle_runtime.service.operations",
+        SERVICE,
+    ),
     (
         "bicycle_runtime/jobs/control/looking.py",
         "import bicycle_runtime.jobs.running.driver",

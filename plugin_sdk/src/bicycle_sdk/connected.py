@@ -177,8 +177,8 @@ class ReadOnlyBroadcastContext(KeyedProcessContext[Any]):
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor[K, V]) -> ReadOnlyMapState[K, V]:
         """Return a map that all subtasks hold alike, to be read."""
-        cells: Any = self.local_cells.cells_of(descriptor)
-        return ReadOnlyMapState(descriptor, cells, _Everywhere())
+        entries: Any = self.local_entries.entries_of(descriptor)
+        return ReadOnlyMapState(descriptor, entries, _Everywhere())
 
 
 class BroadcastContext(ProcessContext):
@@ -186,8 +186,8 @@ class BroadcastContext(ProcessContext):
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """Return a map that all subtasks hold alike, to be read and changed."""
-        cells: Any = self.local_cells.cells_of(descriptor)
-        return MapState(descriptor, cells, _Everywhere())
+        entries: Any = self.local_entries.entries_of(descriptor)
+        return MapState(descriptor, entries, _Everywhere())
 
 
 class BroadcastProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):

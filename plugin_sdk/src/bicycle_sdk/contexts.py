@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Required, Self, TypedDict, TypeVar, Unpack, cast
 
-from bicycle_sdk.state.access import LocalCells, StateAccess
+from bicycle_sdk.state.access import LocalEntries, StateAccess
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
 from bicycle_sdk.state.timers import Timer, TimerQueue, TimerService
 
@@ -232,7 +232,7 @@ class RuntimeContext(StateAccess, Context):
     def __init__(self, **options: Unpack[ContextOptions]) -> None:
         StateAccess.__init__(self)
         Context.__init__(self, **options)
-        self.local_cells = LocalCells(self.state_time)
+        self.local_entries = LocalEntries(self.state_time)
         self.watermark = WATERMARK_MIN
         self._key: Any = None
         self.named_values: dict[tuple[Hashable, str], Any] = {}
@@ -249,9 +249,9 @@ class RuntimeContext(StateAccess, Context):
         """Switch to the state of another key. Called by the runtime, never by functions."""
         self._key = key
 
-    def state_cells(self, descriptor: StateDescriptor) -> Any:
+    def state_entries(self, descriptor: StateDescriptor) -> Any:
         """Return where the entries of a state lie. Called by the context itself."""
-        return self.local_cells.cells_of(descriptor)
+        return self.local_entries.entries_of(descriptor)
 
     def state_key(self) -> Hashable:
         """Return the key under which state is read and written. Called by handles."""

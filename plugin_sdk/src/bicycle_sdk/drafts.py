@@ -22,7 +22,7 @@ from bicycle_sdk.graph import (
     Partitioning,
     Vertex,
 )
-from bicycle_sdk.places import calling_place
+from bicycle_sdk.locations import calling_location
 from bicycle_sdk.record_types import clash, type_name
 
 __all__ = ["EdgeDraft", "GraphDraft", "VertexDraft"]
@@ -106,7 +106,7 @@ class GraphDraft:
         """Take a vertex in and give it the next id: ``vertex_1``, ``vertex_2``, …."""
         own = sum(other.serves is None for other in self.vertices) + (vertex.serves is None)
         vertex.id = f"vertex_{own}"
-        vertex.place = calling_place()
+        vertex.place = calling_location()
         self.vertices.append(vertex)
         return vertex
 

@@ -12,7 +12,7 @@ import string
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from bicycle_sdk.places import calling_place
+from bicycle_sdk.locations import calling_location
 from bicycle_sdk.quantities import duration_text, moment_text
 
 __all__ = [
@@ -236,7 +236,7 @@ class StreamDefinitionError(BicycleError):
     fix = "{hint}"
 
     def __init__(self, **facts: Any) -> None:
-        super().__init__(**{"location": calling_place(), **facts})
+        super().__init__(**{"location": calling_location(), **facts})
 
 
 class PreviewError(BicycleError):

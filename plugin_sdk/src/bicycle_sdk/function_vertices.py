@@ -24,7 +24,7 @@ from bicycle_sdk.functions import (
     full_name,
 )
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
-from bicycle_sdk.places import calling_place
+from bicycle_sdk.locations import calling_location
 from bicycle_sdk.quantities import duration_text
 from bicycle_sdk.record_types import function_types, unlisted_result
 
@@ -280,7 +280,7 @@ def check_result(function: object, method: str) -> None:
         raise FunctionResultError(
             function=full_name(function),
             found=f"{found}, by its annotation",
-            location=calling_place(),
+            location=calling_location(),
         )
 
 

@@ -176,7 +176,7 @@ class FunctionHarness(Generic[In, Out]):
 
     def value(self, name: str, key: Hashable = None) -> Any:
         """Return what a key has in the state of this name: a value, a list or a dict; else None."""
-        return self.context.local_cells.view(name, key)
+        return self.context.local_entries.view(name, key)
 
     def snapshot(self) -> FunctionSnapshot:
         """Return a copy of all state and timers, as the end of an epoch would save them."""
@@ -188,7 +188,7 @@ class FunctionHarness(Generic[In, Out]):
         return FunctionSnapshot(
             attributes=copy.deepcopy(attributes),
             named=copy.deepcopy(context.named_values),
-            states=context.local_cells.saved(),
+            states=context.local_entries.saved(),
             timers=tuple(
                 Timer(queue.domain, time_ms, key)
                 for queue in context.timer_queues()
@@ -204,7 +204,7 @@ class FunctionHarness(Generic[In, Out]):
             vars(self.function).update(copy.deepcopy(self._initial))
             self.function.restore_state(copy.deepcopy(snapshot.attributes))
         context.named_values = copy.deepcopy(dict(snapshot.named))
-        context.local_cells.restore(snapshot.states)
+        context.local_entries.restore(snapshot.states)
         self._reduced = copy.deepcopy(dict(snapshot.reduced))
         for queue in context.timer_queues():
             queue.reset()

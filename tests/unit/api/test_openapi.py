@@ -16,8 +16,8 @@ from bicycle_runtime.api.routes import ALIASES, ROUTES
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
-from bicycle_runtime.service.people.roles import Identity, Role
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.roles import Identity, Role
 from tests.unit.jobs.job_samples import put_job
 
 HOST = "127.0.0.1:9000"

@@ -6,11 +6,11 @@ import pytest
 
 import bicycle_sdk
 from bicycle_runtime.extraction.tracebacks import (
-    dump_places,
+    dump_locations,
     error_lines,
-    error_places,
+    error_locations,
     is_ours,
-    place_lines,
+    location_lines,
     user_location,
 )
 
@@ -27,11 +27,11 @@ Current thread 0x00007f (most recent call first):
 
 
 def test_a_dump_is_read_outermost_call_first():
-    assert [line for _, line, _ in dump_places(DUMP)] == [1178, 100, 7, 519]
+    assert [line for _, line, _ in dump_locations(DUMP)] == [1178, 100, 7, 519]
 
 
 def test_a_dump_shows_the_user_his_calls_alone():
-    assert place_lines(dump_places(DUMP)) == [
+    assert location_lines(dump_locations(DUMP)) == [
         f'  File "{SITE}/shop/orders.py", line 7, in job',
         '  File "/usr/lib/python3.11/ctypes/__init__.py", line 519, in string_at',
     ]
@@ -89,4 +89,4 @@ def test_an_error_of_the_library_keeps_its_place():
     with pytest.raises(json.JSONDecodeError) as caught:
         json.loads("{")
 
-    assert error_places(caught.value)[0][0] == __file__
+    assert error_locations(caught.value)[0][0] == __file__

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.records.blobs import (
+    BlockKind,
     Envelope,
-    ParcelKind,
     decode_records,
     encode_records,
-    open_parcel,
+    open_block,
     read_header,
-    seal_parcel,
+    seal_block,
 )
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.errors import BLOB_UNREADABLE
@@ -19,10 +19,10 @@ from tests.raising import raises
 
 
 @given(
-    st.sampled_from(ParcelKind), st.integers(0, 200), st.integers(0, 30_000), st.binary(max_size=9)
+    st.sampled_from(BlockKind), st.integers(0, 200), st.integers(0, 30_000), st.binary(max_size=9)
 )
-def test_a_parcel_opens_as_it_was_sealed(kind, level, task, body):
-    envelope, found = open_parcel(seal_parcel(Envelope(kind, level, task), body))
+def test_a_shuffle_block_opens_as_it_was_sealed(kind, level, task, body):
+    envelope, found = open_block(seal_block(Envelope(kind, level, task), body))
 
     assert (envelope, bytes(found)) == (Envelope(kind, level, task), body)
 
@@ -61,6 +61,6 @@ def test_large_key_groups_come_back(groups):
 
 
 @pytest.mark.parametrize("data", [b"", b"\x01", b"\x63\x01\x00\x00\x00\x00\x00\x00 other version"])
-def test_a_foreign_parcel_is_refused(data):
+def test_a_foreign_shuffle_block_is_refused(data):
     with raises(BLOB_UNREADABLE):
-        open_parcel(data)
+        open_block(data)

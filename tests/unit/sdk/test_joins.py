@@ -90,9 +90,9 @@ def rows_of_one_state():
 
 def test_rows_of_one_time_are_numbered_without_counting_them_at_each():
     rows, state, reads = rows_of_one_state()
-    spots = [rows.add("key", 5, f"row {number}") for number in range(500)]
+    row_keys = [rows.add("key", 5, f"row {number}") for number in range(500)]
 
-    assert spots == [(5, number) for number in range(500)]
+    assert row_keys == [(5, number) for number in range(500)]
     assert len(list(state.entries())) == 500
     assert len(reads) < 100
 
@@ -102,8 +102,8 @@ def test_a_row_takes_no_place_of_another_when_the_first_of_its_time_was_evicted(
     state = RuntimeContext.standalone().get_map_state("left", tuple, str)
     rows = Rows(state, max_buffered=2)
     for number in range(20):
-        spot = rows.add("key", 5, f"row {number}")
-        assert rows.evict("key", spot) == ([] if number < 2 else [(5, number - 2)])
+        row_key = rows.add("key", 5, f"row {number}")
+        assert rows.evict("key", row_key) == ([] if number < 2 else [(5, number - 2)])
         if is_new_epoch:
             rows.begin_epoch()
 
@@ -120,7 +120,7 @@ def test_a_lower_limit_holds_from_the_next_row_on_and_a_row_may_displace_itself(
     assert rows.evict("key", rows.add("key", 2, "")) == [(2, 0)]
     rows.take(None, 13)
     assert rows.evict("key", rows.add("key", 4, "")) == []
-    assert [spot for spot, _ in state.entries()] == [(4, 0), (14, 0)]
+    assert [row_key for row_key, _ in state.entries()] == [(4, 0), (14, 0)]
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "2"])

@@ -138,8 +138,11 @@ def test_the_errors_alone_load_no_streams():
     loaded = in_fresh_python("import sys, bicycle_sdk.errors; print(*sys.modules)").split()
 
     assert {name for name in loaded if name.startswith("bicycle_sdk.")} == {
-        "bicycle_sdk.errors", "bicycle_sdk.loading", "bicycle_sdk.places", "bicycle_sdk.quantities",
-    }  # fmt: skip
+        "bicycle_sdk.errors",
+        "bicycle_sdk.loading",
+        "bicycle_sdk.locations",
+        "bicycle_sdk.quantities",
+    }
 
 
 def test_a_simple_job_is_built_without_what_few_jobs_use():

@@ -19,19 +19,19 @@ from bicycle_runtime.jobs.status import (
     ShardLag,
     write_status,
 )
-from bicycle_runtime.service.book.database import Database
-from bicycle_runtime.service.book.history import History
-from bicycle_runtime.service.book.schema import CONTROL, HISTORY
 from bicycle_runtime.service.errors import (
     DATABASE_UNUSABLE,
     OPERATION_FACTS_INVALID,
     OPERATION_UNKNOWN,
     SERVICE_RUNNING,
 )
-from bicycle_runtime.service.people.roles import LOCAL
+from bicycle_runtime.service.metrics.metrics import METRICS, MetricsText
 from bicycle_runtime.service.readings import Readings
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.telling.metrics import METRICS, MetricsText
+from bicycle_runtime.service.store.database import Database
+from bicycle_runtime.service.store.history import History
+from bicycle_runtime.service.store.schema import CONTROL, HISTORY
+from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_runtime.service.watching.fleet import Change, Fleet
 from bicycle_runtime.service.watching.states import State
 from tests.raising import raises

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, Rows, Spot
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey, Rows
 from bicycle_sdk.state import MapState, MapStateDescriptor
 from bicycle_sdk.windows.panes import Window
 
@@ -44,16 +44,16 @@ class IntervalJoin(RowJoin):
         if time <= ctx.current_watermark():
             return self.refuse_late(value, Window(first, last + 1), ctx)
         found = self.right.between(first, last)
-        pairs: list[Pair] = [(max(time, spot[0]), value, row) for spot, row in found]
+        pairs: list[Pair] = [(max(time, row_key[0]), value, row) for row_key, row in found]
         is_kept = last > ctx.current_watermark()
         if not is_kept and not found and self._left_seen is not None:
             pairs = [(time, value, None)]
 
         def store() -> None:
-            _mark(self._right_seen, [spot for spot, _ in found])
+            _mark(self._right_seen, [row_key for row_key, _ in found])
             if is_kept:
-                spot, evicted = self.keep(self.left, value, ctx)
-                _mark(self._left_seen, [spot] if found else [])
+                row_key, evicted = self.keep(self.left, value, ctx)
+                _mark(self._left_seen, [row_key] if found else [])
                 _unmark(self._left_seen, evicted)
                 ctx.timer_service.register_event_time_timer(last + 1)
 
@@ -66,16 +66,16 @@ class IntervalJoin(RowJoin):
         if time <= ctx.current_watermark():
             return self.refuse_late(value, Window(first, last + 1), ctx)
         found = self.left.between(first, last)
-        pairs: list[Pair] = [(max(time, spot[0]), row, value) for spot, row in found]
+        pairs: list[Pair] = [(max(time, row_key[0]), row, value) for row_key, row in found]
         is_kept = last > ctx.current_watermark()
         if not is_kept and not found and self._right_seen is not None:
             pairs = [(time, None, value)]
 
         def store() -> None:
-            _mark(self._left_seen, [spot for spot, _ in found])
+            _mark(self._left_seen, [row_key for row_key, _ in found])
             if is_kept:
-                spot, evicted = self.keep(self.right, value, ctx)
-                _mark(self._right_seen, [spot] if found else [])
+                row_key, evicted = self.keep(self.right, value, ctx)
+                _mark(self._right_seen, [row_key] if found else [])
                 _unmark(self._right_seen, evicted)
                 ctx.timer_service.register_event_time_timer(last + 1)
 
@@ -91,26 +91,26 @@ class IntervalJoin(RowJoin):
         return pairs + [(max(certain, right), None, row) for row in lone_right]
 
 
-def _mark(seen: MapState[Spot, bool] | None, spots: list[Spot]) -> None:
+def _mark(seen: MapState[RowKey, bool] | None, row_keys: list[RowKey]) -> None:
     """Take note that rows have matched."""
     if seen is not None:
-        for spot in spots:
-            if spot not in seen:
-                seen.put(spot, True)
+        for row_key in row_keys:
+            if row_key not in seen:
+                seen.put(row_key, True)
 
 
-def _unmark(seen: MapState[Spot, bool] | None, spots: list[Spot]) -> None:
+def _unmark(seen: MapState[RowKey, bool] | None, row_keys: list[RowKey]) -> None:
     """Forget whether rows have matched."""
     if seen is not None:
-        for spot in spots:
-            seen.remove(spot)
+        for row_key in row_keys:
+            seen.remove(row_key)
 
 
-def _taken(rows: Rows, seen: MapState[Spot, bool] | None, time_ms: int) -> list[Any]:
+def _taken(rows: Rows, seen: MapState[RowKey, bool] | None, time_ms: int) -> list[Any]:
     """Forget the rows of a time and return those that never matched, if anybody wants them."""
     found = rows.take(time_ms, time_ms)
     if seen is None:
         return []
-    lone = [row for spot, row in found if spot not in seen]
-    _unmark(seen, [spot for spot, _ in found])
+    lone = [row for row_key, row in found if row_key not in seen]
+    _unmark(seen, [row_key for row_key, _ in found])
     return lone

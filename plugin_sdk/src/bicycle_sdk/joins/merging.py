@@ -64,6 +64,6 @@ class TimeMerge(BuiltInFunction):
         """Return the records of the time that the watermark has passed."""
         time = timestamp_ms - 1
         found = list(self._waiting.prefix((time,)))
-        for spot, _ in found:
-            self._waiting.remove(spot)
+        for row_key, _ in found:
+            self._waiting.remove(row_key)
         return [(time, value) for _, value in found]

@@ -27,15 +27,15 @@ __all__ = [
     "JoinOptions",
     "Pair",
     "RowJoin",
+    "RowKey",
     "Rows",
-    "Spot",
     "checked_function",
     "checked_how",
     "checked_limit",
 ]
 
 How = Literal["inner", "left", "right", "full"]
-Spot = tuple[int, int]  # event time, and which of the rows of that time
+RowKey = tuple[int, int]  # event time, and which of the rows of that time
 Pair = tuple[int, Any, Any]  # event time of the result, left row, right row
 # The counter of rows that a join has forgotten since its buffer was full.
 EVICTED_ROWS = "evicted_rows"
@@ -112,54 +112,56 @@ class Rows:
         max_buffered: How many rows of a key may lie here; None is without a limit.
     """
 
-    def __init__(self, state: MapState[Spot, Any], max_buffered: int | None = None) -> None:
+    def __init__(self, state: MapState[RowKey, Any], max_buffered: int | None = None) -> None:
         self._state = state
         self._max_buffered = max_buffered
-        self._spots: dict[Any, list[Spot]] = {}  # In order; of keys that got rows in this epoch.
+        self._row_keys: dict[
+            Any, list[RowKey]
+        ] = {}  # In order; of keys that got rows in this epoch.
         self.arrivals = Arrivals()
 
     def begin_epoch(self) -> None:
         """Forget what was known of the last epoch, which may not have been sealed."""
         self.arrivals.begin_epoch()
-        self._spots.clear()
+        self._row_keys.clear()
 
-    def add(self, key: Any, time_ms: int, row: Any) -> Spot:
+    def add(self, key: Any, time_ms: int, row: Any) -> RowKey:
         """Put a row of the current key behind those of its time, and return where it lies."""
         there = (number for (_, number), _ in self._state.prefix((time_ms,)))
-        spot = (time_ms, self.arrivals.number((key, time_ms), there))
-        self._state.put(spot, row)
-        return spot
+        row_key = (time_ms, self.arrivals.number((key, time_ms), there))
+        self._state.put(row_key, row)
+        return row_key
 
-    def evict(self, key: Any, added: Spot) -> list[Spot]:
+    def evict(self, key: Any, added: RowKey) -> list[RowKey]:
         """Forget the rows of the current key with the oldest times that are beyond the limit.
 
         Called after each ``add``; the row that was added may be the oldest.
         """
         if self._max_buffered is None:
             return []
-        spots = self._spots.get(key)
-        if spots is None:
-            spots = self._spots[key] = list(self._state)
+        row_keys = self._row_keys.get(key)
+        if row_keys is None:
+            row_keys = self._row_keys[key] = list(self._state)
         else:
-            insort(spots, added)
-        surplus = spots[: max(len(spots) - self._max_buffered, 0)]
-        del spots[: len(surplus)]
-        for spot in surplus:
-            self._state.remove(spot)
+            insort(row_keys, added)
+        surplus = row_keys[: max(len(row_keys) - self._max_buffered, 0)]
+        del row_keys[: len(surplus)]
+        for row_key in surplus:
+            self._state.remove(row_key)
         return surplus
 
-    def between(self, first_ms: int | None, last_ms: int) -> list[tuple[Spot, Any]]:
+    def between(self, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Return the rows from ``first_ms`` to ``last_ms``, both included, in order."""
         state: MapState[Any, Any] = self._state
         start = None if first_ms is None else (first_ms,)
         return list(state.range(start, (last_ms + 1,)))
 
-    def take(self, first_ms: int | None, last_ms: int) -> list[tuple[Spot, Any]]:
+    def take(self, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
-        self._spots.clear()
+        self._row_keys.clear()
         found = self.between(first_ms, last_ms)
-        for spot, _ in found:
-            self._state.remove(spot)
+        for row_key, _ in found:
+            self._state.remove(row_key)
         return found
 
 
@@ -215,14 +217,14 @@ class RowJoin(BuiltInFunction, ABC):
             self._fired = (timer, self.complete(timestamp_ms))
         return self.results(self._fired[1])
 
-    def keep(self, side: Rows, value: Any, ctx: Any) -> tuple[Spot, list[Spot]]:
+    def keep(self, side: Rows, value: Any, ctx: Any) -> tuple[RowKey, list[RowKey]]:
         """Let the row in hand wait, and return where; and where those lay that it has displaced."""
         key = ctx.current_key()
-        spot = side.add(key, ctx.timestamp, value)
-        evicted = side.evict(key, spot)
+        row_key = side.add(key, ctx.timestamp, value)
+        evicted = side.evict(key, row_key)
         if evicted and self._evicted is not None:
             self._evicted.inc(len(evicted))
-        return spot, evicted
+        return row_key, evicted
 
     @abstractmethod
     def complete(self, timestamp_ms: int) -> list[Pair]:

@@ -1,7 +1,7 @@
 """How a context hands out state: ``get_value_state`` and its kin, by name or by descriptor.
 
 ``StateAccess`` makes handles and remembers them. Where the entries lie is decided by who derives
-from it: ``LocalCells`` keeps them in memory, for functions that run without a runtime.
+from it: ``LocalEntries`` keeps them in memory, for functions that run without a runtime.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar, cast, overload
 
-from bicycle_sdk.state.cells import MISSING, CarefulValueCells, MapCells, ValueCells
 from bicycle_sdk.state.descriptors import (
     Aggregate,
     AggregatingStateDescriptor,
@@ -28,6 +27,7 @@ from bicycle_sdk.state.descriptors import (
     ValueStateDescriptor,
     require_same,
 )
+from bicycle_sdk.state.entries import MISSING, CarefulValueEntries, MapEntries, ValueEntries
 from bicycle_sdk.state.expiry import Expiry
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.handles import (
@@ -40,7 +40,7 @@ from bicycle_sdk.state.handles import (
     make_handle,
 )
 
-__all__ = ["LocalCells", "SavedState", "StateAccess", "make_cells", "plain_view"]
+__all__ = ["LocalEntries", "SavedState", "StateAccess", "make_entries", "plain_view"]
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -51,13 +51,13 @@ Out = TypeVar("Out")
 _Ttl = StateTtl | timedelta | None
 
 
-def make_cells(
+def make_entries(
     descriptor: StateDescriptor,
     *,
     clock: Callable[[TimeDomain], int],
     order: Callable[[Any], Any] | None = None,
-) -> ValueCells | MapCells:
-    """Return empty cells for a state.
+) -> ValueEntries | MapEntries:
+    """Return empty entries for a state.
 
     Args:
         descriptor: The state.
@@ -68,23 +68,23 @@ def make_cells(
     expiry = None if ttl is None else Expiry(ttl, lambda: clock(ttl.time))
     is_frozen = is_frozen_type(descriptor.stored_type) and descriptor.stored_type is not None
     if descriptor.kind in ("list", "map", "operator_list", "union_list"):
-        return MapCells(is_frozen=is_frozen, expiry=expiry, order=order)
+        return MapEntries(is_frozen=is_frozen, expiry=expiry, order=order)
     if is_frozen and expiry is None:
-        return ValueCells()
-    return CarefulValueCells(is_frozen=is_frozen, expiry=expiry)
+        return ValueEntries()
+    return CarefulValueEntries(is_frozen=is_frozen, expiry=expiry)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedState:
-    """One state of all keys: its entries by cell, and when each was last used if they expire."""
+    """One state of all keys: its entries by entry, and when each was last used if they expire."""
 
     descriptor: StateDescriptor
     entries: dict[Any, Any]
     stamps: dict[Any, int]
 
 
-class LocalCells:
-    """The cells of all states of one function, in memory.
+class LocalEntries:
+    """The entries of all states of one function, in memory.
 
     Args:
         clock: Tells the time in ms in a domain.
@@ -92,13 +92,13 @@ class LocalCells:
 
     def __init__(self, clock: Callable[[TimeDomain], int]) -> None:
         self._clock = clock
-        self._states: dict[str, tuple[StateDescriptor, ValueCells | MapCells]] = {}
+        self._states: dict[str, tuple[StateDescriptor, ValueEntries | MapEntries]] = {}
 
-    def cells_of(self, descriptor: StateDescriptor) -> ValueCells | MapCells:
-        """Return the cells of a state; they are made when first asked for."""
+    def entries_of(self, descriptor: StateDescriptor) -> ValueEntries | MapEntries:
+        """Return the entries of a state; they are made when first asked for."""
         known = self._states.get(descriptor.name)
         if known is None:
-            known = descriptor, make_cells(descriptor, clock=self._clock)
+            known = descriptor, make_entries(descriptor, clock=self._clock)
             self._states[descriptor.name] = known
         require_same(known[0], descriptor)
         return known[1]
@@ -109,32 +109,34 @@ class LocalCells:
 
     def restore(self, states: Mapping[str, SavedState]) -> None:
         """Put a copy of saved entries in place of all that is there."""
-        for _, cells in self._states.values():
-            cells.reset()
+        for _, entries in self._states.values():
+            entries.reset()
         for state in states.values():
-            cells = self.cells_of(state.descriptor)
-            cells.load(list(state.entries), copy.deepcopy(list(state.entries.values())))
-            if cells.expiry is not None:
-                for cell, stamp in state.stamps.items():
-                    cells.expiry.put(cell, stamp)
+            entries = self.entries_of(state.descriptor)
+            entries.load(list(state.entries), copy.deepcopy(list(state.entries.values())))
+            if entries.expiry is not None:
+                for entry_key, stamp in state.stamps.items():
+                    entries.expiry.put(entry_key, stamp)
 
     def view(self, name: str, key: Hashable) -> Any:
         """Return what a key has in a state, as plain data; None when it has nothing."""
         if name not in self._states:
             return None
-        descriptor, cells = self._states[name]
-        return plain_view(descriptor.kind, cells, key)
+        descriptor, entries = self._states[name]
+        return plain_view(descriptor.kind, entries, key)
 
 
-def _saved(descriptor: StateDescriptor, cells: ValueCells | MapCells) -> SavedState:
-    entries = copy.deepcopy({cell: cells.peek(cell) for cell in cells.cells()})
-    stamps = {} if cells.expiry is None else dict(cells.expiry.stamps)
-    return SavedState(descriptor=descriptor, entries=entries, stamps=stamps)
+def _saved(descriptor: StateDescriptor, entries: ValueEntries | MapEntries) -> SavedState:
+    saved = copy.deepcopy(
+        {entry_key: entries.peek(entry_key) for entry_key in entries.entry_keys()}
+    )
+    stamps = {} if entries.expiry is None else dict(entries.expiry.stamps)
+    return SavedState(descriptor=descriptor, entries=saved, stamps=stamps)
 
 
-def plain_view(kind: str, cells: ValueCells | MapCells, key: Hashable) -> Any:
+def plain_view(kind: str, entries: ValueEntries | MapEntries, key: Hashable) -> Any:
     """Return what a key has in a state: a value, a list or a dict; None when it has nothing."""
-    found = cells.view(key)
+    found = entries.view(key)
     if found is MISSING:
         return None
     return list(found.values()) if kind.endswith("list") else found
@@ -157,7 +159,7 @@ class StateAccess(ABC):
         self._handles: dict[Any, tuple[Any, Any]] = {}
 
     @abstractmethod
-    def state_cells(self, descriptor: StateDescriptor) -> Any:
+    def state_entries(self, descriptor: StateDescriptor) -> Any:
         """Return where the entries of a state lie. Called by the context itself."""
 
     @abstractmethod
@@ -344,7 +346,7 @@ class StateAccess(ABC):
         known = self._handles.get((descriptor.kind, descriptor.name))
         if known is None:
             scope = self.operator_list_scope(descriptor)
-            handle = make_handle(descriptor, self.state_cells(descriptor), scope)
+            handle = make_handle(descriptor, self.state_entries(descriptor), scope)
             known = self._handles[descriptor.kind, descriptor.name] = (descriptor, handle)
         require_same(known[0], descriptor)
         return known[1]
@@ -352,7 +354,7 @@ class StateAccess(ABC):
     def _by_descriptor(self, descriptor: StateDescriptor) -> Any:
         known = self._handles.get(descriptor)
         if known is None:
-            handle = make_handle(descriptor, self.state_cells(descriptor), self)
+            handle = make_handle(descriptor, self.state_entries(descriptor), self)
             known = self._handles[descriptor] = (descriptor, handle)
         return known[1]
 
@@ -362,6 +364,6 @@ class StateAccess(ABC):
         known = self._handles.get(place)
         if known is None or known[0] != arguments:
             descriptor = kind(*arguments)
-            handle = make_handle(descriptor, self.state_cells(descriptor), self)
+            handle = make_handle(descriptor, self.state_entries(descriptor), self)
             known = self._handles[place] = (arguments, handle)
         return known[1]

@@ -1,6 +1,7 @@
 """When the entries of one state expire: the time of each, and which are due.
 
-Cells (``cells``) ask here before they hand an entry out. Nothing here holds an entry or removes it.
+Entries (``entries``) ask here before they hand an entry out. Nothing here holds an entry or removes
+it.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ _UNKNOWN_MS = -(2**63)  # What clocks of event time say before any event time is
 
 
 class Expiry:
-    """When each cell of a state was last used, and which cells are due.
+    """When each entry of a state was last used, and which entries are due.
 
-    Cells lie in buckets by their time, so that a sweep looks only at what expired. What was written
-    before any event time was known starts to live once one is.
+    Entries lie in buckets by their time, so that a sweep looks only at what expired. What was
+    written before any event time was known starts to live once one is.
 
     Args:
-        ttl: How long cells live.
+        ttl: How long entries live.
         clock: Tells the time in ms in the domain of the TTL.
     """
 
@@ -48,77 +49,77 @@ class Expiry:
         self.stamps: dict[Any, int] = {}
         self.touched: dict[Any, None] = {}
 
-    def is_live(self, cell: Hashable) -> bool:
-        """Tell whether a cell is not expired; a cell that has no time yet starts to live now."""
-        stamp = self.stamps.get(cell)
+    def is_live(self, entry_key: Hashable) -> bool:
+        """Tell whether an entry is not expired; one that has no time yet starts to live now."""
+        stamp = self.stamps.get(entry_key)
         if stamp is None or stamp == _UNKNOWN_MS:
-            self.renew(cell)
+            self.renew(entry_key)
             return True
         return self._clock() < stamp + self.ttl_ms
 
-    def renew(self, cell: Hashable) -> None:
-        """Let a cell live for the whole duration from now; its time never goes back."""
+    def renew(self, entry_key: Hashable) -> None:
+        """Let an entry live for the whole duration from now; its time never goes back."""
         now = self._clock()
-        stamp = self.stamps.get(cell)
+        stamp = self.stamps.get(entry_key)
         if stamp is None or now > stamp:
-            self.put(cell, now)
-            self.touched[cell] = None
+            self.put(entry_key, now)
+            self.touched[entry_key] = None
 
-    def start(self, cell: Hashable) -> None:
-        """Take note of a sealed cell: unless a time of it follows, it lives from the next sweep."""
-        if cell not in self.stamps:
-            self.put(cell, _UNKNOWN_MS)
+    def start(self, entry_key: Hashable) -> None:
+        """Take note of a sealed entry: unless a time follows, it lives from the next sweep."""
+        if entry_key not in self.stamps:
+            self.put(entry_key, _UNKNOWN_MS)
 
-    def put(self, cell: Hashable, stamp: int) -> None:
-        """Set the time of a cell, as sealed state has it."""
+    def put(self, entry_key: Hashable, stamp: int) -> None:
+        """Set the time of an entry, as sealed state has it."""
         bucket = stamp // self._width
-        old = self.stamps.get(cell)
+        old = self.stamps.get(entry_key)
         if stamp == _UNKNOWN_MS:
-            self._timeless[cell] = None
+            self._timeless[entry_key] = None
         elif old is None or old // self._width != bucket:
-            self._leave_bucket(cell, old)
-            self._buckets.setdefault(bucket, {})[cell] = None
-        self.stamps[cell] = stamp
+            self._leave_bucket(entry_key, old)
+            self._buckets.setdefault(bucket, {})[entry_key] = None
+        self.stamps[entry_key] = stamp
 
-    def put_back(self, cell: Hashable, stamp: int | None) -> None:
-        """Let a cell have the time again that it had, None for none."""
+    def put_back(self, entry_key: Hashable, stamp: int | None) -> None:
+        """Let an entry have the time again that it had, None for none."""
         if stamp is None:
-            self.forget(cell)
-        elif self.stamps.get(cell) != stamp:
-            self.put(cell, stamp)
-            self.touched[cell] = None
+            self.forget(entry_key)
+        elif self.stamps.get(entry_key) != stamp:
+            self.put(entry_key, stamp)
+            self.touched[entry_key] = None
 
-    def forget(self, cell: Hashable) -> None:
-        """Drop a cell, which is to be sealed."""
-        if self.drop(cell):
-            self.touched[cell] = None
+    def forget(self, entry_key: Hashable) -> None:
+        """Drop an entry, which is to be sealed."""
+        if self.drop(entry_key):
+            self.touched[entry_key] = None
 
-    def drop(self, cell: Hashable) -> bool:
-        """Take a sealed deletion of a cell over; tell whether it was there."""
-        stamp = self.stamps.pop(cell, None)
-        self._leave_bucket(cell, stamp)
+    def drop(self, entry_key: Hashable) -> bool:
+        """Take a sealed deletion of an entry over; tell whether it was there."""
+        stamp = self.stamps.pop(entry_key, None)
+        self._leave_bucket(entry_key, stamp)
         return stamp is not None
 
-    def unload(self, cells: Iterable[Hashable]) -> None:
+    def unload(self, entry_keys: Iterable[Hashable]) -> None:
         """Take sealed deletions over."""
-        for cell in cells:
-            self.drop(cell)
+        for entry_key in entry_keys:
+            self.drop(entry_key)
 
     def due(self) -> Iterator[Any]:
-        """Yield the cells that are expired, and forget in which bucket they lay."""
+        """Yield the entries that are expired, and forget in which bucket they lay."""
         now = self._clock()
         if now != _UNKNOWN_MS and self._timeless:
             timeless, self._timeless = self._timeless, {}
-            for cell in timeless:
-                if self.stamps.get(cell) == _UNKNOWN_MS:
-                    self.renew(cell)
+            for entry_key in timeless:
+                if self.stamps.get(entry_key) == _UNKNOWN_MS:
+                    self.renew(entry_key)
         for bucket in sorted(self._buckets):
             if now < (bucket + 1) * self._width + self.ttl_ms:
                 return
-            for cell in self._buckets.pop(bucket):
-                stamp = self.stamps.get(cell)
+            for entry_key in self._buckets.pop(bucket):
+                stamp = self.stamps.get(entry_key)
                 if stamp is not None and stamp // self._width == bucket:
-                    yield cell
+                    yield entry_key
 
     def reset(self) -> None:
         """Forget everything."""
@@ -126,19 +127,19 @@ class Expiry:
             part.clear()
 
     def next_due_ms(self) -> int | None:
-        """Return when the next cell may be removed, in the domain of the TTL; None without any.
+        """Return when the next entry may be removed, in the domain of the TTL; None without any.
 
-        It follows from the times of the cells alone, so that a replay finds the same.
+        It follows from the times of the entries alone, so that a replay finds the same.
         """
         if not self._buckets:
             return None
         return (min(self._buckets) + 1) * self._width + self.ttl_ms
 
-    def _leave_bucket(self, cell: Hashable, stamp: int | None) -> None:
+    def _leave_bucket(self, entry_key: Hashable, stamp: int | None) -> None:
         if stamp is None:
             return
         bucket = self._buckets.get(stamp // self._width)
         if bucket is not None:
-            bucket.pop(cell, None)
+            bucket.pop(entry_key, None)
             if not bucket:
                 del self._buckets[stamp // self._width]

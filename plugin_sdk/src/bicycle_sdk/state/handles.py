@@ -1,7 +1,7 @@
 """The handles through which a function reads and writes its state, each under the current key.
 
 A handle holds no data and may be kept: what ``open`` obtained serves every record, under the key of
-the record (or the timer) at hand. Where the data lies and what is saved is the business of cells.
+the record (or the timer) at hand. Where the data lies and what is saved is the business of entries.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, Generic, Protocol, TypeVar, cast, overload
 
 from bicycle_sdk.errors import StateDefinitionError
-from bicycle_sdk.state.cells import MISSING, MapCells, ValueCells
 from bicycle_sdk.state.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -20,6 +19,7 @@ from bicycle_sdk.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from bicycle_sdk.state.entries import MISSING, MapEntries, ValueEntries
 from bicycle_sdk.state.frozen import is_frozen_type
 
 __all__ = [
@@ -58,39 +58,39 @@ class ValueState(Generic[T]):
         1
     """
 
-    __slots__ = ("_cells", "_default", "_scope")
+    __slots__ = ("_default", "_entries", "_scope")
 
     def __init__(
-        self, descriptor: ValueStateDescriptor[Any], cells: ValueCells, scope: KeyScope
+        self, descriptor: ValueStateDescriptor[Any], entries: ValueEntries, scope: KeyScope
     ) -> None:
-        self._cells = cells
+        self._entries = entries
         self._scope = scope
         default = descriptor.default
         self._default = default if is_frozen_type(type(default)) else _Fresh(default)
 
     def value(self) -> T:
         """Return the value of the current key; the default where there is none."""
-        value: T | _Fresh = self._cells.get(self._scope.state_key(), self._default)
+        value: T | _Fresh = self._entries.get(self._scope.state_key(), self._default)
         return cast("T", value.copied()) if isinstance(value, _Fresh) else value
 
     def update(self, value: T) -> None:
         """Set the value of the current key."""
-        self._cells.put(self._scope.state_key(), value)
+        self._entries.put(self._scope.state_key(), value)
 
     def clear(self) -> None:
         """Remove the value of the current key."""
-        self._cells.delete(self._scope.state_key())
+        self._entries.delete(self._scope.state_key())
 
 
 class ReducingState(Generic[T]):
     """One value per key, joined with each value that is added."""
 
-    __slots__ = ("_cells", "_reduce", "_scope")
+    __slots__ = ("_entries", "_reduce", "_scope")
 
     def __init__(
-        self, descriptor: ReducingStateDescriptor[T], cells: ValueCells, scope: KeyScope
+        self, descriptor: ReducingStateDescriptor[T], entries: ValueEntries, scope: KeyScope
     ) -> None:
-        self._cells = cells
+        self._entries = entries
         self._scope = scope
         function: Any = descriptor.reduce
         self._reduce: Callable[[T, T], T] = getattr(function, "reduce", function)
@@ -98,86 +98,86 @@ class ReducingState(Generic[T]):
     def add(self, value: T) -> None:
         """Join the value of the current key with another; the first one stands as it is."""
         key = self._scope.state_key()
-        old = self._cells.get(key, MISSING)
-        self._cells.put(key, value if old is MISSING else self._reduce(old, value))
+        old = self._entries.get(key, MISSING)
+        self._entries.put(key, value if old is MISSING else self._reduce(old, value))
 
     def get(self) -> T | None:
         """Return the value of the current key; None when nothing was added."""
-        value: T | None = self._cells.get(self._scope.state_key())
+        value: T | None = self._entries.get(self._scope.state_key())
         return value
 
     def clear(self) -> None:
         """Remove the value of the current key."""
-        self._cells.delete(self._scope.state_key())
+        self._entries.delete(self._scope.state_key())
 
 
 class AggregatingState(Generic[In, Out]):
     """One accumulator per key, made and read by an ``AggregateFunction``."""
 
-    __slots__ = ("_aggregate", "_cells", "_scope")
+    __slots__ = ("_aggregate", "_entries", "_scope")
 
     def __init__(
         self,
         descriptor: AggregatingStateDescriptor[In, Any, Out],
-        cells: ValueCells,
+        entries: ValueEntries,
         scope: KeyScope,
     ) -> None:
-        self._cells = cells
+        self._entries = entries
         self._scope = scope
         self._aggregate = descriptor.aggregate
 
     def add(self, value: In) -> None:
         """Add a value to the accumulator of the current key."""
         key = self._scope.state_key()
-        accumulator = self._cells.get(key, MISSING)
+        accumulator = self._entries.get(key, MISSING)
         if accumulator is MISSING:
             accumulator = self._aggregate.create_accumulator()
-        self._cells.put(key, self._aggregate.add(accumulator, value))
+        self._entries.put(key, self._aggregate.add(accumulator, value))
 
     def get(self) -> Out | None:
         """Return the result for the current key; None when nothing was added."""
-        accumulator = self._cells.get(self._scope.state_key(), MISSING)
+        accumulator = self._entries.get(self._scope.state_key(), MISSING)
         return None if accumulator is MISSING else self._aggregate.get_result(accumulator)
 
     def clear(self) -> None:
         """Remove the accumulator of the current key."""
-        self._cells.delete(self._scope.state_key())
+        self._entries.delete(self._scope.state_key())
 
 
 class ListState(Generic[T]):
     """A list per key. Adding writes the new elements only, however long the list is."""
 
-    __slots__ = ("_cells", "_scope")
+    __slots__ = ("_entries", "_scope")
 
-    def __init__(self, _: ListStateDescriptor[T], cells: MapCells, scope: KeyScope) -> None:
-        self._cells = cells
+    def __init__(self, _: ListStateDescriptor[T], entries: MapEntries, scope: KeyScope) -> None:
+        self._entries = entries
         self._scope = scope
 
     def get(self) -> list[T]:
         """Return the elements of the current key, oldest first; ``[]`` when there are none."""
-        return [value for _, value in self._cells.items(self._scope.state_key())]
+        return [value for _, value in self._entries.items(self._scope.state_key())]
 
     def add(self, value: T) -> None:
         """Put an element at the end."""
-        self._cells.append(self._scope.state_key(), (value,))
+        self._entries.append(self._scope.state_key(), (value,))
 
     def add_all(self, values: Iterable[T]) -> None:
         """Put elements at the end."""
-        self._cells.append(self._scope.state_key(), values)
+        self._entries.append(self._scope.state_key(), values)
 
     def update(self, values: Iterable[T]) -> None:
         """Put other elements in place of all."""
         key, elements = self._scope.state_key(), list(values)
-        self._cells.clear(key)
-        self._cells.append(key, elements)
+        self._entries.clear(key)
+        self._entries.append(key, elements)
 
     def clear(self) -> None:
         """Remove all elements."""
-        self._cells.clear(self._scope.state_key())
+        self._entries.clear(self._scope.state_key())
 
     def is_empty(self) -> bool:
         """Tell whether there is no element."""
-        return self._cells.is_empty(self._scope.state_key())
+        return self._entries.is_empty(self._scope.state_key())
 
 
 class ReadOnlyMapState(Generic[K, V]):
@@ -187,10 +187,10 @@ class ReadOnlyMapState(Generic[K, V]):
     part.
     """
 
-    __slots__ = ("_cells", "_scope")
+    __slots__ = ("_entries", "_scope")
 
-    def __init__(self, _: MapStateDescriptor[K, V], cells: MapCells, scope: KeyScope) -> None:
-        self._cells = cells
+    def __init__(self, _: MapStateDescriptor[K, V], entries: MapEntries, scope: KeyScope) -> None:
+        self._entries = entries
         self._scope = scope
 
     @overload
@@ -199,15 +199,15 @@ class ReadOnlyMapState(Generic[K, V]):
     def get(self, key: K, default: T) -> V | T: ...
     def get(self, key: K, default: Any = None) -> Any:
         """Return the entry of a map key, else the default."""
-        return self._cells.get(self._scope.state_key(), key, default)
+        return self._entries.get(self._scope.state_key(), key, default)
 
     def contains(self, key: K) -> bool:
         """Tell whether a map key has an entry."""
-        return self._cells.has(self._scope.state_key(), key)
+        return self._entries.has(self._scope.state_key(), key)
 
     def entries(self) -> Iterator[tuple[K, V]]:
         """Yield map keys with their entries, in key order; the map may be changed meanwhile."""
-        return self._cells.scan(self._scope.state_key())
+        return self._entries.scan(self._scope.state_key())
 
     def keys(self) -> Iterator[K]:
         """Yield the map keys, in order."""
@@ -221,7 +221,7 @@ class ReadOnlyMapState(Generic[K, V]):
         """Yield the entries with ``start <= map key < end``, in key order; None sets no bound."""
         first = MISSING if start is None else start
         last = MISSING if end is None else end
-        return self._cells.scan(self._scope.state_key(), first, last)
+        return self._entries.scan(self._scope.state_key(), first, last)
 
     def prefix(self, prefix: Any) -> Iterator[tuple[K, V]]:
         """Yield the entries whose map keys begin with a text, with bytes, or with parts of a tuple.
@@ -240,11 +240,11 @@ class ReadOnlyMapState(Generic[K, V]):
                 problem=f"{type(prefix).__qualname__} is nothing that a map key can begin with",
                 hint="give a text, bytes or a tuple, or use range()",
             )
-        return self._cells.scan(self._scope.state_key(), prefix=prefix)
+        return self._entries.scan(self._scope.state_key(), prefix=prefix)
 
     def is_empty(self) -> bool:
         """Tell whether there is no entry."""
-        return self._cells.is_empty(self._scope.state_key())
+        return self._entries.is_empty(self._scope.state_key())
 
     def __contains__(self, key: K) -> bool:
         return self.contains(key)
@@ -260,18 +260,18 @@ class MapState(ReadOnlyMapState[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Set the entry of a map key."""
-        self._cells.put(self._scope.state_key(), key, value)
+        self._entries.put(self._scope.state_key(), key, value)
 
     def remove(self, key: K) -> V | None:
         """Remove the entry of a map key and return it; None when there was none."""
         scope = self._scope.state_key()
-        old: V | None = self._cells.get(scope, key)
-        self._cells.delete(scope, key)
+        old: V | None = self._entries.get(scope, key)
+        self._entries.delete(scope, key)
         return old
 
     def clear(self) -> None:
         """Remove all entries of the current key."""
-        self._cells.clear(self._scope.state_key())
+        self._entries.clear(self._scope.state_key())
 
 
 class _Fresh:
@@ -286,18 +286,18 @@ class _Fresh:
         return copy.deepcopy(self._value)
 
 
-def make_handle(descriptor: StateDescriptor, cells: Any, scope: KeyScope) -> Any:
-    """Return the handle of a state over its cells."""
+def make_handle(descriptor: StateDescriptor, entries: Any, scope: KeyScope) -> Any:
+    """Return the handle of a state over its entries."""
     match descriptor:
         case ValueStateDescriptor():
-            return ValueState(descriptor, cells, scope)
+            return ValueState(descriptor, entries, scope)
         case ListStateDescriptor():
-            return ListState(descriptor, cells, scope)
+            return ListState(descriptor, entries, scope)
         case MapStateDescriptor():
-            return MapState(descriptor, cells, scope)
+            return MapState(descriptor, entries, scope)
         case ReducingStateDescriptor():
-            return ReducingState(descriptor, cells, scope)
+            return ReducingState(descriptor, entries, scope)
         case AggregatingStateDescriptor():
-            return AggregatingState(descriptor, cells, scope)
+            return AggregatingState(descriptor, entries, scope)
         case _:
             raise TypeError(f"{descriptor!r} is not a state descriptor")

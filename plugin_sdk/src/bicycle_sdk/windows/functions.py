@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 from bicycle_sdk.contexts import Context
 from bicycle_sdk.errors import MergeMissingError
 from bicycle_sdk.functions import FunctionObject, full_name
-from bicycle_sdk.state.access import LocalCells, StateAccess
+from bicycle_sdk.state.access import LocalEntries, StateAccess
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
 from bicycle_sdk.windows.panes import Window
 
@@ -78,7 +78,7 @@ class WindowContext(StateAccess, Context, Generic[K]):
     def __init__(self, **options: Any) -> None:
         StateAccess.__init__(self)
         Context.__init__(self, **options)
-        self.local_cells = LocalCells(self.state_time)
+        self.local_entries = LocalEntries(self.state_time)
         self._values: dict[str, Any] = {}
         self._sides: list[tuple[str, Any]] = []
 
@@ -96,9 +96,9 @@ class WindowContext(StateAccess, Context, Generic[K]):
         """Return the event time in ms up to which input is complete."""
         return self._watermark
 
-    def state_cells(self, descriptor: StateDescriptor) -> Any:
+    def state_entries(self, descriptor: StateDescriptor) -> Any:
         """Return where the entries of a state of the key lie. Called by the context itself."""
-        return self.local_cells.cells_of(descriptor)
+        return self.local_entries.entries_of(descriptor)
 
     def state_key(self) -> Hashable:
         """Return the key under which its state is read and written. Called by handles."""

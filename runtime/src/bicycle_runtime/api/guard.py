@@ -27,8 +27,8 @@ from bicycle_runtime.api.errors import (
 )
 from bicycle_runtime.api.routing import answer_json
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.service.people.roles import LOCAL
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["BODY_BYTES_MAX", "HEADERS", "Guard", "error_answer"]

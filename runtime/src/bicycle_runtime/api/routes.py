@@ -11,9 +11,9 @@ from typing import Any
 from bicycle_runtime.api import shapes
 from bicycle_runtime.api.calls import acting, jobs, service
 from bicycle_runtime.api.routing import TEXT, Route
-from bicycle_runtime.service.people.roles import Role
-from bicycle_runtime.service.running import kinds
-from bicycle_runtime.service.running.operations import Operation
+from bicycle_runtime.service.operations import kinds
+from bicycle_runtime.service.operations.operations import Operation
+from bicycle_runtime.service.users.roles import Role
 
 __all__ = ["ALIASES", "ROUTES"]
 

@@ -19,8 +19,8 @@ from bicycle_runtime.api.errors import (
     ROLE_TOO_LOW,
 )
 from bicycle_runtime.api.shapes import NoQuery
-from bicycle_runtime.service.people.roles import Identity, Role
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.roles import Identity, Role
 
 __all__ = ["EVENT_STREAM", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.service.book.history import AuditEntry, Event, StateChange
-from bicycle_runtime.service.running.operations import Operation
+from bicycle_runtime.service.operations.operations import Operation
+from bicycle_runtime.service.store.history import AuditEntry, Event, StateChange
 from bicycle_runtime.service.watching.summaries import JobSummary
 
 __all__ = [

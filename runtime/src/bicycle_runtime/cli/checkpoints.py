@@ -94,7 +94,7 @@ def checkpoints_command(
     directory is only read: this works while the job runs, takes no lock and needs no plugin.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
+    from bicycle_runtime.jobs.checkpoints.lookup import find_checkpoint
     from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
     from bicycle_runtime.jobs.savepoints.commands import list_savepoints
 

@@ -31,7 +31,7 @@ def doctor_command(*, with_spark: bool, master: str | None, as_json: bool) -> No
     then the fact `checks` of the error.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.first_steps.doctor import examine, require_health
+    from bicycle_runtime.jobs.getting_started.doctor import examine, require_health
 
     checks = examine(home(), with_spark=with_spark or master is not None, master=master)
     if as_json:

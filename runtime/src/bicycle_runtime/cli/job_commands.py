@@ -27,7 +27,7 @@ from bicycle_runtime.cli.rendering import (
 )
 from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options, take_savepoint
 from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
-from bicycle_runtime.jobs.control.looking import is_supervised, job_status, list_jobs
+from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status, list_jobs
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 
 __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
@@ -154,12 +154,12 @@ def cancel_command(*, job: str, as_json: bool) -> None:
     behind it is read again when the job is started again.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.running.settling import settle_job
+    from bicycle_runtime.jobs.running.final_publishing import publish_remaining
 
     clock = SystemClock()
     is_over = job_status(home(), job).state.is_final
     status = cancel_job(home(), job, clock=clock)
-    _tell(status if is_over else settle_job(home(), status, clock=clock), as_json=as_json)
+    _tell(status if is_over else publish_remaining(home(), status, clock=clock), as_json=as_json)
 
 
 def _tell(status: JobStatus, *, as_json: bool) -> None:

@@ -13,7 +13,7 @@ import click
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, home, job_names
 from bicycle_runtime.cli.rendering import answer_json
-from bicycle_runtime.jobs.control.looking import job_status
+from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.home import Home
 
 __all__ = ["TextOutput", "logs_command"]

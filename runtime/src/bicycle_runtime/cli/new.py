@@ -37,7 +37,7 @@ def new_command(*, name: str, parent: Path, as_json: bool) -> None:
     plugin, distribution and folder: lower-case words with dashes.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.first_steps.scaffold import write_project
+    from bicycle_runtime.jobs.getting_started.scaffold import write_project
 
     folder = write_project(name, parent)
     if as_json:

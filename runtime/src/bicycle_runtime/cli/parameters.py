@@ -67,7 +67,7 @@ def savepoint_places(
     Storage behind a URL is not asked: it may take long to answer.
     """
     # Slow to import, and needed for this alone.
-    from bicycle_runtime.jobs.control.looking import list_jobs
+    from bicycle_runtime.jobs.control.job_queries import list_jobs
     from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER
 
     checkpoints = {Path(status.checkpoint) for status in list_jobs(home()) if status.checkpoint}

@@ -92,11 +92,11 @@ def plan_command(
     sealed = None
     if origin is not None:
         # Slow to import, and needed with a savepoint only.
-        from bicycle_runtime.engine.resuming.pinning import pinned
+        from bicycle_runtime.engine.resuming.operator_ids import with_operator_ids
         from bicycle_runtime.jobs.savepoints.commands import open_origin
 
         sealed = open_origin(origin)
-        bundle = pinned(bundle, sealed.manifest.pins)
+        bundle = with_operator_ids(bundle, sealed.manifest.operator_ids)
     report = inspect_job(bundle, parallelism=parallelism)
     if wanted is not None:
         require_guarantee(report, wanted)

@@ -18,13 +18,13 @@ from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_resca
 __all__ = ["rescale_command"]
 
 
-def _widths(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> Any:
-    widths = {}
+def _parallelisms(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> Any:
+    parallelisms = {}
     for uid, text in pairs(texts, "--operator", form="UID=NUMBER").items():
         if not (text.isascii() and text.isdecimal()) or int(text) < 1:
             raise click.BadParameter(f"{text!r} is no parallelism", param_hint="--operator")
-        widths[uid] = int(text)
-    return widths
+        parallelisms[uid] = int(text)
+    return parallelisms
 
 
 @click.command(
@@ -41,7 +41,7 @@ def _widths(_context: click.Context, _option: click.Parameter, texts: Sequence[s
     "operators",
     multiple=True,
     metavar="UID=NUMBER",
-    callback=_widths,
+    callback=_parallelisms,
     help="Parallelism of one operator; wins over --parallelism. May be given several times.",
 )
 @answers
@@ -64,7 +64,7 @@ def rescale_command(
         answer_json({"job": job, **done.to_json()})
         return
     click.echo(_sentence(job, done))
-    changed = [uid for uid, width in done.new.items() if width != done.old[uid]]
+    changed = [uid for uid, parallelism in done.new.items() if parallelism != done.old[uid]]
     if changed:
         rows = [(uid, str(done.old[uid]), str(done.new[uid])) for uid in changed]
         show_table(("operator", "before", "now"), rows)

@@ -283,7 +283,7 @@ def export_command(
 
 def _storage(job: str | None, checkpoint_dir: str | None) -> Storage:
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
+    from bicycle_runtime.jobs.checkpoints.lookup import find_checkpoint
 
     return find_checkpoint(home(), job=job, checkpoint_dir=checkpoint_dir)
 

@@ -20,7 +20,7 @@ from bicycle_runtime.base.processes import how_it_ended, send_signal, wait_for_e
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, home
 from bicycle_runtime.cli.rendering import answer_json
-from bicycle_runtime.jobs.control.looking import list_jobs
+from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.address import read_address, service_folder

@@ -45,7 +45,7 @@ def _jar(sha256: str, size: str, coordinates: str) -> Jar:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Shelf:
+class _JarStore:
     """A folder of the cache that holds all jars of the list, or will."""
 
     folder: Path
@@ -96,48 +96,48 @@ def kafka_jars(
         JAR_CHECKSUM_WRONG: a jar is not the one that was listed.
     """
     jars = listed_jars() if jars is None else jars
-    shelf = _Shelf(folder=cache_dir / f"kafka-{KAFKA_VERSION}", jars=jars)
-    if shelf.is_full():
-        return shelf.paths
+    store = _JarStore(folder=cache_dir / f"kafka-{KAFKA_VERSION}", jars=jars)
+    if store.is_full():
+        return store.paths
     try:
         with locked(cache_dir / f"kafka-{KAFKA_VERSION}.lock", timeout_s=_LOCK_TIMEOUT_S):
-            if not shelf.is_full():
-                _fill(shelf, report, ways())
+            if not store.is_full():
+                _fill(store, report, ways())
     except TimeoutError as error:
-        raise _failure(shelf, {"lock": str(error)}) from None
+        raise _failure(store, {"lock": str(error)}) from None
     except OSError as error:
-        raise _failure(shelf, {"cache": str(error)}) from error
-    return shelf.paths
+        raise _failure(store, {"cache": str(error)}) from error
+    return store.paths
 
 
 def _fill(
-    shelf: _Shelf, report: Callable[[str], None], ways: Sequence[tuple[str, Fetcher]]
+    store: _JarStore, report: Callable[[str], None], ways: Sequence[tuple[str, Fetcher]]
 ) -> None:
-    size_mib = sum(jar.size_bytes for jar in shelf.jars) // _MIB
+    size_mib = sum(jar.size_bytes for jar in store.jars) // _MIB
     causes: dict[str, str] = {}
     for name, fetch in ways:
         report(
-            f"fetching Kafka {KAFKA_VERSION} with {name}: {len(shelf.jars)} jars, {size_mib} MiB, "
+            f"fetching Kafka {KAFKA_VERSION} with {name}: {len(store.jars)} jars, {size_mib} MiB, "
             "10 to 40 seconds, once for this machine"
         )
-        with tempfile.TemporaryDirectory(dir=shelf.folder.parent, prefix="kafka-fetch-") as place:
+        with tempfile.TemporaryDirectory(dir=store.folder.parent, prefix="kafka-fetch-") as place:
             try:
-                fetch(shelf.jars, Path(place))
-                shelf.take_from(Path(place))
+                fetch(store.jars, Path(place))
+                store.take_from(Path(place))
             except FetchFailure as failure:
                 causes[name] = str(failure)
             except FileNotFoundError as error:
                 causes[name] = f"it brought no {Path(str(error.filename)).name}"
             else:
                 return
-    raise _failure(shelf, causes or {"java": "neither Maven nor PySpark's Ivy was found"})
+    raise _failure(store, causes or {"java": "neither Maven nor PySpark's Ivy was found"})
 
 
-def _failure(shelf: _Shelf, causes: dict[str, str]) -> BicycleError:
+def _failure(store: _JarStore, causes: dict[str, str]) -> BicycleError:
     return JARS_NOT_FETCHED(
-        jar_count=len(shelf.jars),
+        jar_count=len(store.jars),
         version=KAFKA_VERSION,
         causes=causes,
         cause_text="; ".join(f"{name}: {cause}" for name, cause in causes.items()),
-        folder=str(shelf.folder),
+        folder=str(store.folder),
     )

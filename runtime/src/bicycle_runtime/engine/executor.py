@@ -15,7 +15,7 @@ class Executor(Protocol):
     """Runs epochs of one job."""
 
     def start(self, image: JobImage) -> None:
-        """Get ready for a job. Called before the first epoch, and again when its widths change.
+        """Get ready for a job. Called before the first epoch, and again when it is rescaled.
 
         What an earlier image left in workers is closed; it may come back under another run id.
         """

@@ -41,13 +41,13 @@ class LocalExecutor:
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         assert self._image is not None
         assert self._worker is not None
-        widths = (*self._image.plan.level_parallelism, 1)
-        inboxes: list[list[bytes]] = [[] for _ in range(widths[0])]
+        parallelisms = (*self._image.plan.level_parallelism, 1)
+        inboxes: list[list[bytes]] = [[] for _ in range(parallelisms[0])]
         for level, order in enumerate(orders):
-            following: list[list[bytes]] = [[] for _ in range(widths[level + 1])]
+            following: list[list[bytes]] = [[] for _ in range(parallelisms[level + 1])]
             for subtask, inbox in enumerate(inboxes):
-                for target, parcel in self._worker.run(level, subtask, order, inbox):
-                    following[target].append(parcel)
+                for target, block in self._worker.run(level, subtask, order, inbox):
+                    following[target].append(block)
             inboxes = following
         return [decode_report(report) for report in reports_in(inboxes[0])]
 

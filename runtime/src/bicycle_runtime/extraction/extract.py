@@ -27,7 +27,7 @@ from bicycle_runtime.extraction.errors import (
     ExtractionError,
 )
 from bicycle_runtime.extraction.process import ChildOutcome, ExtractionLimits, run_child
-from bicycle_runtime.extraction.tracebacks import dump_places, place_lines, user_location
+from bicycle_runtime.extraction.tracebacks import dump_locations, location_lines, user_location
 from bicycle_runtime.extraction.wire import PHASE_PREFIX, PIPE_LOST_EXIT_CODE, decode_body
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
@@ -195,7 +195,7 @@ class _Run:
 
     def _last_known(self, dump: str) -> dict[str, Any]:
         """Return where the child was when it could not answer any more."""
-        places = dump_places(dump)
+        places = dump_locations(dump)
         where = user_location(
             places, package=self.ref.module.partition(".")[0], folder=self.ref.location
         )
@@ -206,7 +206,7 @@ class _Run:
         ]
         return {
             "location": where or self.ref.target,
-            "traceback": place_lines(places),
+            "traceback": location_lines(places),
             "phase": phases[-1] if phases else "while starting",
         }
 

@@ -16,7 +16,6 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import bicycle_sdk
-from bicycle_runtime.extraction.culprits import find_culprit
 from bicycle_runtime.extraction.errors import (
     ENTRY_POINT_BROKEN,
     MISSING_DEPENDENCY,
@@ -32,7 +31,8 @@ from bicycle_runtime.extraction.errors import (
 from bicycle_runtime.extraction.imports import ImportSearch
 from bicycle_runtime.extraction.pickling import PayloadWriter, WrittenPayload
 from bicycle_runtime.extraction.requirement import is_satisfied
-from bicycle_runtime.extraction.tracebacks import error_lines, error_places, user_location
+from bicycle_runtime.extraction.tracebacks import error_lines, error_locations, user_location
+from bicycle_runtime.extraction.unpicklable import find_unpicklable
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
 from bicycle_sdk.plugin import build, parameter_schema
@@ -258,7 +258,7 @@ class Loading:
 
     def _location(self, error: BaseException) -> str | None:
         return user_location(
-            error_places(error), package=self.target.package, folder=self.target.location
+            error_locations(error), package=self.target.package, folder=self.target.location
         )
 
     def _plugin_location(self) -> str:
@@ -292,17 +292,17 @@ class Loading:
 
     def _not_shippable(self, payload_id: str, value: Any) -> ExtractionError:
         vertex, _, role = payload_id.rpartition("/")
-        culprit = find_culprit(role, value, refusal=self._refusal)
+        unpicklable = find_unpicklable(role, value, refusal=self._refusal)
         return NOT_SHIPPABLE(
             plugin=self.target.name,
             dist=self.target.dist,
             vertex=vertex,
             role=role,
-            name=culprit.name,
-            held=culprit.held,
-            type_name=culprit.type_name,
-            location=culprit.location or self._plugin_location(),
-            reason=culprit.reason,
+            name=unpicklable.name,
+            held=unpicklable.held,
+            type_name=unpicklable.type_name,
+            location=unpicklable.location or self._plugin_location(),
+            reason=unpicklable.reason,
         )
 
 

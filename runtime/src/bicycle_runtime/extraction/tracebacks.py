@@ -16,16 +16,16 @@ from pathlib import Path
 import bicycle_sdk
 
 __all__ = [
-    "Place",
-    "dump_places",
+    "Location",
+    "dump_locations",
     "error_lines",
-    "error_places",
+    "error_locations",
     "is_ours",
-    "place_lines",
+    "location_lines",
     "user_location",
 ]
 
-Place = tuple[str, int, str]
+Location = tuple[str, int, str]
 """File name, line number, function name."""
 
 _OUR_ROOTS = (str(Path(__file__).parents[1]) + "/", str(Path(bicycle_sdk.__file__).parent) + "/")
@@ -45,41 +45,41 @@ def error_lines(error: BaseException) -> list[str]:
     return lines[:1] + lines[-_LINE_COUNT_MAX:] if len(lines) > _LINE_COUNT_MAX else lines
 
 
-def error_places(error: BaseException) -> list[Place]:
+def error_locations(error: BaseException) -> list[Location]:
     """Return where the error came up, outermost call first; a syntax error's place comes last."""
     frames = traceback.extract_tb(error.__traceback__)
-    places = [(frame.filename, frame.lineno or 0, frame.name) for frame in frames]
+    locations = [(frame.filename, frame.lineno or 0, frame.name) for frame in frames]
     if isinstance(error, SyntaxError) and error.filename:
-        places.append((error.filename, error.lineno or 0, "<module>"))
-    return places
+        locations.append((error.filename, error.lineno or 0, "<module>"))
+    return locations
 
 
-def dump_places(text: str) -> list[Place]:
+def dump_locations(text: str) -> list[Location]:
     """Return the places in a dump of ``faulthandler``, outermost call first."""
-    places = [(file, int(line), name) for file, line, name in _DUMP_LINE.findall(text)]
-    return places[::-1]
+    locations = [(file, int(line), name) for file, line, name in _DUMP_LINE.findall(text)]
+    return locations[::-1]
 
 
-def place_lines(places: Iterable[Place]) -> list[str]:
+def location_lines(locations: Iterable[Location]) -> list[str]:
     """Return places as lines of a traceback, without those that are ours."""
     return [
         f'  File "{file}", line {line}, in {name}'
-        for file, line, name in places
+        for file, line, name in locations
         if not is_ours(file)
     ]
 
 
-def user_location(places: Iterable[Place], *, package: str, folder: str) -> str | None:
+def user_location(locations: Iterable[Location], *, package: str, folder: str) -> str | None:
     """Return ``file:line`` of the innermost place in the plugin, else in the nearest code.
 
     Args:
-        places: Outermost call first.
+        locations: Outermost call first.
         package: Top-level package or module of the plugin.
         folder: Directory in which its distribution is installed.
     """
     own = (f"{folder.rstrip('/')}/{package}/", f"{folder.rstrip('/')}/{package}.py")
     best: tuple[int, str] | None = None
-    for file, line, _ in places:
+    for file, line, _ in locations:
         if is_ours(file):
             continue
         distance = 0 if file.startswith(own) else _distance(file)

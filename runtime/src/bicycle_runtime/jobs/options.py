@@ -159,15 +159,15 @@ class JobRequest:
     """Options with the plugin's parameters and settings of engine and Spark.
 
     ``engine`` holds only what was asked for, as texts or plain values: what is absent comes from
-    the plugin's graph, else from the defaults. ``widths`` is the parallelism by operator that a
-    rescale gave the running job; nobody asks for it at the start.
+    the plugin's graph, else from the defaults. ``parallelisms`` is the parallelism by operator that
+    a rescale gave the running job; nobody asks for it at the start.
     """
 
     options: JobOptions
     params: Mapping[str, str] = field(default_factory=dict)
     engine: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
-    widths: Mapping[str, int] = field(default_factory=dict)
+    parallelisms: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         from_mapping(EngineOptions, self.engine)
@@ -197,7 +197,7 @@ class JobRequest:
             "params": dict(self.params),
             "engine": dict(self.engine),
             "spark": dict(self.spark),
-            "widths": dict(self.widths),
+            "widths": dict(self.parallelisms),
         }
 
     @classmethod
@@ -209,7 +209,7 @@ class JobRequest:
         """
         options = from_mapping(JobOptions, data["options"])
         others = {name: data[name] for name in ("params", "engine", "spark")}
-        return cls(options=options, widths=data.get("widths", {}), **others)
+        return cls(options=options, parallelisms=data.get("widths", {}), **others)
 
     def command_words(self, command: str, **changes: str | None) -> list[str]:
         """Return the command line that asks for the same.

@@ -1,4 +1,4 @@
-"""A batch of records in a chain, and the trail that leads each back to its source.
+"""A batch of records in a chain, and the lineage that leads each back to its source.
 
 Operators carry neither positions nor event times with records. Each notes how many outputs every
 input had, and only when somebody asks (a record failed, a window wants times) is the path walked
@@ -17,14 +17,14 @@ from bicycle_runtime.contract import Headers, Raw
 
 __all__ = [
     "Batch",
-    "ExchangeTrail",
+    "ExchangeLineage",
+    "Lineage",
     "Origin",
-    "OriginTrail",
-    "PickTrail",
-    "SourceTrail",
-    "SpreadTrail",
-    "StampedTrail",
-    "Trail",
+    "OriginLineage",
+    "PickLineage",
+    "SourceLineage",
+    "SpreadLineage",
+    "StampedLineage",
     "emitted",
 ]
 
@@ -39,7 +39,7 @@ class Origin:
     end_offset: int | None = None
 
 
-class Trail(Protocol):
+class Lineage(Protocol):
     """Leads from the position in a batch to the source."""
 
     def origin(self, index: int) -> Origin | None:
@@ -51,7 +51,7 @@ class Trail(Protocol):
     def times(self) -> Sequence[int] | None:
         """Return the event time of each record in ms; None when the stream has no event time."""
 
-    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         """Return the source's own batch and where in it each record came from.
 
         None behind an exchange: what a source says of a message stays with the task that read it.
@@ -59,7 +59,7 @@ class Trail(Protocol):
 
 
 @dataclass(slots=True)
-class SourceTrail:
+class SourceLineage:
     """The batch was read from a source: offsets are known, perhaps times, keys and headers too."""
 
     source: str
@@ -81,21 +81,21 @@ class SourceTrail:
     def times(self) -> Sequence[int] | None:
         return self.timestamps
 
-    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         return self, range(len(self.offsets))
 
 
 @dataclass(slots=True)
-class ExchangeTrail:
+class ExchangeLineage:
     """The batch came through an exchange: the sender said which span of the source it covers.
 
-    What windows, timers and side outputs emit has such a trail, too.
+    What windows, timers and side outputs emit has such a lineage, too.
     """
 
     covered: Origin | None
     timestamps: Sequence[int] | None = None
 
-    def origin(self, index: int) -> Origin | None:  # noqa: ARG002  # the contract of trails
+    def origin(self, index: int) -> Origin | None:  # noqa: ARG002  # the contract of lineages
         return self.covered
 
     def span(self) -> Origin | None:
@@ -104,12 +104,12 @@ class ExchangeTrail:
     def times(self) -> Sequence[int] | None:
         return self.timestamps
 
-    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         return None
 
 
 @dataclass(slots=True)
-class OriginTrail:
+class OriginLineage:
     """The records are of several batches: each has a time, and a span of the source or None."""
 
     timestamps: Sequence[int]
@@ -124,15 +124,15 @@ class OriginTrail:
     def times(self) -> Sequence[int] | None:
         return self.timestamps
 
-    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         return None
 
 
 @dataclass(slots=True)
-class StampedTrail:
+class StampedLineage:
     """The records are those of the parent, one by one, with event times of their own."""
 
-    parent: Trail
+    parent: Lineage
     timestamps: Sequence[int]
 
     def origin(self, index: int) -> Origin | None:
@@ -144,15 +144,15 @@ class StampedTrail:
     def times(self) -> Sequence[int] | None:
         return self.timestamps
 
-    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         return self.parent.messages()
 
 
 @dataclass(slots=True)
-class SpreadTrail:
+class SpreadLineage:
     """Input i gave ``len(results[i])`` outputs, in the order of the inputs (or of ``order``)."""
 
-    parent: Trail
+    parent: Lineage
     results: Sequence[Sequence[Any]]
     order: Sequence[int] | None = None
 
@@ -168,7 +168,7 @@ class SpreadTrail:
         times = self.parent.times()
         return None if times is None else self._repeated(times)
 
-    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         found = self.parent.messages()
         return None if found is None else (found[0], self._repeated(found[1]))
 
@@ -179,10 +179,10 @@ class SpreadTrail:
 
 
 @dataclass(slots=True)
-class PickTrail:
+class PickLineage:
     """Output i was input ``picked()[i]``; computed only when asked."""
 
-    parent: Trail
+    parent: Lineage
     picked: Callable[[], Sequence[int]]
 
     def origin(self, index: int) -> Origin | None:
@@ -195,21 +195,21 @@ class PickTrail:
         times = self.parent.times()
         return None if times is None else list(map(times.__getitem__, self.picked()))
 
-    def messages(self) -> tuple[SourceTrail, Sequence[int]] | None:
+    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         found = self.parent.messages()
         return found and (found[0], list(map(found[1].__getitem__, self.picked())))
 
 
 @dataclass(slots=True)
 class Batch:
-    """Records and their trail; behind ``key_by`` also key groups (a list beyond 256 of them).
+    """Records and their lineage; behind ``key_by`` also key groups (a list beyond 256 of them).
 
     ``ordinal`` says on which of several inputs the operator gets the batch. ``keys`` are those of
     the records, from ``key_by`` to the step behind it that asks for them again, and no further.
     """
 
     values: Sequence[Any]
-    trail: Trail
+    lineage: Lineage
     groups: bytes | list[int] | None = None
     ordinal: int = 0
     keys: list[Any] | None = None
@@ -223,10 +223,10 @@ class Batch:
 
         It is computed at each call; ask once per batch.
         """
-        times = self.trail.times()
+        times = self.lineage.times()
         return times if times is None or isinstance(times, list) else list(times)
 
 
 def emitted(values: Sequence[Any], times: list[int], span: Origin | None = None) -> Batch:
     """Return a batch of new records with event times, as windows and timers make them."""
-    return Batch(values, ExchangeTrail(span, times))
+    return Batch(values, ExchangeLineage(span, times))

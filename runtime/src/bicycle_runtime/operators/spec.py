@@ -16,7 +16,7 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import SourceReader, WriterFactory
 from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.values.forms import OperatorForms
+from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.graph import Partitioning, Vertex
 
 __all__ = [
@@ -47,7 +47,7 @@ class Link(Enum):
     """How records get from one chain to another."""
 
     DIRECT = "direct"  # same level, same subtask: handed over as Python objects
-    PARCEL = "parcel"  # a deeper level: through the exchange
+    SHUFFLE = "parcel"  # a deeper level: through the exchange
     FEEDBACK = "feedback"  # staged, and read by the next epoch
 
 
@@ -103,10 +103,10 @@ class OperatorSpec:
         """Return the key groups of each subtask; none where state is not divided by them."""
         if self.scope is not StateScope.KEY_GROUPS:
             return []
-        width = self.vertex.parallelism
+        parallelism = self.vertex.parallelism
         return [
-            range_of(subtask, group_count=self.group_count, parallelism=width)
-            for subtask in range(width)
+            range_of(subtask, group_count=self.group_count, parallelism=parallelism)
+            for subtask in range(parallelism)
         ]
 
 
@@ -152,7 +152,7 @@ class ChainSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """All chains, each behind its inputs, and the width of each level.
+    """All chains, each behind its inputs, and the parallelism of each level.
 
     ``is_timed`` says that an operator may wait for time: then idle time and the end of the input
     have something to fire.
@@ -226,8 +226,8 @@ class PluginInfo:
 class JobImage:
     """Everything that workers need and that does not change while a job runs. Shipped once.
 
-    ``forms`` are those in which values of states may be sealed, by operator. ``properties`` are
-    those of the job.
+    ``state_metadata`` has the schema versions in which values of states may be sealed, by operator.
+    ``properties`` are those of the job.
     """
 
     job_id: str
@@ -240,7 +240,7 @@ class JobImage:
     writers: Mapping[str, WriterFactory]
     blocking_call_ms: int = 1_000
     state: StateSettings = field(default_factory=StateSettings)
-    forms: Mapping[str, OperatorForms] = field(default_factory=dict)
+    state_metadata: Mapping[str, OperatorStateMetadata] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def with_state_folder(self, choose: Callable[[], str]) -> JobImage:

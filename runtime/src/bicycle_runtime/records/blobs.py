@@ -1,9 +1,9 @@
 """What travels between stages: a few large blobs per pair of tasks, never one row per record.
 
-A *parcel* is ``(target task of the next stage, bytes)``. Its bytes start with a fixed envelope
-that says for which level and task it is meant, so that a task in between carries it on unread.
-Inside is either a record blob (a header and encoded records) or a task report. This module moves
-bytes; it routes nothing.
+A *shuffle block* is ``(target task of the next stage, bytes)``. Its bytes start with a fixed
+envelope that says for which level and task it is meant, so that a task in between carries it on
+unread. Inside is either a record blob (a header and encoded records) or a task report. This module
+moves bytes; it routes nothing.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from bicycle_runtime.records.codecs import CodecName, RecordCodec
 from bicycle_runtime.records.errors import BLOB_UNREADABLE
 
 __all__ = [
+    "BlockKind",
     "Envelope",
-    "ParcelKind",
     "RecordBlob",
     "decode_records",
     "encode_records",
-    "open_parcel",
+    "open_block",
     "read_header",
-    "seal_parcel",
+    "seal_block",
 ]
 
 BLOB_FORMAT_VERSION = 1
@@ -38,8 +38,8 @@ _ENVELOPE = struct.Struct("<BBHI")
 _SIZES = struct.Struct("<II")
 
 
-class ParcelKind(IntEnum):
-    """What a parcel holds."""
+class BlockKind(IntEnum):
+    """What a shuffle block holds."""
 
     RECORDS = 1
     REPORT = 2
@@ -48,9 +48,9 @@ class ParcelKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """For whom a parcel is: levels count from 0; reports go to the level after the last."""
+    """For whom a shuffle block is: levels count from 0; reports go to the level after the last."""
 
-    kind: ParcelKind
+    kind: BlockKind
     level: int
     task: int
 
@@ -87,13 +87,13 @@ _HEADER_ENCODER = msgspec.msgpack.Encoder()
 _HEADER_DECODER = msgspec.msgpack.Decoder(_Header)
 
 
-def seal_parcel(envelope: Envelope, body: bytes) -> bytes:
+def seal_block(envelope: Envelope, body: bytes) -> bytes:
     """Put the envelope before the body."""
     head = _ENVELOPE.pack(BLOB_FORMAT_VERSION, envelope.kind, envelope.level, envelope.task)
     return head + body
 
 
-def open_parcel(data: bytes) -> tuple[Envelope, memoryview]:
+def open_block(data: bytes) -> tuple[Envelope, memoryview]:
     """Return envelope and body.
 
     Raises:
@@ -106,7 +106,7 @@ def open_parcel(data: bytes) -> tuple[Envelope, memoryview]:
         raise BLOB_UNREADABLE(
             reason=f"format version {version}, this runtime reads {BLOB_FORMAT_VERSION}"
         )
-    return Envelope(ParcelKind(kind), level, task), memoryview(data)[_ENVELOPE.size :]
+    return Envelope(BlockKind(kind), level, task), memoryview(data)[_ENVELOPE.size :]
 
 
 def encode_records(

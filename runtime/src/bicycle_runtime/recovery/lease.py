@@ -240,7 +240,7 @@ class Lease:
         if self._number and not self._is_lost:
             self._storage.write(_path(self._number, "released"), b"")
 
-    def forsake(self) -> None:
+    def abandon(self) -> None:
         """Release nothing in the end: the storage is away, and the next driver waits for beats."""
         self._number = 0
 

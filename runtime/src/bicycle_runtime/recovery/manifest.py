@@ -2,7 +2,7 @@ r"""What an epoch was: the one object whose creation makes it final, with all th
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, states of connectors, the plan) are operator-state entries,
-told apart by a prefix: ``state:<uid>``, ``forms:<uid>``, ``pins``, ``sink:<uid>``,
+told apart by a prefix: ``state:<uid>``, ``state_metadata:<uid>``, ``operator_ids``, ``sink:<uid>``,
 ``source:<uid>``, ``feedback:<edge>``, ``plan``, ``time``, ``turns``, ``replay``. Offsets of a shard
 are source entries ``<uid>\x1f<shard>``.
 """
@@ -24,12 +24,12 @@ from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.recovery.fields import FieldReader
 from bicycle_runtime.recovery.trailer import FileForm
 from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
-from bicycle_runtime.state.values.forms import OperatorForms
+from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 
 __all__ = [
     "Manifest",
+    "OperatorIds",
     "OperatorState",
-    "PinRecord",
     "PlanRecord",
     "TimeRecord",
     "decode_manifest",
@@ -82,7 +82,7 @@ class TimeRecord(msgspec.Struct, frozen=True, kw_only=True):
     form: int = _TIME_FORM
 
 
-class PinRecord(msgspec.Struct, frozen=True, kw_only=True):
+class OperatorIds(msgspec.Struct, frozen=True, kw_only=True):
     """What tells operators and loops of the graph apart, for graphs of later code.
 
     ``operators`` are those without a uid, as pairs of id and words, in the order of the graph;
@@ -123,8 +123,8 @@ class Manifest:
     feedback: Mapping[int, tuple[StagedFile, ...]] = field(default_factory=dict)
     time: TimeRecord = field(default_factory=TimeRecord)
     turns: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    forms: Mapping[str, OperatorForms] = field(default_factory=dict)
-    pins: PinRecord = field(default_factory=PinRecord)
+    state_metadata: Mapping[str, OperatorStateMetadata] = field(default_factory=dict)
+    operator_ids: OperatorIds = field(default_factory=OperatorIds)
     replay: bytes = b""
 
     def state_paths(self) -> set[str]:
@@ -159,10 +159,13 @@ def encode_manifest(manifest: Manifest) -> bytes:
         entries["turns"] = _ENCODE(manifest.turns)
     if manifest.replay:
         entries["replay"] = manifest.replay
-    if manifest.pins != PinRecord():
-        entries["pins"] = _ENCODE(manifest.pins)
+    if manifest.operator_ids != OperatorIds():
+        entries["pins"] = _ENCODE(manifest.operator_ids)
     entries |= {f"state:{uid}": _ENCODE(state) for uid, state in manifest.states.items()}
-    entries |= {f"forms:{uid}": _ENCODE(forms) for uid, forms in manifest.forms.items()}
+    entries |= {
+        f"forms:{uid}": _ENCODE(state_metadata)
+        for uid, state_metadata in manifest.state_metadata.items()
+    }
     entries |= {f"sink:{uid}": _ENCODE(state) for uid, state in manifest.sinks.items()}
     entries |= {f"source:{uid}": _ENCODE(state) for uid, state in manifest.sources.items()}
     entries |= {
@@ -226,8 +229,8 @@ def _manifest(state: CheckpointState) -> Manifest:
             uid: msgspec.json.decode(data, type=OperatorState)
             for uid, data in entries["state"].items()
         },
-        forms={
-            uid: msgspec.json.decode(data, type=OperatorForms)
+        state_metadata={
+            uid: msgspec.json.decode(data, type=OperatorStateMetadata)
             for uid, data in entries["forms"].items()
         },
         sinks={uid: msgspec.json.decode(data) for uid, data in entries["sink"].items()},
@@ -238,7 +241,7 @@ def _manifest(state: CheckpointState) -> Manifest:
         },
         time=_time(entries["time"].get("", b"{}")),
         turns=msgspec.json.decode(entries["turns"].get("", b"{}"), type=dict[str, tuple[int, ...]]),
-        pins=msgspec.json.decode(entries["pins"].get("", b"{}"), type=PinRecord),
+        operator_ids=msgspec.json.decode(entries["pins"].get("", b"{}"), type=OperatorIds),
         replay=entries["replay"].get("", b""),
     )
 

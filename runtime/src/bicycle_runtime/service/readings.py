@@ -15,7 +15,7 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import open_storage
 from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
-from bicycle_runtime.jobs.control.looking import job_status
+from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.plugins.graph_view import GraphView, graph_view
@@ -23,9 +23,9 @@ from bicycle_runtime.jobs.savepoints.commands import SavepointEntry, list_savepo
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.recovery.savepoints import job_facts
-from bicycle_runtime.service.book.history import History
 from bicycle_runtime.service.errors import GRAPH_UNKNOWN
-from bicycle_runtime.service.people.redaction import redacted
+from bicycle_runtime.service.store.history import History
+from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph

@@ -16,20 +16,20 @@ from typing import Any, ParamSpec, TypeVar
 import bicycle_runtime
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder
-from bicycle_runtime.jobs.control.looking import job_status
+from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.service.address import read_address, service_folder
-from bicycle_runtime.service.book.database import Database
-from bicycle_runtime.service.book.history import History
-from bicycle_runtime.service.book.schema import CONTROL, HISTORY
 from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_RUNNING
+from bicycle_runtime.service.metrics.figures import ServiceFigures
+from bicycle_runtime.service.metrics.metrics import MetricsText
+from bicycle_runtime.service.operations.kinds import Surroundings
+from bicycle_runtime.service.operations.operations import Operation, Operations
 from bicycle_runtime.service.readings import Readings
-from bicycle_runtime.service.running.kinds import Surroundings
-from bicycle_runtime.service.running.operations import Operation, Operations
-from bicycle_runtime.service.telling.figures import ServiceFigures
-from bicycle_runtime.service.telling.metrics import MetricsText
+from bicycle_runtime.service.store.database import Database
+from bicycle_runtime.service.store.history import History
+from bicycle_runtime.service.store.schema import CONTROL, HISTORY
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.service.watching.watcher import Watcher

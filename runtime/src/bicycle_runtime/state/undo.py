@@ -1,6 +1,6 @@
 """Undoing what a failed attempt did: one log for state of every kind.
 
-Whatever an attempt may write (cells of keyed states, dicts and other attributes, named values,
+Whatever an attempt may write (entries of keyed states, dicts and other attributes, named values,
 timers, side outputs) notes in the log of the attempt how to go back, before it changes. When the
 attempt fails, what was noted is done, newest first. Only operators whose policy tries records again
 or leaves them out work on such things (``memory.undoing``); for all others there is no log.

@@ -17,10 +17,10 @@ from cloudpickle import cloudpickle
 
 import bicycle_sdk
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
-from bicycle_runtime.extraction.culprits import find_culprit
 from bicycle_runtime.extraction.errors import NOT_SHIPPABLE
 from bicycle_runtime.extraction.imports import ImportSearch
 from bicycle_runtime.extraction.pickling import PayloadWriter
+from bicycle_runtime.extraction.unpicklable import find_unpicklable
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.graph import JobGraph
@@ -82,12 +82,18 @@ def _check(payload_id: str, value: Any, refusal: Callable[[Any], str | None]) ->
     if refusal(value) is None:
         return
     vertex, _, role = payload_id.rpartition("/")
-    culprit = find_culprit(role, value, refusal=refusal)
+    unpicklable = find_unpicklable(role, value, refusal=refusal)
     raise NOT_SHIPPABLE(
-        plugin=_PLUGIN, dist=_PLUGIN, vertex=vertex, role=role, name=culprit.name,
-        held=culprit.held, type_name=culprit.type_name, location=culprit.location or "the job",
-        reason=culprit.reason,
-    )  # fmt: skip
+        plugin=_PLUGIN,
+        dist=_PLUGIN,
+        vertex=vertex,
+        role=role,
+        name=unpicklable.name,
+        held=unpicklable.held,
+        type_name=unpicklable.type_name,
+        location=unpicklable.location or "the job",
+        reason=unpicklable.reason,
+    )
 
 
 def _pickled(payload_id: str, value: Any) -> bytes:

@@ -19,7 +19,7 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.collect import CollectedRecords
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
-from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish, rescale
+from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest, rescale
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.spec import DEAD_LETTERS, OperatorSpec
 from bicycle_runtime.testing.inspection import MISSING, entries_of, named_of, value_of
@@ -178,15 +178,17 @@ class Harness:
     def rescale(self, parallelism: int) -> None:
         """Stop, and start again with every operator at another parallelism."""
         self._job.stop()
-        self._job.parallelism, self._job.widths = parallelism, {}
+        self._job.parallelism, self._job.parallelisms = parallelism, {}
         self._job.start()
 
     def rescale_live(self, parallelism: int | None = None, **operators: int) -> Rescaled | None:
-        """Change widths while the job goes on; None is returned when a fault broke it."""
-        wish = WidthWish(parallelism=parallelism, operators=operators)
-        done: Rescaled | None = self._job.guarded(lambda: rescale(self._job.loop, wish, self.clock))
+        """Change parallelism while the job goes on; None is returned when a fault broke it."""
+        request = RescaleRequest(parallelism=parallelism, operators=operators)
+        done: Rescaled | None = self._job.guarded(
+            lambda: rescale(self._job.loop, request, self.clock)
+        )
         if done is not None:
-            self._job.setup, self._job.widths = self._job.loop.division.setup, done.new
+            self._job.setup, self._job.parallelisms = self._job.loop.topology.setup, done.new
             self._job.guarded(self._job.loop.settle)
         return done
 

@@ -12,11 +12,11 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.calling.user_functions import resolve
-from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.declarations import reduced_type
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
+from bicycle_runtime.operators.user_calls.user_functions import resolve
 from bicycle_runtime.operators.windows.build import window_table
 from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.operators.windows.panes import Pane
@@ -30,7 +30,7 @@ from bicycle_runtime.state.memory.timers import TimerTable
 from bicycle_runtime.state.memory.windows import WindowTable
 from bicycle_runtime.state.stores.backends import Tables
 from bicycle_runtime.state.stores.store import StateStore
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_runtime.testing.keyed_inspection import keyed_states_of
 from bicycle_sdk.contexts import WATERMARK_MIN, TaskInfo
 from bicycle_sdk.functions import RichAsyncFunction
@@ -117,7 +117,7 @@ def _accumulators(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> di
     entries: dict[Any, Any] = {}
     payloads = setup.bundle.payloads
     value_type = reduced_type(spec, lambda name: cloudpickle.loads(payloads[name]))
-    tables = Tables(StateBook(spec.uid, manifest.forms.get(spec.uid)))
+    tables = Tables(SchemaRegistry(spec.uid, manifest.state_metadata.get(spec.uid)))
     for table in _tables(setup, manifest, spec, lambda: tables.accumulators(value_type)):
         for group in table.groups.values():
             entries |= group
@@ -129,8 +129,8 @@ def _function_states(
 ) -> dict[int, tuple[GroupState, list[str]]]:
     function = cloudpickle.loads(setup.bundle.payloads[spec.vertex.payload_id("function")])
     is_rich = isinstance(function, RichAsyncFunction)
-    book = StateBook(spec.uid, manifest.forms.get(spec.uid))
-    attributes = describe_attributes(function, book) if is_rich else []
+    registry = SchemaRegistry(spec.uid, manifest.state_metadata.get(spec.uid))
+    attributes = describe_attributes(function, registry) if is_rich else []
     if is_rich and type(function).restore_state is not RichAsyncFunction.restore_state:
         info = TaskInfo(job_id=setup.job_id, operator_name=spec.vertex.label)
         resolve(function.open, KeyedContext(info, processing_time=0))
@@ -178,9 +178,9 @@ def windows_of(
 
     def new_table() -> CompositeTable[WindowTable]:
         table = window_table(plan, folding, record_type)
-        book = StateBook(spec.uid, manifest.forms.get(spec.uid))
+        registry = SchemaRegistry(spec.uid, manifest.state_metadata.get(spec.uid))
         settings = window_settings(plan, folding)
-        table.open(book, settings, keeps_records=plan.keeps_records)
+        table.open(registry, settings, keeps_records=plan.keeps_records)
         return CompositeTable(table, KeyedTable(GroupCache(1), lambda _domain: 0))
 
     for part in () if sealed is None else sealed.ranges:
@@ -188,25 +188,27 @@ def windows_of(
             spec.uid, setup.storage, new_table
         )
         table = store.at(part.with_mark(None)).main
-        cells = {} if plan.keeps_records else table.cells.places
-        for place, groups in cells.items():
+        entries = {} if plan.keeps_records else table.entries.namespaces
+        for namespace, groups in entries.items():
             for keys in groups.values():
-                for key, cell in keys.items():
-                    found.setdefault(key, {}).update(_contents(place, cell, folding))
-        for place, rows in table.records.places.items():
+                for key, entry in keys.items():
+                    found.setdefault(key, {}).update(_contents(namespace, entry, folding))
+        for namespace, rows in table.records.namespaces.items():
             for group, chunks in rows.items():
                 for key in chunks:
-                    found.setdefault(key, {})[place] = table.records.row(place, group, key)[1]
+                    found.setdefault(key, {})[namespace] = table.records.row(namespace, group, key)[
+                        1
+                    ]
     return found
 
 
-def _contents(place: int, cell: Any, folding: Folding) -> dict[int, Any]:
-    if not isinstance(cell, list):
-        return {place: folding.value(cell)}
+def _contents(namespace: int, entry: Any, folding: Folding) -> dict[int, Any]:
+    if not isinstance(entry, list):
+        return {namespace: folding.value(entry)}
     bounds = [
         (0 if one.start == WATERMARK_MIN else one.start, one.content)
         if isinstance(one, Pane)
         else one[::2]
-        for one in cell
+        for one in entry
     ]
     return {start: folding.value(content) for start, content in bounds if content is not None}

@@ -20,11 +20,11 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.timers import TimerTable
-from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.stores.store import StateStore
-from bicycle_runtime.state.values.forms import OperatorForms
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
+from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import (
     ListStateDescriptor,
@@ -64,12 +64,12 @@ def keyed_states_of(
     found: dict[Any, dict[str, Any]] = {}
     for keyed, _ in _tables(setup, manifest, spec, now_ms):
         for state in declared.values():
-            keyed.cells_of(state)
+            keyed.entries_of(state)
         for name, shape in keyed.names().items():
             descriptor: StateDescriptor = declared.get(name) or _UNTYPED[shape](name)
-            cells = keyed.cells_of(descriptor)
-            for key in list(cells.keys()):
-                value = plain_view(descriptor.kind, cells, key)
+            entries = keyed.entries_of(descriptor)
+            for key in list(entries.keys()):
+                value = plain_view(descriptor.kind, entries, key)
                 if value is not None:
                     found.setdefault(key, {})[name] = value
     return found
@@ -90,10 +90,10 @@ def timers_of(setup: JobSetup, manifest: Manifest, spec: OperatorSpec, key: Any)
 class _NoTable:
     """Stands for the attributes of the function, which are looked at elsewhere."""
 
-    def changes(self) -> list[Section]:
+    def changes(self) -> list[ChangeSet]:
         return []
 
-    def apply(self, sections: Any) -> None:
+    def apply(self, change_sets: Any) -> None:
         """Read nothing."""
 
 
@@ -105,13 +105,13 @@ def _tables(
         yield _opened(setup, manifest, spec, part, now_ms=now_ms)
 
 
-def _declared_forms(manifest: Manifest, spec: OperatorSpec) -> OperatorForms | None:
+def _declared_metadata(manifest: Manifest, spec: OperatorSpec) -> OperatorStateMetadata | None:
     """Return the forms of states that are declared; of others no type is known here."""
-    forms = manifest.forms.get(spec.uid)
-    if forms is None:
+    state_metadata = manifest.state_metadata.get(spec.uid)
+    if state_metadata is None:
         return None
-    declared = tuple(state for state in forms.states if not state.is_asked)
-    return msgspec.structs.replace(forms, states=declared)
+    declared = tuple(state for state in state_metadata.states if not state.is_asked)
+    return msgspec.structs.replace(state_metadata, states=declared)
 
 
 def _opened(
@@ -121,8 +121,8 @@ def _opened(
         return now_ms if domain == "processing" else WATERMARK_MIN
 
     groups = GroupCache(spec.group_count)
-    book = StateBook(spec.uid, _declared_forms(manifest, spec))
-    keyed, timers = KeyedTable(groups, clock, book=book), TimerTable(groups)
+    registry = SchemaRegistry(spec.uid, _declared_metadata(manifest, spec))
+    keyed, timers = KeyedTable(groups, clock, registry=registry), TimerTable(groups)
     composite = CompositeTable(_NoTable(), keyed, timers)
     StateStore(spec.uid, setup.storage, lambda: composite).at(part.with_mark(None))
     return keyed, timers

@@ -25,7 +25,7 @@ from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
-from bicycle_runtime.engine.resuming.pinning import last_pins, pinned
+from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
 from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
 from bicycle_runtime.operators.spec import DEAD_LETTERS
 from bicycle_runtime.operators.tasks.program import Program
@@ -72,7 +72,7 @@ class LocalJob:
         self._bundle = bundle_of_graph(self.graph, used_payloads(self.graph, draft.payloads))
         self._registry = registry_for(self.graph, options.extensions)
         self.parallelism = options.parallelism
-        self.widths: Mapping[str, int] = {}
+        self.parallelisms: Mapping[str, int] = {}
         self.watermark_ms = WATERMARK_MIN
         self.scripts = {uid: Script() for uid in scripted_sources(self.graph)}
         self.collected: dict[str, list[Any]] = {}
@@ -161,12 +161,12 @@ class LocalJob:
         return replace(options, mode="batch") if is_batch else options
 
     def _prepare(self) -> JobSetup:
-        bundle = pinned(self._bundle, last_pins(self.storage))
+        bundle = with_operator_ids(self._bundle, last_operator_ids(self.storage))
         vertices = zip(self.graph.vertices, bundle.graph.vertices, strict=True)
         ids = {numbered.id: vertex.id for numbered, vertex in vertices}
         setup = prepare_job(
             bundle, job_id="harness", storage=self.storage, parallelism=self.parallelism,
-            registry=self._registry, widths=self.widths,
+            registry=self._registry, parallelisms=self.parallelisms,
         )  # fmt: skip
         setup = replace(setup, allows_dropped_state=self._options.allows_dropped_state)
         for uid, script in self.scripts.items():

@@ -72,14 +72,14 @@ def tapped(graph: JobGraph, taps: Iterable[Tap]) -> JobGraph:
     vertices, edges = list(graph.vertices), list(graph.edges)
     for tap in taps:
         uid, tag = (tap, None) if isinstance(tap, str) else tap
-        width = graph.vertex(uid).parallelism
+        parallelism = graph.vertex(uid).parallelism
         sink = f"$tap-{tap_name(tap)}"
         vertices.append(
             Vertex(
                 id=sink,
                 kind=OperatorKind.SINK,
                 name=sink,
-                parallelism=width,
+                parallelism=parallelism,
                 details=_collect(tap_name(tap)),
             )
         )

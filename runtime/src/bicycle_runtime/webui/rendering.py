@@ -14,8 +14,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from bicycle_runtime.service.people.roles import Role
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.summaries import JobSummary
 from bicycle_runtime.webui.formats import FILTERS
 from bicycle_runtime.webui.static_files import StaticFiles

@@ -265,7 +265,9 @@ SUBTASK_TIMES = st.builds(
     st.lists(SUBTASK_TIMES, min_size=1, max_size=6), st.integers(1, 6), st.integers(0, 3 * IDLE),
     st.booleans(),
 )  # fmt: skip
-def test_no_watermark_moves_when_subtasks_become_more_or_fewer(times, width, later_ms, is_live):
+def test_no_watermark_moves_when_subtasks_become_more_or_fewer(
+    times, parallelism, later_ms, is_live
+):
     clock = ManualClock()
     record = TimeRecord(
         clock_ms=3 * IDLE,
@@ -274,9 +276,9 @@ def test_no_watermark_moves_when_subtasks_become_more_or_fewer(times, width, lat
     old = Timeline(plan_of(behind_an_exchange, len(times)), clock)
     old.resume(record)
     if is_live:
-        new = old.with_plan(plan_of(behind_an_exchange, width))
+        new = old.with_plan(plan_of(behind_an_exchange, parallelism))
     else:
-        new = Timeline(plan_of(behind_an_exchange, width), clock)
+        new = Timeline(plan_of(behind_an_exchange, parallelism), clock)
         new.resume(record)
     clock.advance(later_ms)
     before, after = (
@@ -284,8 +286,8 @@ def test_no_watermark_moves_when_subtasks_become_more_or_fewer(times, width, lat
         for timeline in (old, new)
     )
 
-    assert set(new.order({}).times["times"]) == {subtask_shard(n) for n in range(width)}
-    if width > 1:  # One subtask is not held back by another of which nothing was heard.
+    assert set(new.order({}).times["times"]) == {subtask_shard(n) for n in range(parallelism)}
+    if parallelism > 1:  # One subtask is not held back by another of which nothing was heard.
         assert after <= before if later_ms else after == before
     if later_ms > IDLE and max(time.watermark_ms for time in times) > WATERMARK_MIN:
         assert after > WATERMARK_MIN

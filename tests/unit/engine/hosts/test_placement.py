@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.engine.hosts.placement import place_tasks
 
 SLOTS = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 4), min_size=1)
-WIDTHS = st.integers(1, 40)
+PARALLELISMS = st.integers(1, 40)
 
 
 def is_even(placed, slots):
@@ -17,22 +17,22 @@ def is_even(placed, slots):
     return all(int(exact[host]) <= counts[host] <= int(exact[host]) + 1 for host in slots)
 
 
-@given(width=WIDTHS, slots=SLOTS)
-def test_every_task_has_a_host_and_every_host_its_share(width, slots):
-    placed = place_tasks(width, slots)
+@given(parallelism=PARALLELISMS, slots=SLOTS)
+def test_every_task_has_a_host_and_every_host_its_share(parallelism, slots):
+    placed = place_tasks(parallelism, slots)
 
-    assert len(placed) == width
+    assert len(placed) == parallelism
     assert set(placed) <= slots.keys()
     assert is_even(placed, slots)
 
 
-@given(width=WIDTHS, before=SLOTS, after=SLOTS)
+@given(parallelism=PARALLELISMS, before=SLOTS, after=SLOTS)
 def test_when_hosts_change_the_share_stays_even_and_no_task_moves_without_need(
-    width, before, after
+    parallelism, before, after
 ):
-    former = place_tasks(width, before)
+    former = place_tasks(parallelism, before)
 
-    placed = place_tasks(width, after, former)
+    placed = place_tasks(parallelism, after, former)
 
     assert is_even(placed, after)
     counts = Counter(placed)
@@ -42,15 +42,15 @@ def test_when_hosts_change_the_share_stays_even_and_no_task_moves_without_need(
         assert (
             host == home
             or home not in after
-            or counts[home] >= width * after[home] // sum(after.values())
+            or counts[home] >= parallelism * after[home] // sum(after.values())
         )
 
 
-@given(width=WIDTHS, slots=SLOTS)
-def test_the_same_hosts_keep_the_same_tasks(width, slots):
-    placed = place_tasks(width, slots)
+@given(parallelism=PARALLELISMS, slots=SLOTS)
+def test_the_same_hosts_keep_the_same_tasks(parallelism, slots):
+    placed = place_tasks(parallelism, slots)
 
-    assert place_tasks(width, slots, placed) == placed
+    assert place_tasks(parallelism, slots, placed) == placed
 
 
 def test_tasks_of_a_lost_host_go_elsewhere_and_come_back_with_it():
@@ -64,18 +64,18 @@ def test_tasks_of_a_lost_host_go_elsewhere_and_come_back_with_it():
     assert Counter(again) == {"a": 2, "b": 2}
 
 
-@given(width=st.integers(1, 12), factor=st.integers(1, 4), slots=SLOTS)
-def test_tasks_that_are_divided_or_joined_stay_with_their_keys(width, factor, slots):
+@given(parallelism=st.integers(1, 12), factor=st.integers(1, 4), slots=SLOTS)
+def test_tasks_that_are_divided_or_joined_stay_with_their_keys(parallelism, factor, slots):
     """As long as every host can have its even share of them."""
-    width *= sum(slots.values())
-    few = place_tasks(width, slots)
+    parallelism *= sum(slots.values())
+    few = place_tasks(parallelism, slots)
 
-    many = place_tasks(width * factor, slots, few)
+    many = place_tasks(parallelism * factor, slots, few)
 
     assert many == [host for host in few for _ in range(factor)]
-    assert place_tasks(width, slots, many) == few
+    assert place_tasks(parallelism, slots, many) == few
 
 
-@given(before=WIDTHS, after=WIDTHS, slots=SLOTS)
-def test_another_width_is_shared_evenly_too(before, after, slots):
+@given(before=PARALLELISMS, after=PARALLELISMS, slots=SLOTS)
+def test_another_parallelism_is_shared_evenly_too(before, after, slots):
     assert is_even(place_tasks(after, slots, place_tasks(before, slots)), slots)

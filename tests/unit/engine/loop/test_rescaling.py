@@ -14,7 +14,7 @@ from bicycle_runtime.engine.errors import (
     WIDTH_REFUSED,
 )
 from bicycle_runtime.engine.loop.publishing import Publisher
-from bicycle_runtime.engine.loop.rescaling import Division, WidthWish
+from bicycle_runtime.engine.loop.rescaling import RescaleRequest, Topology
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest
@@ -28,14 +28,14 @@ WORDS = [f"w{number}" for number in range(40)]
 # --- what may be asked ---------------------------------------------------------------------------
 
 
-def division(tmp_path, build, parallelism=2):
+def topology(tmp_path, build, parallelism=2):
     env = StreamEnvironment.builder().parallelism(parallelism).build()
     build(env)
     storage = LocalStorage(str(tmp_path), is_synced=False)
     setup = prepare_job(bundle_of(env), job_id="job", storage=storage)
     plan = PlanRecord(bundle_digest="", parallelism={}, now_ms=0)
     timeline = Timeline(setup.plan, ManualClock())
-    return Division(setup=setup, last=Manifest(epoch=0, plan=plan), timeline=timeline)
+    return Topology(setup=setup, last=Manifest(epoch=0, plan=plan), timeline=timeline)
 
 
 def socket_job(env):
@@ -43,28 +43,28 @@ def socket_job(env):
     lines.key_by(str).uid("keys").count().uid("count").set_max_parallelism(16).collect("o").uid("o")
 
 
-def test_a_wish_for_all_keeps_sources_that_cannot_be_divided(tmp_path):
-    changed = division(tmp_path, socket_job).with_wish(WidthWish(parallelism=8))
+def test_a_request_for_all_keeps_sources_that_cannot_be_divided(tmp_path):
+    changed = topology(tmp_path, socket_job).rescaled_to(RescaleRequest(parallelism=8))
 
-    assert changed.widths == {"lines": 1, "keys": 8, "count": 8, "o": 8}
+    assert changed.parallelisms == {"lines": 1, "keys": 8, "count": 8, "o": 8}
     assert [len(state.ranges) for state in changed.last.states.values()] == [8]
 
 
 def test_a_named_operator_wins_and_the_others_keep_theirs(tmp_path):
-    before = division(tmp_path, socket_job)
+    before = topology(tmp_path, socket_job)
 
-    assert before.with_wish(WidthWish(operators={"count": 5})).widths == {
-        **before.widths, "count": 5,
+    assert before.rescaled_to(RescaleRequest(operators={"count": 5})).parallelisms == {
+        **before.parallelisms, "count": 5,
     }  # fmt: skip
-    assert before.with_wish(WidthWish(parallelism=3, operators={"o": 1})).widths == {
+    assert before.rescaled_to(RescaleRequest(parallelism=3, operators={"o": 1})).parallelisms == {
         "lines": 1, "keys": 3, "count": 3, "o": 1,
     }  # fmt: skip
 
 
-def test_chains_that_were_cut_by_widths_are_whole_again_when_these_are_equal(tmp_path):
-    before = division(tmp_path, socket_job)
-    cut = before.with_wish(WidthWish(operators={"o": 1}))
-    whole = cut.with_wish(WidthWish(operators={"o": 2}))
+def test_chains_that_were_cut_by_parallelism_are_whole_again_when_these_are_equal(tmp_path):
+    before = topology(tmp_path, socket_job)
+    cut = before.rescaled_to(RescaleRequest(operators={"o": 1}))
+    whole = cut.rescaled_to(RescaleRequest(operators={"o": 2}))
 
     assert cut.setup.plan.level_count == before.setup.plan.level_count + 1
     assert whole.setup.plan == before.setup.plan
@@ -72,28 +72,30 @@ def test_chains_that_were_cut_by_widths_are_whole_again_when_these_are_equal(tmp
 
 def test_an_operator_that_is_not_there_is_refused_with_those_that_are(tmp_path):
     with raises(WIDTH_OPERATOR_UNKNOWN) as caught:
-        division(tmp_path, socket_job).with_wish(WidthWish(operators={"counts": 5}))
+        topology(tmp_path, socket_job).rescaled_to(RescaleRequest(operators={"counts": 5}))
     assert caught.value.facts["operator"] == "counts"
     assert caught.value.facts["known_text"] == "count, keys, lines, o"
 
 
 @pytest.mark.parametrize(
-    ("wish", "operator", "limit"),
+    ("rescale_request", "operator", "limit"),
     [
-        (WidthWish(parallelism=17), "count", 16),
-        (WidthWish(operators={"count": 17}), "count", 16),
-        (WidthWish(operators={"count": 0}), "count", 16),
-        (WidthWish(operators={"lines": 2}), "lines", 1),
-        (WidthWish(operators={"o": 129}), "o", 128),
+        (RescaleRequest(parallelism=17), "count", 16),
+        (RescaleRequest(operators={"count": 17}), "count", 16),
+        (RescaleRequest(operators={"count": 0}), "count", 16),
+        (RescaleRequest(operators={"lines": 2}), "lines", 1),
+        (RescaleRequest(operators={"o": 129}), "o", 128),
     ],
 )
-def test_a_width_beyond_the_limit_of_an_operator_is_refused(tmp_path, wish, operator, limit):
-    before = division(tmp_path, socket_job)
+def test_a_parallelism_beyond_the_limit_of_an_operator_is_refused(
+    tmp_path, rescale_request, operator, limit
+):
+    before = topology(tmp_path, socket_job)
     with raises(WIDTH_REFUSED) as caught:
-        before.with_wish(wish)
+        before.rescaled_to(rescale_request)
     facts = caught.value.facts
     assert (facts["operator"], facts["limit"]) == (operator, limit)
-    assert facts["now"] == before.widths[operator]
+    assert facts["now"] == before.parallelisms[operator]
 
 
 class Refusing:
@@ -109,7 +111,7 @@ class Book:
 def test_a_publication_that_failed_is_told_to_everybody_who_asks(tmp_path):
     """Else a request that waits for it, between two epochs, would keep it from the job."""
     publisher = Publisher({"out": Refusing()}, Book())
-    publisher.start(division(tmp_path, socket_job).last, lambda: None)
+    publisher.start(topology(tmp_path, socket_job).last, lambda: None)
     for _ in range(2):
         with pytest.raises(OSError, match="full"):
             publisher.finish()
@@ -127,7 +129,7 @@ def counted(words):
     return Counter((w, n + 1) for w, count in Counter(words).items() for n in range(count))
 
 
-def sealed_widths(harness):
+def sealed_parallelisms(harness):
     path = f"epochs/{harness.epoch:012}.manifest"
     return decode_manifest(harness.storage.read(path), path=path).plan.parallelism
 
@@ -136,13 +138,13 @@ def sealed_widths(harness):
 def test_counts_go_on_up_and_down_and_no_input_is_read_again(backend):
     engine = EngineOptions(state_backend=backend)
     with Harness(counting, parallelism=2, engine=engine) as harness:
-        for number, width in enumerate((4, 8, 3, 1, 5), start=1):
+        for number, parallelism in enumerate((4, 8, 3, 1, 5), start=1):
             harness.push(WORDS)
             harness.run()
-            done = harness.rescale_live(width)
+            done = harness.rescale_live(parallelism)
 
-            assert (done.new["count"], done.epoch) == (width, 2 * number)
-            assert harness.setup.plan.level_parallelism == (width, width)
+            assert (done.new["count"], done.epoch) == (parallelism, 2 * number)
+            assert harness.setup.plan.level_parallelism == (parallelism, parallelism)
         harness.push(WORDS)
         harness.end()
         harness.run()
@@ -159,16 +161,16 @@ def test_the_epoch_of_a_rescale_says_how_wide_operators_are_from_then_on():
         done = harness.rescale_live(count=5)
 
         assert (done.old["count"], done.new["count"], done.new["words"]) == (2, 5, 2)
-        assert sealed_widths(harness) == done.new
+        assert sealed_parallelisms(harness) == done.new
         harness.crash()
         harness.push(WORDS)
         harness.run()
-        assert sealed_widths(harness) == done.new
+        assert sealed_parallelisms(harness) == done.new
         harness.rescale(1)
         assert set(harness.rescale_live(1).old.values()) == {1}
 
 
-def test_a_job_that_has_these_widths_runs_no_epoch_for_them():
+def test_a_job_that_has_these_parallelism_runs_no_epoch_for_them():
     with Harness(counting, parallelism=2) as harness:
         harness.push(WORDS)
         harness.run()
@@ -209,10 +211,10 @@ def loop(env):
 def test_records_on_their_way_round_a_loop_arrive_once():
     with Harness(loop, parallelism=3) as harness:
         harness.push([5, 4, 3, 2])
-        widths = iter((1, 4, 2, 5, 3))
+        parallelisms = iter((1, 4, 2, 5, 3))
         while (stats := harness.run_epoch()) is not None and stats.epoch < 20:
-            if (width := next(widths, None)) is not None:
-                harness.rescale_live(width)
+            if (parallelism := next(parallelisms, None)) is not None:
+                harness.rescale_live(parallelism)
         harness.end()
         harness.run()
 
@@ -242,8 +244,8 @@ def test_timers_fire_at_their_time_and_no_watermark_moves():
         harness.push(WORDS)
         harness.run()
         before = harness.watermark("waiting")
-        for width in (5, 1, 3):
-            harness.rescale_live(width)
+        for parallelism in (5, 1, 3):
+            harness.rescale_live(parallelism)
             assert harness.watermark("waiting") == before
         assert harness.published == []
         harness.advance_time(60_000)
@@ -291,8 +293,8 @@ def test_states_of_subtasks_are_merged_and_none_counts_twice():
     with Harness(keeping(Mergeable()), parallelism=4) as harness:
         harness.push(range(100))
         harness.run()
-        for width in (3, 8, 5, 1, 6):
-            assert harness.rescale_live(width).new["kept"] == width
+        for parallelism in (3, 8, 5, 1, 6):
+            assert harness.rescale_live(parallelism).new["kept"] == parallelism
             assert kept(harness) == list(range(100))
 
 
@@ -324,7 +326,7 @@ class Narrow(RichAsyncFunction[int, int]):
         return [value]
 
 
-def test_a_function_that_does_not_open_at_the_new_width_leaves_the_job_at_the_old_one():
+def test_a_function_that_does_not_open_at_the_new_parallelism_leaves_the_job_at_the_old_one():
     with Harness(keeping(Narrow()), parallelism=2) as harness:
         harness.push([1])
         harness.run()
@@ -338,7 +340,7 @@ def test_a_function_that_does_not_open_at_the_new_width_leaves_the_job_at_the_ol
 
 
 @pytest.mark.parametrize("point", ["delta_written", "before_seal", "after_seal", "half_published"])
-def test_a_crash_in_the_middle_leaves_one_width_or_the_other(point):
+def test_a_crash_in_the_middle_leaves_one_parallelism_or_the_other(point):
     with Harness(counting, parallelism=2) as harness:
         harness.push(WORDS)
         harness.run()

@@ -1,4 +1,4 @@
-"""From graph to stage plan: levels, links, widths."""
+"""From graph to stage plan: levels, links, parallelism."""
 
 import pytest
 
@@ -72,7 +72,7 @@ def test_a_diamond_stands_one_level_below_its_deepest_input():
 
     found = plan(job)
     assert levels(found)["both"] == levels(found)["deep"] == 1
-    assert links(found)["flat", "both"] is Link.PARCEL
+    assert links(found)["flat", "both"] is Link.SHUFFLE
     assert links(found)["deep", "both"] is Link.DIRECT
 
 
@@ -84,7 +84,7 @@ def test_an_edge_may_skip_a_level():
 
     found = plan(job)
     assert levels(found)["both"] == 3
-    assert links(found)["numbers", "both"] is Link.PARCEL
+    assert links(found)["numbers", "both"] is Link.SHUFFLE
 
 
 def test_feedback_is_a_link_of_its_own_and_makes_no_level():
@@ -185,13 +185,13 @@ def graph_of(build):
     return env.build_graph("job")
 
 
-@pytest.mark.parametrize("width", [1, 2, 7])
-def test_another_parallelism_keeps_limits_and_mends_forward_edges(width):
+@pytest.mark.parametrize("parallelism", [1, 2, 7])
+def test_another_parallelism_keeps_limits_and_mends_forward_edges(parallelism):
     graph = graph_of(lambda env: numbers(env).map(abs).uid("abs").collect("out").uid("out"))
-    widened = with_parallelism(graph, width, {"numbers": 1})
+    widened = with_parallelism(graph, parallelism, {"numbers": 1})
 
     assert {v.id: v.parallelism for v in widened.vertices} == {
-        "numbers": 1, "abs": width, "out": width
+        "numbers": 1, "abs": parallelism, "out": parallelism
     }  # fmt: skip
     widened.validate()
 

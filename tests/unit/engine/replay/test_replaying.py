@@ -16,7 +16,7 @@ from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
-from bicycle_runtime.engine.planning.stages import with_widths
+from bicycle_runtime.engine.planning.stages import with_parallelisms
 from bicycle_runtime.engine.replay.one_key import narrow_to
 from bicycle_runtime.engine.replay.replaying import ReplaySettings, replay_epoch
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator
@@ -50,16 +50,16 @@ RECORD = ReplayRecord(
 class Job:
     """A job on a storage, epoch by epoch."""
 
-    def __init__(self, folder, build, *, widths=None):
+    def __init__(self, folder, build, *, parallelisms=None):
         self.storage = LocalStorage(str(folder), is_synced=False)
         self.clock = ManualClock(1_000)
-        self.build, self.widths = build, widths or {}
+        self.build, self.parallelisms = build, parallelisms or {}
 
     def setup(self, build=None):
         env = StreamEnvironment()
         (build or self.build)(env)
         bundle = bundle_of(env)
-        bundle = replace(bundle, graph=with_widths(bundle.graph, self.widths))
+        bundle = replace(bundle, graph=with_parallelisms(bundle.graph, self.parallelisms))
         return prepare_job(bundle, job_id="job", storage=self.storage)
 
     def loop(self, **options):
@@ -151,9 +151,9 @@ def poisoned(is_fixed, env):
     words.map(length).uid("lengths").collect("out")
 
 
-@pytest.mark.parametrize("widths", [{}, {"moods": 3, "counts": 2, "waits": 2}])
-def test_every_epoch_comes_out_as_it_was_sealed_and_nothing_is_touched(tmp_path, widths):
-    job = Job(tmp_path, moody, widths=widths)
+@pytest.mark.parametrize("parallelisms", [{}, {"moods": 3, "counts": 2, "waits": 2}])
+def test_every_epoch_comes_out_as_it_was_sealed_and_nothing_is_touched(tmp_path, parallelisms):
+    job = Job(tmp_path, moody, parallelisms=parallelisms)
     job.run(max_records_per_epoch=5)
     before = job.files()
 
@@ -266,7 +266,7 @@ def windowed(env):
 
 
 def test_with_a_key_only_its_windows_and_both_its_inputs_are_seen(tmp_path):
-    job = Job(tmp_path, windowed, widths={"sums": 2, "all": 2})
+    job = Job(tmp_path, windowed, parallelisms={"sums": 2, "all": 2})
     job.run(max_records_per_epoch=9)
     seen = set()
 

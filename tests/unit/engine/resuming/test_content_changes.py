@@ -5,8 +5,8 @@ from typing import Annotated
 
 import pytest
 
-from bicycle_runtime.engine.resuming.state_forms import compared_states
-from bicycle_runtime.operators.tasks.declared_forms import DeclaredOperator
+from bicycle_runtime.engine.resuming.state_metadata import compared_states
+from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
 from bicycle_runtime.state.errors import SCHEMA_REFUSED
 from bicycle_runtime.state.memory.attributes import declared_attributes
@@ -149,9 +149,9 @@ def test_a_snapshot_of_which_an_older_manifest_says_nothing_was_pickled(function
     )
     declared = {"state": DeclaredOperator(states=declared_attributes(function))}
 
-    forms, [change] = compared_states(manifest, declared, dict)
+    state_metadata, [change] = compared_states(manifest, declared, dict)
     assert (change.state, change.verdict) == ("snapshot_state", verdict)
-    assert forms["state"].states[0].place == "$snapshot"
+    assert state_metadata["state"].states[0].stored_name == "$snapshot"
     assert (
         compared_states(Manifest(epoch=0, plan=manifest.plan), declared, dict)[1][0].verdict
         == "new"

@@ -52,7 +52,7 @@ def test_a_level_without_state_has_no_anchor():
     assert anchors.hold(1, "records") == "records"
 
 
-def test_anchors_of_other_widths_begin_where_the_former_ones_were(anchors):
+def test_anchors_of_other_parallelism_begin_where_the_former_ones_were(anchors):
     anchors.places = {1: ["b", "a"]}
     wider = Anchors(None, (2, 4), [0, 1], int, former=anchors.places)
     wider.put = []

@@ -109,12 +109,12 @@ def test_one_that_is_gone_does_not_count_although_it_is_listed():
 def test_a_job_starts_with_the_executors_that_it_has_slots_for():
     spark = FakeSpark(["0"], {"0": "a:1"}, slots=4)
 
-    assert view(spark).wait_for_executors(width=4, timeout_s=0) == {"a": 1}
+    assert view(spark).wait_for_executors(parallelism=4, timeout_s=0) == {"a": 1}
 
 
 def test_without_any_executor_the_wait_ends_with_an_error():
     with raises(NO_EXECUTOR) as error:
-        view(FakeSpark()).wait_for_executors(width=1, timeout_s=0)
+        view(FakeSpark()).wait_for_executors(parallelism=1, timeout_s=0)
 
     assert error.value.facts == {"master": "spark://m:7077", "wait_s": 0}
 

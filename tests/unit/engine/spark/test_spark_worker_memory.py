@@ -53,7 +53,7 @@ assert table() is None, gc.get_referrers(table())
 """
 
 
-def test_state_of_other_widths_is_freed_before_that_of_the_new_ones_is_loaded(tmp_path):
+def test_state_of_other_parallelism_is_freed_before_that_of_the_new_ones_is_loaded(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", PROCESS], capture_output=True, text=True, timeout=60, check=False,
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},

@@ -1,4 +1,4 @@
-"""Asking a running job for other widths: requests, answers, and what is kept of them."""
+"""Asking a running job for other parallelism: requests, answers, and what is kept of them."""
 
 import threading
 
@@ -8,16 +8,16 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import WIDTH_REFUSED
-from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish
+from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
 from bicycle_runtime.engine.planning.setup import prepare_job
-from bicycle_runtime.engine.planning.stages import widths_of
+from bicycle_runtime.engine.planning.stages import parallelisms_of
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.control.rescaling import (
     RESCALE,
     RescaleOptions,
     ask_for_rescale,
-    request_with_widths,
-    wish_of,
+    request_rescaled,
+    rescale_request,
 )
 from bicycle_runtime.jobs.errors import RESCALE_REQUEST_UNREADABLE, JobNotRunningError
 from bicycle_runtime.jobs.options import JobRequest
@@ -53,15 +53,15 @@ def ask(home, handler, **operators):
         thread.join()
 
 
-def test_the_wish_reaches_the_job_and_its_answer_no_matter_who_asked(home):
-    wishes = []
+def test_the_request_reaches_the_job_and_its_answer_no_matter_who_asked(home):
+    requests = []
 
     def meet(facts):
-        wishes.append(wish_of(facts))
+        requests.append(rescale_request(facts))
         return DONE.to_json()
 
     assert ask(home, meet, count=5) == DONE
-    assert wishes == [WidthWish(parallelism=3, operators={"count": 5})]
+    assert requests == [RescaleRequest(parallelism=3, operators={"count": 5})]
 
 
 def test_a_refusal_is_raised_where_it_was_asked(home):
@@ -73,7 +73,7 @@ def test_a_refusal_is_raised_where_it_was_asked(home):
     assert caught.value.facts["limit"] == 4
 
 
-def test_a_job_that_has_ended_has_no_widths_to_change(home):
+def test_a_job_that_has_ended_has_no_parallelism_to_change(home):
     put_job(home, state=JobState.FINISHED)
     with pytest.raises(JobNotRunningError):
         ask_for_rescale(home, "job", RescaleOptions(), {}, clock=SystemClock())
@@ -84,7 +84,7 @@ def test_a_job_that_has_ended_has_no_widths_to_change(home):
 )
 def test_a_request_of_another_form_is_refused(facts):
     with raises(RESCALE_REQUEST_UNREADABLE):
-        wish_of(facts)
+        rescale_request(facts)
 
 
 @pytest.mark.parametrize("parallelism", [0, 40_000])
@@ -93,12 +93,12 @@ def test_a_parallelism_out_of_bounds_is_not_even_asked_for(parallelism):
         RescaleOptions(parallelism=parallelism)
 
 
-def test_the_same_request_started_again_has_the_widths_of_the_rescale(home):
+def test_the_same_request_started_again_has_the_parallelism_of_the_rescale(home):
     folder = home.folder("job")
-    request = request_with_widths(request_of(parallelism=2), DONE, folder)
+    request = request_rescaled(request_of(parallelism=2), DONE, folder)
 
     assert folder.read_request() == request
-    assert request.widths == {"count": 5}
+    assert request.parallelisms == {"count": 5}
     assert request.options.parallelism == 2
 
 
@@ -107,23 +107,23 @@ def test_a_home_that_cannot_be_written_does_not_end_the_job(home, tmp_path):
     folder.request_path.unlink()
     folder.request_path.mkdir()
 
-    assert request_with_widths(request_of(), DONE, folder).widths == {"count": 5}
+    assert request_rescaled(request_of(), DONE, folder).parallelisms == {"count": 5}
 
 
-def test_a_request_of_before_there_were_widths_is_read():
+def test_a_request_of_before_there_were_parallelism_is_read():
     data = request_of().to_json()
     del data["widths"]
 
     assert JobRequest.from_json(data) == request_of()
 
 
-def test_widths_win_over_the_parallelism_and_know_the_operators_that_are_there(tmp_path):
+def test_parallelism_win_over_the_parallelism_and_know_the_operators_that_are_there(tmp_path):
     def build(env):
         env.from_collection(["a"]).uid("in").key_by(str).uid("key").count().uid("count").print()
 
     setup = prepare_job(
         bundle_of(build), job_id="job", storage=LocalStorage(str(tmp_path)), parallelism=3,
-        widths={"count": 5, "gone": 7},
+        parallelisms={"count": 5, "gone": 7},
     )  # fmt: skip
-    widths = widths_of(setup.graph)
-    assert (widths["in"], widths["key"], widths["count"]) == (3, 3, 5)
+    parallelisms = parallelisms_of(setup.graph)
+    assert (parallelisms["in"], parallelisms["key"], parallelisms["count"]) == (3, 3, 5)

@@ -26,15 +26,15 @@ from tests.unit.jobs.running.light_jobs import LightJob
 EXTENSION = """
 from bicycle_runtime.connectors.hooks import runtime_hook
 from bicycle_runtime.state.memory.space import MemorySpace
-from bicycle_sdk.state.access import make_cells
+from bicycle_sdk.state.access import make_entries
 
 HEARD, STATES, CLOSED = [], [], []
 
 
 class DictSpace(MemorySpace):
-    def keyed_cells(self, descriptor, codec, *, entries, times, groups, clock):
+    def keyed_entries(self, descriptor, codec, *, entries, times, groups, clock):
         STATES.append(descriptor.name)
-        return make_cells(descriptor, clock=clock)
+        return make_entries(descriptor, clock=clock)
 
 
 def dict_space(settings, *, job_url):

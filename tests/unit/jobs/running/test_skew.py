@@ -10,8 +10,8 @@ from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import HotKey
-from bicycle_runtime.operators.counting.counts import OperatorCounts
-from bicycle_runtime.operators.counting.key_samples import KeySample
+from bicycle_runtime.operators.metrics.key_samples import KeySample
+from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from tests.unit.jobs.job_samples import stats_of, status_of
 
 
@@ -54,12 +54,12 @@ def test_a_subtask_is_compared_with_the_mean_of_all_of_them():
     assert skew.ratio() is None
 
 
-def progress_in(folder, *, width):
+def progress_in(folder, *, parallelism):
     progress = Progress(
         status_of(), folder=JobFolder(folder), clock=ManualClock(), listener=lambda status: None,
         hot_key_percent=40,
     )  # fmt: skip
-    progress.take_widths({"sum": width})
+    progress.take_parallelisms({"sum": parallelism})
     return progress
 
 
@@ -70,7 +70,7 @@ def epoch_with(keys):
 
 
 def test_a_hot_key_is_told_once(tmp_path, caplog):
-    progress = progress_in(tmp_path, width=2)
+    progress = progress_in(tmp_path, parallelism=2)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             progress.take_epoch(epoch_with({"'ada'": 500, "'bob'": 390, "'eve'": 110}))
@@ -88,6 +88,6 @@ def test_a_hot_key_is_told_once(tmp_path, caplog):
 
 def test_where_there_is_one_subtask_no_key_is_too_hot(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
-        progress_in(tmp_path, width=1).take_epoch(epoch_with({"'ada'": 900, "'bob'": 100}))
+        progress_in(tmp_path, parallelism=1).take_epoch(epoch_with({"'ada'": 900, "'bob'": 100}))
 
     assert [record for record in caplog.records if record.message == "hot_key"] == []

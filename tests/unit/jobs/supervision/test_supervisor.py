@@ -10,7 +10,7 @@ import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
-from bicycle_runtime.jobs.control.looking import job_status
+from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, RestartPlan, write_status
 from bicycle_runtime.jobs.supervision.restarts import HISTORY_MAX

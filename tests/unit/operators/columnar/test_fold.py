@@ -9,7 +9,7 @@ from bicycle_runtime.operators.columnar import fold
 from bicycle_runtime.operators.columnar.choice import ColumnSteps, field_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge
 from bicycle_runtime.operators.columnar.records import FieldRecords
-from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.windows import kept_slices
 from bicycle_runtime.operators.windows.blocks import open_block, seal_block
 from bicycle_runtime.testing import Harness

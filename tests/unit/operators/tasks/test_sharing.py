@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from bicycle_runtime.engine.planning.stages import plan_stages
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.tasks.sharing import copied_edges, copied_inputs, copier
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import RichAsyncFunction, StreamEnvironment
@@ -74,13 +74,13 @@ def test_what_cannot_be_changed_is_never_copied():
         assert copier(declared, sender="a function") is None
     copy = copier(None, sender="a function")
     for values in (["a", 1, None], [("a", 1), (1.5,)]):
-        batch = Batch(values, ExchangeTrail(None))
+        batch = Batch(values, ExchangeLineage(None))
         assert copy(batch) is batch
 
 
 def test_copies_are_equal_and_other_objects():
     for declared in (dict, dict[str, list[int]], None):
-        batch = Batch([{"a": [1]}], ExchangeTrail(None, [5]), bytes(1), 1, ["k"])
+        batch = Batch([{"a": [1]}], ExchangeLineage(None, [5]), bytes(1), 1, ["k"])
         made = copier(declared, sender="a function")(batch)
 
         assert made == batch
@@ -89,6 +89,6 @@ def test_copies_are_equal_and_other_objects():
 
 
 def test_what_cannot_be_copied_is_shared():
-    batch = Batch([{"lock": threading.Lock()}], ExchangeTrail(None))
+    batch = Batch([{"lock": threading.Lock()}], ExchangeLineage(None))
 
     assert copier(None, sender="a function")(batch) is batch

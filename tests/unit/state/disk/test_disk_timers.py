@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import GroupCache, encode_key
-from bicycle_runtime.state.disk import agenda
+from bicycle_runtime.state.disk import time_queue
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
@@ -122,7 +122,7 @@ def in_order(timers):
 def test_timers_fire_in_order_whatever_happens(tmp_path_factory, epochs):
     play = Play(tmp_path_factory.mktemp("timers"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(agenda, "_CHUNK", 3)
+        patched.setattr(time_queue, "_CHUNK", 3)
         for steps, end in epochs:
             for step in steps:
                 play.step(*step)
@@ -156,7 +156,7 @@ def filled(worker, count, *, epoch=1, sealed=BLANK):
 
 
 def held(queue):
-    return dict.__len__(queue.stored) + queue.stored.warm_count(), len(queue._agenda)
+    return dict.__len__(queue.stored) + queue.stored.warm_count(), len(queue._time_queue)
 
 
 def test_of_timers_that_are_sealed_only_the_bound_stays_in_memory(process):
@@ -203,8 +203,10 @@ def test_timers_of_keys_that_nobody_asked_for_are_forgotten(process):
     queue.keep_only(["7"])
 
     assert [timer.time_ms for timer in iter(lambda: queue.pop_due(250), None)] == [7, 107, 207]
-    assert {cell[0] for section in worker.timers.changes() for cell in cells(section)} == {"7"}
+    assert {
+        entry_key[0] for change_set in worker.timers.changes() for entry_key in entries(change_set)
+    } == {"7"}
 
 
-def cells(section):
-    return AnyCodec().decode_list(bytes(section.deleted))
+def entries(change_set):
+    return AnyCodec().decode_list(bytes(change_set.deleted))

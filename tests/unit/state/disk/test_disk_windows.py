@@ -15,7 +15,7 @@ BLANK = RangeState(first_group=0, end_group=GROUPS)
 KEYS = st.sampled_from(["a", "a\x00", "b", 1, ("x", 2)])
 PLACES = st.integers(-2, 1)
 AT = (PLACES, st.integers(0, GROUPS - 1), KEYS, st.integers(0, 9))
-CELL_STEPS = st.sampled_from(["put", "put", "put", "read", "remove", "drop"])
+ENTRY_STEPS = st.sampled_from(["put", "put", "put", "read", "remove", "drop"])
 PLACE_STEPS = st.sampled_from(["add", "add", "clear"])
 KEY_STEPS = st.sampled_from(["add", "add", "read", "replace"])
 ENDS = st.sampled_from(["seal", "seal", "seal", "base", "fail", "lose", "move"])
@@ -41,8 +41,8 @@ class Process:
 
     def new_table(self):
         windows = self.tables.windows
-        cells = windows.cells("s", list[int]) if self.is_by_key else windows.cells("c", int)
-        return windows.table(cells, windows.records(int, is_by_key=self.is_by_key))
+        entries = windows.entries("s", list[int]) if self.is_by_key else windows.entries("c", int)
+        return windows.table(entries, windows.records(int, is_by_key=self.is_by_key))
 
     def at(self, sealed, epoch):
         self.table = self.store.at(sealed)
@@ -57,7 +57,7 @@ class Play:
     def __init__(self, folder, *, is_by_key):
         self.folder, self.is_by_key = folder, is_by_key
         self.backend, self.sealed, self.epoch = "rocksdb", BLANK, 1
-        self.cells, self.rows = {}, {}
+        self.entries, self.rows = {}, {}
         self.was = {}, {}
         self.process = None
         self.lose()
@@ -69,42 +69,46 @@ class Play:
         self.begin()
 
     def begin(self):
-        self.cells = dict(self.was[0])
-        self.rows = {spot: (list(row[0]), list(row[1])) for spot, row in self.was[1].items()}
+        self.entries = dict(self.was[0])
+        self.rows = {
+            window_key: (list(row[0]), list(row[1])) for window_key, row in self.was[1].items()
+        }
         self.process.at(self.sealed, self.epoch)
         self.table = self.process.table
 
-    def step(self, word, place, group, key, number):
-        spot = (place, group, key)
+    def step(self, word, namespace, group, key, number):
+        window_key = (namespace, group, key)
         match word:
             case "put":
-                self.table.cells.group(place, group)[key] = number
-                self.table.cells.touch(place, group, (key,))
-                self.cells[spot] = number
+                self.table.entries.group(namespace, group)[key] = number
+                self.table.entries.touch(namespace, group, (key,))
+                self.entries[window_key] = number
             case "remove":
-                self.table.cells.remove(place, group, key)
-                self.cells.pop(spot, None)
+                self.table.entries.remove(namespace, group, key)
+                self.entries.pop(window_key, None)
             case "drop":
-                self.table.cells.drop(place)
-                self.cells = {s: value for s, value in self.cells.items() if s[0] != place}
+                self.table.entries.drop(namespace)
+                self.entries = {s: value for s, value in self.entries.items() if s[0] != namespace}
             case "read":
-                assert self.table.cells.find(*spot) == self.cells.get(spot)
+                assert self.table.entries.find(*window_key) == self.entries.get(window_key)
                 if self.is_by_key:
-                    assert self.table.records.row(*spot) == self.rows.get(spot, ([], []))
+                    assert self.table.records.row(*window_key) == self.rows.get(
+                        window_key, ([], [])
+                    )
             case "add":
-                self.table.records.add(*spot, ([number], [number + 1]))
-                times, values = self.rows.setdefault(spot, ([], []))
+                self.table.records.add(*window_key, ([number], [number + 1]))
+                times, values = self.rows.setdefault(window_key, ([], []))
                 times.append(number)
                 values.append(number + 1)
             case "replace":
                 row = ([], []) if number < 4 else ([number, 0], [number, 1])
-                self.table.records.replace(*spot, row)
-                self.rows.pop(spot, None)
+                self.table.records.replace(*window_key, row)
+                self.rows.pop(window_key, None)
                 if row[0]:
-                    self.rows[spot] = row
+                    self.rows[window_key] = row
             case "clear":
-                self.table.records.drop(place)
-                self.rows = {s: row for s, row in self.rows.items() if s[0] != place}
+                self.table.records.drop(namespace)
+                self.rows = {s: row for s, row in self.rows.items() if s[0] != namespace}
 
     def end(self, word):
         if word == "move":  # Another backend goes on with it.
@@ -114,29 +118,31 @@ class Play:
                 self.sealed, epoch=self.epoch, attempt=f"a{self.epoch}",
                 is_interval_over=word == "base",
             )  # fmt: skip
-            self.was = self.cells, self.rows
+            self.was = self.entries, self.rows
         self.epoch += 1
         (self.lose if word in ("lose", "move") else self.begin)()
 
     def compare(self):
-        cells, records = self.table.cells, self.table.records
-        assert self.cells == {
-            (place, group, key): value
-            for place, groups in cells.places.items()
+        entries, records = self.table.entries, self.table.records
+        assert self.entries == {
+            (namespace, group, key): value
+            for namespace, groups in entries.namespaces.items()
             for group in groups
-            for key, value in cells.contents(place, group).items()
+            for key, value in entries.contents(namespace, group).items()
         }
-        for spot, value in self.cells.items():
-            assert cells.find(*spot) == value
-            assert cells.contents(*spot[:2], {spot[2], "none"})[spot[2]] == value
-        for spot, row in self.rows.items():
-            assert records.row(*spot) == row
+        for window_key, value in self.entries.items():
+            assert entries.find(*window_key) == value
+            assert (
+                entries.contents(*window_key[:2], {window_key[2], "none"})[window_key[2]] == value
+            )
+        for window_key, row in self.rows.items():
+            assert records.row(*window_key) == row
         if not self.is_by_key:
             assert self.rows == {
-                (place, group, key): row
-                for place, groups in records.places.items()
+                (namespace, group, key): row
+                for namespace, groups in records.namespaces.items()
                 for group in groups
-                for key, row in records.rows(place, group).items()
+                for key, row in records.rows(namespace, group).items()
             }
 
 
@@ -144,13 +150,13 @@ FEW = settings(max_examples=examples(20), deadline=None, suppress_health_check=l
 
 
 @FEW
-@given(epochs=epochs_of(st.one_of(CELL_STEPS, PLACE_STEPS)))
+@given(epochs=epochs_of(st.one_of(ENTRY_STEPS, PLACE_STEPS)))
 def test_windows_that_share_places_come_back_whatever_happens(tmp_path_factory, epochs):
     play_and_compare(Play(tmp_path_factory.mktemp("windows"), is_by_key=False), epochs)
 
 
 @FEW
-@given(epochs=epochs_of(st.one_of(CELL_STEPS, KEY_STEPS)))
+@given(epochs=epochs_of(st.one_of(ENTRY_STEPS, KEY_STEPS)))
 def test_windows_of_single_keys_come_back_whatever_happens(tmp_path_factory, epochs):
     play_and_compare(Play(tmp_path_factory.mktemp("windows"), is_by_key=True), epochs)
 
@@ -179,28 +185,29 @@ def process(tmp_path):
         each.store.close()
 
 
-def held_cells(process):
+def held_entries(process):
     return sum(
-        dict.__len__(values) + values.warm_count() for values in process.table.cells._open.values()
+        dict.__len__(values) + values.warm_count()
+        for values in process.table.entries._open.values()
     )
 
 
-def test_of_cells_that_are_sealed_only_the_bound_stays_in_memory(process):
+def test_of_entries_that_are_sealed_only_the_bound_stays_in_memory(process):
     worker, sealed = process(is_by_key=False, cache_entries=100), BLANK
     for epoch in range(1, 11):
         worker.at(sealed, epoch)
-        kept = worker.table.cells.group(0, 0)
+        kept = worker.table.entries.group(0, 0)
         kept.update({f"{epoch}-{number}": number for number in range(200)})
-        worker.table.cells.touch(0, 0, [f"{epoch}-{number}" for number in range(200)])
+        worker.table.entries.touch(0, 0, [f"{epoch}-{number}" for number in range(200)])
         sealed = worker.store.commit(
             sealed, epoch=epoch, attempt=f"a{epoch}", is_interval_over=False
         )
     worker.at(sealed, 11)
 
-    assert held_cells(worker) <= 100
-    assert len(worker.table.cells.contents(0, 0)) == 2_000
-    assert held_cells(worker) <= 100
-    assert worker.table.cells.find(0, 0, "1-7") == 7
+    assert held_entries(worker) <= 100
+    assert len(worker.table.entries.contents(0, 0)) == 2_000
+    assert held_entries(worker) <= 100
+    assert worker.table.entries.find(0, 0, "1-7") == 7
 
 
 def test_of_records_that_are_sealed_only_the_bound_stays_in_memory(process):
@@ -223,20 +230,20 @@ def test_of_records_that_are_sealed_only_the_bound_stays_in_memory(process):
 def test_a_place_that_is_dropped_is_dropped_without_being_read(process):
     worker = process(is_by_key=False)
     worker.at(BLANK, 1)
-    worker.table.cells.group(5, 0).update(a=1, b=2)
-    worker.table.cells.touch(5, 0, "ab")
+    worker.table.entries.group(5, 0).update(a=1, b=2)
+    worker.table.entries.touch(5, 0, "ab")
     worker.table.records.add(5, 0, "a", ([1], [2]))
     sealed = worker.store.commit(BLANK, epoch=1, attempt="a1", is_interval_over=False)
     worker = process(is_by_key=False)
     worker.at(sealed, 2)
     worker.tables.space.cache.get = None
-    worker.table.cells.drop(5)
+    worker.table.entries.drop(5)
     worker.table.records.drop(5)
 
-    assert [(section.name, section.is_full) for section in worker.table.changes()] == [
+    assert [(change_set.name, change_set.is_full) for change_set in worker.table.changes()] == [
         ("c5", True), ("r5#1", True),
     ]  # fmt: skip
-    assert (worker.table.cells.places, worker.table.records.places) == ({}, {})
+    assert (worker.table.entries.namespaces, worker.table.records.namespaces) == ({}, {})
 
 
 @pytest.mark.parametrize("is_by_key", [False, True])
@@ -244,9 +251,9 @@ def test_what_comes_and_goes_in_one_epoch_is_never_written(process, is_by_key):
     worker = process(is_by_key=is_by_key)
     worker.at(BLANK, 1)
     table = worker.table
-    table.cells.group(5, 0)["a"] = 1
-    table.cells.touch(5, 0, "a")
-    table.cells.remove(5, 0, "a")
+    table.entries.group(5, 0)["a"] = 1
+    table.entries.touch(5, 0, "a")
+    table.entries.remove(5, 0, "a")
     table.records.add(5, 0, "a", ([1], [2]))
     if is_by_key:
         table.records.replace(5, 0, "a", ([], []))

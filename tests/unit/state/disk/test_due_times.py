@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.disk import agenda
+from bicycle_runtime.state.disk import time_queue
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
@@ -18,14 +18,14 @@ from tests.examples import examples
 GROUPS = 2
 BLANK = RangeState(first_group=0, end_group=GROUPS)
 TIMES = st.integers(-3, 300)
-SPOTS = st.tuples(
+WINDOW_KEYS = st.tuples(
     st.integers(-300, 1), st.integers(0, GROUPS - 1), st.sampled_from(["a", "b", 1, (2, "x"), None])
 )
 # Times that a window asks for again when it is due, by its time modulo 5: sooner, then, or later.
 AGAIN = {1: -2, 2: 0, 3: 7}
 STEPS = st.one_of(
-    st.tuples(st.just("add"), TIMES, SPOTS),
-    st.tuples(st.just("add"), TIMES, SPOTS),
+    st.tuples(st.just("add"), TIMES, WINDOW_KEYS),
+    st.tuples(st.just("add"), TIMES, WINDOW_KEYS),
     st.tuples(st.just("due"), TIMES),
     st.tuples(st.just("first"), TIMES),
 )
@@ -36,7 +36,7 @@ PATIENT = settings(
 
 
 class Process:
-    """A worker process with cells that are lists of the times for which they wait."""
+    """A worker process with entries that are lists of the times for which they wait."""
 
     def __init__(self, folder, *, backend="rocksdb", rules="one"):
         settings = StateSettings(backend=backend, folder=str(folder / "local"), cache_entries=4)
@@ -48,20 +48,20 @@ class Process:
 
     def new_table(self):
         windows = self.tables.windows
-        cells = windows.cells("s", list[int])
-        windows.keep_due_times(cells, moments, self.rules)
-        return windows.table(cells, windows.records(None, is_by_key=True))
+        entries = windows.entries("s", list[int])
+        windows.keep_due_times(entries, moments, self.rules)
+        return windows.table(entries, windows.records(None, is_by_key=True))
 
     def at(self, sealed):
         table = self.store.at(sealed)
         table.begin()
         self.store.bases.wait()
-        self.cells = table.cells
+        self.entries = table.entries
         self.times.reset()
 
 
-def moments(cell):
-    return [("event", time_ms) for time_ms in cell]
+def moments(entry_key):
+    return [("event", time_ms) for time_ms in entry_key]
 
 
 @pytest.fixture
@@ -96,23 +96,23 @@ def test_what_is_added_while_others_are_taken_comes_in_the_same_order(opened, st
 def taken(times, until, asked):
     """Take out what is due, and ask for some of it again, once each."""
     found = []
-    for time_ms, spot in times.due(until):
-        found.append((time_ms, spot))
-        if time_ms % 5 in AGAIN and (time_ms, spot) not in asked:
-            asked.add((time_ms, spot))
-            times.add(time_ms + AGAIN[time_ms % 5], spot)
+    for time_ms, window_key in times.due(until):
+        found.append((time_ms, window_key))
+        if time_ms % 5 in AGAIN and (time_ms, window_key) not in asked:
+            asked.add((time_ms, window_key))
+            times.add(time_ms + AGAIN[time_ms % 5], window_key)
     return found, asked
 
 
 @PATIENT
 @given(epochs=st.lists(st.tuples(st.lists(STEPS, max_size=6), ENDS), max_size=12))
-def test_times_of_sealed_cells_are_due_whatever_happens(tmp_path_factory, epochs):
+def test_times_of_sealed_entries_are_due_whatever_happens(tmp_path_factory, epochs):
     folder = tmp_path_factory.mktemp("due")
     process, rules, sealed, number = Process(folder), "one", BLANK, 1
     waiting, was = set(), set()
     process.at(sealed)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(agenda, "_CHUNK", 3)
+        patched.setattr(time_queue, "_CHUNK", 3)
         for steps, end in epochs:
             for word, *what in steps:
                 if word == "add":
@@ -146,26 +146,26 @@ def test_times_of_sealed_cells_are_due_whatever_happens(tmp_path_factory, epochs
     process.store.close()
 
 
-def wait(process, time_ms, spot):
-    place, group, key = spot
-    kept = process.cells.group(place, group).setdefault(key, [])
-    process.cells.touch(place, group, (key,))
+def wait(process, time_ms, window_key):
+    place, group, key = window_key
+    kept = process.entries.group(place, group).setdefault(key, [])
+    process.entries.touch(place, group, (key,))
     if time_ms not in kept:
         kept.append(time_ms)
-        process.times.add(time_ms, spot)
+        process.times.add(time_ms, window_key)
 
 
-def is_set(process, time_ms, spot):
-    return time_ms in (process.cells.find(*spot) or ())
+def is_set(process, time_ms, window_key):
+    return time_ms in (process.entries.find(*window_key) or ())
 
 
 def fired(process, until):
     found = []
-    for time_ms, spot in process.times.due(until):
-        if is_set(process, time_ms, spot):
-            found.append((time_ms, spot))
-            process.cells.find(*spot).remove(time_ms)
-            process.cells.touch(spot[0], spot[1], (spot[2],))
+    for time_ms, window_key in process.times.due(until):
+        if is_set(process, time_ms, window_key):
+            found.append((time_ms, window_key))
+            process.entries.find(*window_key).remove(time_ms)
+            process.entries.touch(window_key[0], window_key[1], (window_key[2],))
     return found
 
 

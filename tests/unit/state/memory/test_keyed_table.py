@@ -86,7 +86,7 @@ class Process:
 
 
 def put(descriptor, key, value):
-    return lambda keyed: keyed.cells_of(descriptor).put(key, value)
+    return lambda keyed: keyed.entries_of(descriptor).put(key, value)
 
 
 def test_values_come_back_as_their_declared_type(process):
@@ -95,7 +95,7 @@ def test_values_come_back_as_their_declared_type(process):
     after = process()
     after.store.at(sealed)
 
-    assert after.keyed.cells_of(orders).get("ada") == Order("ada", [1, 2])
+    assert after.keyed.entries_of(orders).get("ada") == Order("ada", [1, 2])
 
 
 def test_an_epoch_writes_only_what_it_touched(process):
@@ -103,11 +103,11 @@ def test_an_epoch_writes_only_what_it_touched(process):
 
     def many(keyed):
         for number in range(1_000):
-            keyed.cells_of(COUNT).put(number, number)
+            keyed.entries_of(COUNT).put(number, number)
 
     sealed = worker.epoch(ALL, 1, many)
     sealed = worker.epoch(sealed, 2, put(COUNT, 7, 8))
-    unchanged = worker.epoch(sealed, 3, lambda keyed: keyed.cells_of(COUNT).get(9))
+    unchanged = worker.epoch(sealed, 3, lambda keyed: keyed.entries_of(COUNT).get(9))
 
     first, second = sealed.files
     assert second.byte_count < 100 < first.byte_count
@@ -126,7 +126,7 @@ def test_a_state_that_nobody_asks_for_is_carried_into_the_next_base(process):
 
     assert sealed.files[0].is_base
     assert after.keyed.names() == {"count": "value", "other": "value"}
-    assert after.keyed.cells_of(COUNT).get("ada") == 5
+    assert after.keyed.entries_of(COUNT).get("ada") == 5
 
 
 def test_a_sealed_state_cannot_be_asked_for_as_another_kind(process):
@@ -135,17 +135,17 @@ def test_a_sealed_state_cannot_be_asked_for_as_another_kind(process):
     after.store.at(sealed)
 
     with raises(STATE_KIND_CHANGED) as caught:
-        after.keyed.cells_of(ListStateDescriptor("count", int))
+        after.keyed.entries_of(ListStateDescriptor("count", int))
     assert caught.value.facts == {"state": "count", "sealed": "value", "asked": "list"}
 
 
 def test_a_state_has_one_descriptor(process):
     worker = process()
-    cells = worker.keyed.cells_of(COUNT)
+    entries = worker.keyed.entries_of(COUNT)
 
-    assert worker.keyed.cells_of(ValueStateDescriptor("count", int, 9)) is cells
+    assert worker.keyed.entries_of(ValueStateDescriptor("count", int, 9)) is entries
     with pytest.raises(StateDefinitionError):
-        worker.keyed.cells_of(ValueStateDescriptor("count", str))
+        worker.keyed.entries_of(ValueStateDescriptor("count", str))
 
 
 def test_a_value_of_another_type_than_declared_comes_back_as_it_was(process):
@@ -153,23 +153,23 @@ def test_a_value_of_another_type_than_declared_comes_back_as_it_was(process):
     after = process()
     after.store.at(sealed)
 
-    assert after.keyed.cells_of(COUNT).get("ada") == "five"
+    assert after.keyed.entries_of(COUNT).get("ada") == "five"
 
 
 def test_map_keys_must_have_an_order(process):
     with pytest.raises(KeyEncodingError):
-        process().keyed.cells_of(MapStateDescriptor("m")).put("ada", object(), 1)
+        process().keyed.entries_of(MapStateDescriptor("m")).put("ada", object(), 1)
 
 
 def test_handles_stay_good_when_the_table_is_built_anew(process):
     worker = process()
-    cells = worker.keyed.cells_of(COUNT)
+    entries = worker.keyed.entries_of(COUNT)
     sealed = worker.epoch(ALL, 1, put(COUNT, "ada", 1))
-    cells.put("ada", 99)
+    entries.put("ada", 99)
     worker.store.at(sealed)
     worker.store.at(sealed)
 
-    assert cells.get("ada") == 1
+    assert entries.get("ada") == 1
 
 
 def test_a_ttl_may_be_added_and_taken_away(process, clock):
@@ -177,30 +177,30 @@ def test_a_ttl_may_be_added_and_taken_away(process, clock):
     sealed = process().epoch(ALL, 1, put(COUNT, "ada", 5))
     clock.now_ms = 10_000
     with_ttl = process()
-    sealed = with_ttl.epoch(sealed, 2, lambda keyed: keyed.cells_of(brief))
+    sealed = with_ttl.epoch(sealed, 2, lambda keyed: keyed.entries_of(brief))
     clock.now_ms = 10_999
     again = process()
     again.store.at(sealed)
-    assert again.keyed.cells_of(brief).get("ada") == 5
+    assert again.keyed.entries_of(brief).get("ada") == 5
     without = process()
     without.store.at(sealed)
-    assert without.keyed.cells_of(COUNT).get("ada") == 5
+    assert without.keyed.entries_of(COUNT).get("ada") == 5
     clock.now_ms = 11_000
-    assert again.keyed.cells_of(brief).get("ada") is None
+    assert again.keyed.entries_of(brief).get("ada") is None
 
 
 def test_a_ttl_that_is_added_counts_for_entries_that_nobody_reads(process, clock):
     brief = ValueStateDescriptor("count", int, ttl=StateTtl(1_000))
     sealed = process().epoch(ALL, 1, put(COUNT, "ada", 5))
     worker = process()
-    cells = worker.keyed.cells_of(brief)
+    entries = worker.keyed.entries_of(brief)
     clock.now_ms = 10_000
     sealed = worker.epoch(sealed, 2)
-    assert cells.get("ada") == 5
+    assert entries.get("ada") == 5
     clock.now_ms = 12_000
     sealed = worker.epoch(sealed, 3)
 
-    assert cells.entries == {}
+    assert entries.entries == {}
     assert len(sealed.files) == 3
 
 
@@ -209,20 +209,20 @@ def test_the_times_of_entries_survive_a_restart(process, clock, update):
     brief = ValueStateDescriptor("count", int, ttl=StateTtl(1_000, update=update))
     sealed = process().epoch(ALL, 1, put(brief, "ada", 5))
     clock.now_ms = 900
-    sealed = process().epoch(sealed, 2, lambda keyed: keyed.cells_of(brief).get("ada"))
+    sealed = process().epoch(sealed, 2, lambda keyed: keyed.entries_of(brief).get("ada"))
     clock.now_ms = 1_800
     after = process()
     after.store.at(sealed)
 
-    assert after.keyed.cells_of(brief).get("ada") == (5 if update == "on_access" else None)
+    assert after.keyed.entries_of(brief).get("ada") == (5 if update == "on_access" else None)
 
 
 @pytest.mark.parametrize(
     "look",
     [
-        lambda cells: cells.get("ada", "pear"),
-        lambda cells: cells.has("ada", "pear"),
-        lambda cells: list(cells.scan("ada")),
+        lambda entries: entries.get("ada", "pear"),
+        lambda entries: entries.has("ada", "pear"),
+        lambda entries: list(entries.scan("ada")),
     ],
     ids=["get", "has", "scan"],
 )
@@ -230,16 +230,16 @@ def test_the_one_who_looks_at_an_entry_of_a_map_renews_it_where_access_counts(pr
     ttl = StateTtl(1_000, update="on_access")
     brief = MapStateDescriptor("stock", str, int, ttl=ttl)
     worker = process()
-    sealed = worker.epoch(ALL, 1, lambda keyed: keyed.cells_of(brief).put("ada", "pear", 5))
+    sealed = worker.epoch(ALL, 1, lambda keyed: keyed.entries_of(brief).put("ada", "pear", 5))
     clock.now_ms += 900
-    sealed = worker.epoch(sealed, 2, lambda keyed: look(keyed.cells_of(brief)))
+    sealed = worker.epoch(sealed, 2, lambda keyed: look(keyed.entries_of(brief)))
     clock.now_ms += 900
     after = process()
     after.store.at(sealed)
 
-    assert after.keyed.cells_of(brief).has("ada", "pear")
+    assert after.keyed.entries_of(brief).has("ada", "pear")
     clock.now_ms += 1_000
-    assert not after.keyed.cells_of(brief).has("ada", "pear")
+    assert not after.keyed.entries_of(brief).has("ada", "pear")
 
 
 def test_space_does_not_grow_where_entries_expire(process, clock):
@@ -253,11 +253,11 @@ def test_space_does_not_grow_where_entries_expire(process, clock):
 
         def some_new_keys(keyed):
             for index in range(20):
-                keyed.cells_of(brief).put(f"{number:04}-{index:02}", number)
+                keyed.entries_of(brief).put(f"{number:04}-{index:02}", number)
 
         is_over = number % 10 == 0
         sealed.append(worker.epoch(sealed[-1], number, some_new_keys, is_interval_over=is_over))
-        assert len(worker.keyed.cells_of(brief).entries) <= 2 * 20 * 10
+        assert len(worker.keyed.entries_of(brief).entries) <= 2 * 20 * 10
         sizes.append(sealed[-1].byte_count)
 
     def has_space_back():
@@ -276,15 +276,15 @@ def test_what_was_sealed_before_event_time_is_known_leaves_in_its_time_too(proce
     clock.now_ms = WATERMARK_MIN
     sealed = process().epoch(ALL, 1, put(by_event, "ada", 1))
     clock.now_ms = 5_000
-    sealed = process().epoch(sealed, 2, lambda keyed: keyed.cells_of(by_event))
+    sealed = process().epoch(sealed, 2, lambda keyed: keyed.entries_of(by_event))
     clock.now_ms = 5_999
     after = process()
     after.store.at(sealed)
-    assert after.keyed.cells_of(by_event).get("ada") == 1
+    assert after.keyed.entries_of(by_event).get("ada") == 1
     clock.now_ms = 7_000
     after.keyed.changes()
 
-    assert after.keyed.cells_of(by_event).entries == {}
+    assert after.keyed.entries_of(by_event).entries == {}
 
 
 def test_a_state_that_expires_by_event_time_asks_for_no_time_of_day(process):
@@ -301,19 +301,19 @@ def test_entries_of_a_key_are_told_from_those_of_a_key_that_goes_on_with_a_nul(p
 
     def write(keyed):
         for number, key in enumerate(["a", "a\x00", "a\x00b"]):
-            keyed.cells_of(visits).put(key, "page", number)
-            keyed.cells_of(notes).append(key, [number] * (number + 1))
+            keyed.entries_of(visits).put(key, "page", number)
+            keyed.entries_of(notes).append(key, [number] * (number + 1))
 
     sealed = process().epoch(ALL, 1, write)
     after = process()
     after.store.at(sealed)
     keyed = after.keyed
 
-    assert [keyed.cells_of(visits).items(key) for key in ("a", "a\x00")] == [
+    assert [keyed.entries_of(visits).items(key) for key in ("a", "a\x00")] == [
         [("page", 0)], [("page", 1)],
     ]  # fmt: skip
-    keyed.cells_of(notes).append("a", [7])
-    assert keyed.cells_of(notes).items("a") == [(0, 0), (1, 7)]
+    keyed.entries_of(notes).append("a", [7])
+    assert keyed.entries_of(notes).items("a") == [(0, 0), (1, 7)]
 
 
 def test_deleted_timers_leave_the_heap(process):
@@ -324,5 +324,5 @@ def test_deleted_timers_leave_the_heap(process):
         queue.set("ada", time_ms)
         queue.delete("ada", time_ms)
 
-    assert len(getattr(queue, "_agenda", queue._heap)) < 200
+    assert len(getattr(queue, "_time_queue", queue._heap)) < 200
     assert queue.next_time_ms() is None

@@ -10,7 +10,7 @@ from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import Attribute, describe_attributes
 from bicycle_runtime.state.memory.dicts import DictState
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
-from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.values.codecs import ValueCodec
 from tests.raising import raises
 
@@ -130,7 +130,7 @@ EPOCHS = st.lists(st.tuples(st.booleans(), st.lists(CALLS | REPLACED, max_size=6
 
 
 @given(EPOCHS)
-def test_the_sections_of_all_epochs_rebuild_the_dict(epochs):
+def test_the_change_sets_of_all_epochs_rebuild_the_dict(epochs):
     state, model = DictState(attribute(), TrackedDict()), {}
     rebuilt = DictState(attribute(), TrackedDict())
     for compares, calls in epochs:
@@ -141,10 +141,10 @@ def test_the_sections_of_all_epochs_rebuild_the_dict(epochs):
             else:
                 call(current, how, *arguments)
                 call(model, how, *arguments)
-        section = state.section(3, current)
-        if section is not None:
-            assert isinstance(section, Section)
-            rebuilt.apply(section)
+        change_set = state.change_set(3, current)
+        if change_set is not None:
+            assert isinstance(change_set, ChangeSet)
+            rebuilt.apply(change_set)
         assert state.entries == model
         assert rebuilt.entries == model
 
@@ -154,16 +154,16 @@ def test_an_epoch_that_changed_nothing_writes_nothing(entries, compares):
     state = DictState(attribute(), TrackedDict())
     current = state.begin(compares=False)
     current.update(entries)
-    state.section(0, current)
+    state.change_set(0, current)
 
-    assert state.section(0, state.begin(compares=compares)) is None
+    assert state.change_set(0, state.begin(compares=compares)) is None
 
 
 def test_something_else_in_the_place_of_a_dict_is_refused():
     state = DictState(attribute(), TrackedDict())
 
     with raises(STATE_TYPE_CHANGED):
-        state.section(0, [1])
+        state.change_set(0, [1])
 
 
 class Annotated:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.state.memory.windows import Cells, Records, WindowTable
-from bicycle_runtime.state.sealed.changes import full_sections, merge_sections
+from bicycle_runtime.state.memory.windows import Records, WindowEntries, WindowTable
+from bicycle_runtime.state.sealed.changes import full_change_sets, merge_change_sets
 
 KEYS = st.sampled_from(["a", "b", 1, ("x", 2)])
 PLACES = st.integers(-2, 2)
@@ -18,41 +18,41 @@ STEPS = st.lists(
 
 
 def new_table():
-    return WindowTable(Cells("c", int), Records(int))
+    return WindowTable(WindowEntries("c", int), Records(int))
 
 
 def carry_out(table, steps):
-    for action, place, group, key, value in steps:
+    for action, namespace, group, key, value in steps:
         match action:
             case "put":
-                table.cells.group(place, group)[key] = value
-                table.cells.touch(place, group, (key,))
+                table.entries.group(namespace, group)[key] = value
+                table.entries.touch(namespace, group, (key,))
             case "remove":
-                table.cells.remove(place, group, key)
+                table.entries.remove(namespace, group, key)
             case "drop":
-                table.cells.drop(place)
+                table.entries.drop(namespace)
             case "add":
-                table.records.add(place, group, key, ([value], [value]))
+                table.records.add(namespace, group, key, ([value], [value]))
             case "replace":
-                table.records.replace(place, group, key, ([value, 0], [value, 1]))
+                table.records.replace(namespace, group, key, ([value, 0], [value, 1]))
             case "clear":
-                table.records.drop(place)
+                table.records.drop(namespace)
 
 
 def contents(table):
-    cells = {
-        (place, group, key): value
-        for place, groups in table.cells.places.items()
+    entries = {
+        (namespace, group, key): value
+        for namespace, groups in table.entries.namespaces.items()
         for group, values in groups.items()
         for key, value in values.items()
     }
     rows = {
-        (place, group, key): table.records.row(place, group, key)
-        for place, groups in table.records.places.items()
+        (namespace, group, key): table.records.row(namespace, group, key)
+        for namespace, groups in table.records.namespaces.items()
         for group, kept in groups.items()
         for key in kept
     }
-    return cells, rows
+    return entries, rows
 
 
 @given(
@@ -68,14 +68,14 @@ def test_the_changes_of_all_epochs_give_the_table_again(epochs, cut, is_merged):
         changes = table.changes()
         files.append(changes)
         if is_base:
-            files = [full_sections(merge_sections(files))]
+            files = [full_change_sets(merge_change_sets(files))]
     if is_merged and files:
         cut = min(cut, len(files) - 1)
-        files = [*files[:cut], merge_sections(files[cut:])]
+        files = [*files[:cut], merge_change_sets(files[cut:])]
 
     restored = new_table()
-    for sections in files:
-        restored.apply(sections)
+    for change_sets in files:
+        restored.apply(change_sets)
 
     assert contents(restored) == contents(table)
 
@@ -88,7 +88,7 @@ def test_applying_changes_again_changes_nothing(epochs, start):
         carry_out(table, steps)
         files.append(table.changes())
         restored.apply(files[-1])
-    restored.apply(merge_sections(files[start:]))
+    restored.apply(merge_change_sets(files[start:]))
 
     assert contents(restored) == contents(table)
 
@@ -110,8 +110,8 @@ def test_an_epoch_writes_only_the_records_that_it_added():
     table.records.epoch = 2
     table.records.add(0, 0, "a", ([2], [20]))
 
-    (section,) = table.changes()
-    assert (section.name, bytes(section.values)) == ("r0#2", b"\x91\x92\x91\x02\x91\x14")
+    (change_set,) = table.changes()
+    assert (change_set.name, bytes(change_set.values)) == ("r0#2", b"\x91\x92\x91\x02\x91\x14")
 
 
 def test_all_is_gone_when_the_last_place_is():
@@ -121,5 +121,5 @@ def test_all_is_gone_when_the_last_place_is():
     carry_out(table, [("drop", 3, 0, "a", 1), ("clear", 3, 0, "a", 1)])
     changes = table.changes()
 
-    assert full_sections(merge_sections([changes])) == []
-    assert (table.cells.places, table.records.places) == ({}, {})
+    assert full_change_sets(merge_change_sets([changes])) == []
+    assert (table.entries.namespaces, table.records.namespaces) == ({}, {})

@@ -12,7 +12,7 @@ from bicycle_runtime.state.sealed import bases as bases_module
 from bicycle_runtime.state.sealed.bases import BaseIndex, decode_index, encode_index
 from bicycle_runtime.state.sealed.refs import BaseMark
 from bicycle_runtime.state.stores import store
-from bicycle_runtime.state.stores.entries import sealed_entries
+from bicycle_runtime.state.stores.sealed_entries import sealed_entries
 from tests.unit.state.disk_workers import BACKENDS, BLANK, Worker, counts_of, put
 
 EXPECTED = {"ada": 4, "bob": 2, "eve": 3}

@@ -89,17 +89,17 @@ def job(tmp_path):
     job.close()
 
 
-@pytest.mark.parametrize("widths", [(1, 4), (4, 1), (4, 3, 2), (1, 3, 4, 1)])
-def test_a_base_goes_with_its_key_groups(job, widths):
-    job.rescale(widths[0])
+@pytest.mark.parametrize("parallelisms", [(1, 4), (4, 1), (4, 3, 2), (1, 3, 4, 1)])
+def test_a_base_goes_with_its_key_groups(job, parallelisms):
+    job.rescale(parallelisms[0])
     model = {}
-    for width in widths[1:]:
+    for parallelism in parallelisms[1:]:
         for _ in range(4):
             entries = {key: job.epoch for key in range(job.epoch, 40 + job.epoch, 3)}
             model |= entries
             job.run(entries, is_interval_over=True)
         assert all(state.files[0].is_database for state in job.ranges)
-        job.rescale(width)
+        job.rescale(parallelism)
 
         assert job.read() == model
 
@@ -149,7 +149,7 @@ class Timed:
         self.keyed = tables.keyed(GroupCache(GROUPS), lambda _domain: self.now)
         storage = LocalStorage(str(folder / "sealed"), is_synced=False)
         self.descriptor = ValueStateDescriptor("seen", int, ttl=ttl)
-        self.keyed.cells_of(self.descriptor)
+        self.keyed.entries_of(self.descriptor)
         self.store = tables.store("op", storage, self.new_table)
 
     def new_table(self):
@@ -161,7 +161,7 @@ class Timed:
         self.store.at(sealed)
         self.store.bases.wait()
         for key in keys:
-            self.keyed.cells_of(self.descriptor).put(key, now)
+            self.keyed.entries_of(self.descriptor).put(key, now)
         number = sealed.epoch + 1
         return self.store.commit(
             sealed, epoch=number, attempt=f"{number}", is_interval_over=is_over
@@ -169,7 +169,7 @@ class Timed:
 
     def keys(self, sealed):
         self.store.at(sealed)
-        return set(self.keyed.cells_of(self.descriptor).cells())
+        return set(self.keyed.entries_of(self.descriptor).entry_keys())
 
 
 def timed_base(folder):

@@ -12,10 +12,10 @@ from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.memory.tables import AccumulatorTable
 from bicycle_runtime.state.sealed.changes import (
-    decode_sections,
-    encode_sections,
-    make_section,
-    merge_sections,
+    decode_change_sets,
+    encode_change_sets,
+    make_change_set,
+    merge_change_sets,
 )
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.framing import framed
@@ -42,9 +42,9 @@ CHANGES = st.lists(
 )
 
 
-def section(group, is_full, puts, gone):
+def change_set(group, is_full, puts, gone):
     gone = [key for key in gone if key not in puts]
-    return make_section(
+    return make_change_set(
         group,
         "counts",
         CODEC.encode_list(list(puts)),
@@ -54,8 +54,8 @@ def section(group, is_full, puts, gone):
     )
 
 
-def applied(tables, sections):
-    for one in sections:
+def applied(tables, change_sets):
+    for one in change_sets:
         table = tables.setdefault(one.group, {})
         if one.is_full:
             table.clear()
@@ -68,14 +68,14 @@ def applied(tables, sections):
 
 @given(st.lists(CHANGES, max_size=5), st.integers(0, 5))
 def test_merged_changes_have_the_effect_of_all_in_turn(files, first_count):
-    sections = [[section(*change) for change in changes] for changes in files]
-    before, after = sections[:first_count], sections[first_count:]
+    change_sets = [[change_set(*change) for change in changes] for changes in files]
+    before, after = change_sets[:first_count], change_sets[first_count:]
     one_by_one, at_once = {}, {}
-    for file in sections:
+    for file in change_sets:
         applied(one_by_one, file)
     for file in before:
         applied(at_once, file)
-    applied(at_once, merge_sections(after))
+    applied(at_once, merge_change_sets(after))
 
     assert without_empty(at_once) == without_empty(one_by_one)
 
@@ -85,25 +85,25 @@ def without_empty(tables):
 
 
 @given(CHANGES, st.sets(st.integers(0, 2)))
-def test_a_file_gives_back_the_sections_of_the_groups_asked_for(changes, groups):
-    sections = [section(*change) for change in changes]
-    data = encode_sections(sections)
+def test_a_file_gives_back_the_change_sets_of_the_groups_asked_for(changes, groups):
+    change_sets = [change_set(*change) for change in changes]
+    data = encode_change_sets(change_sets)
 
-    assert decode_sections(data, path="p", operator="o") == sections
-    found = decode_sections(data, path="p", operator="o", groups=groups)
-    assert found == [one for one in sections if one.group in groups]
+    assert decode_change_sets(data, path="p", operator="o") == change_sets
+    found = decode_change_sets(data, path="p", operator="o", groups=groups)
+    assert found == [one for one in change_sets if one.group in groups]
 
 
 @given(CHANGES, st.data())
 def test_a_flipped_or_missing_byte_is_noticed(changes, data):
-    whole = encode_sections([section(*change) for change in changes])
+    whole = encode_change_sets([change_set(*change) for change in changes])
     position = data.draw(st.integers(0, len(whole) - 1))
     flipped = bytearray(whole)
     flipped[position] ^= 1 << data.draw(st.integers(0, 7))
 
     for damaged in (bytes(flipped), whole[:position]):
         with pytest.raises(StateFileError):
-            decode_sections(damaged, path="p", operator="o")
+            decode_change_sets(damaged, path="p", operator="o")
 
 
 def ref(epoch, *, tier=0, is_base=False, size=100, first=None):
@@ -252,7 +252,7 @@ def test_a_damaged_file_is_noticed_by_the_store(tmp_path, damage):
     assert (caught.value.facts["path"], caught.value.facts["operator"]) == (path, "op")
 
 
-def test_a_database_is_not_read_as_sections(tmp_path):
+def test_a_database_is_not_read_as_change_sets(tmp_path):
     storage, path, index = LocalStorage(tmp_path), f"state/a.base/{BASE_INDEX}", b"\x80"
     data = framed(b"BICX", 1, index)
     storage.write(path, data)

@@ -44,18 +44,18 @@ def test_tables_of_every_kind_go_by_the_space_that_they_are_given(tmp_path):
     accumulators = tables.accumulators(int)
     windows = tables.windows
     records = windows.records(int, is_by_key=True)
-    window = windows.table(windows.cells("s", list[int]), records)
+    window = windows.table(windows.entries("s", list[int]), records)
     windows.due_times("event")
     storage = LocalStorage(str(tmp_path), is_synced=False)
     store = tables.store("op", storage, lambda: CompositeTable(attributes, keyed, timers))
     store.at(BLANK).main.group(0).instance.counts["ada"] = 1
-    keyed.cells_of(ValueStateDescriptor("count", int)).put("ada", 2)
+    keyed.entries_of(ValueStateDescriptor("count", int)).put("ada", 2)
     sealed = store.commit(BLANK, epoch=1, attempt="a", is_interval_over=False)
     store.close()
 
     assert sealed.epoch == 1
     assert (accumulators.groups, window.changes()) == ({}, [])
     assert space.asked >= {
-        "attribute_dict", "cells", "close", "dicts", "due_times", "keyed_cells", "records",
+        "attribute_dict", "entries", "close", "dicts", "due_times", "keyed_entries", "records",
         "stand_at", "timers",
     }  # fmt: skip

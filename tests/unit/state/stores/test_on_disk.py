@@ -7,7 +7,7 @@ import pytest
 
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE
-from bicycle_runtime.state.rocksdb.places import behind, index_place, indexed_time, key_bytes
+from bicycle_runtime.state.rocksdb.key_layout import behind, index_key, indexed_time, key_bytes
 from bicycle_runtime.state.sealed import refs
 from tests.raising import raises
 from tests.unit.state.disk_workers import BLANK, Worker, put
@@ -173,7 +173,7 @@ def test_the_folder_of_another_job_is_not_used(start, sealed, tmp_path, caplog):
     assert events(caplog) == ["state_folder_foreign"]
 
 
-def test_the_slot_of_a_zombie_is_left_alone(start, sealed, tmp_path, caplog):
+def test_the_folder_of_a_zombie_is_left_alone(start, sealed, tmp_path, caplog):
     zombie = start()
     table = zombie.store.at(sealed)
     with caplog.at_level(logging.INFO):
@@ -261,7 +261,7 @@ def test_files_too_large_to_merge_in_memory_stay_apart(start, monkeypatch):
 
 @pytest.mark.parametrize("time_ms", [-(2**63), -256, -255, -1, 0, 1, 255, 256, 2**63 - 1])
 def test_the_index_by_time_tells_the_time(time_ms):
-    assert indexed_time(index_place("$ttl.n", time_ms, "ada"), "$ttl.n") == time_ms
+    assert indexed_time(index_key("$ttl.n", time_ms, "ada"), "$ttl.n") == time_ms
 
 
 def test_places_of_one_start_lie_before_what_is_behind_it():

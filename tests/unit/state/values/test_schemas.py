@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.state.values.codecs import ValueCodec
-from bicycle_runtime.state.values.forms import DeclaredState, OperatorForms, evolve
-from bicycle_runtime.state.values.reading import StateBook, plain_value
 from bicycle_runtime.state.values.schema_changes import compare, compare_keys
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry, plain_value
 from bicycle_runtime.state.values.schemas import UNTYPED, describe, describe_key, is_same, words
+from bicycle_runtime.state.values.state_metadata import DeclaredState, OperatorStateMetadata, evolve
 from bicycle_sdk import Aliases
 
 
@@ -77,10 +77,10 @@ def rebuilt(old_type, new_type, value, *, old_version=1, new_version=1, hook=Non
     )  # fmt: skip
     stored, _ = evolve("op", None, [old])
     sealed = json.loads(msgspec.json.encode(stored))  # as a manifest has it
-    known, changes = evolve("op", msgspec.convert(sealed, OperatorForms), [new])
+    known, changes = evolve("op", msgspec.convert(sealed, OperatorStateMetadata), [new])
     assert [change.verdict for change in changes] in (["kept"], ["migrated"]), changes
     written = ValueCodec(old_type).encode_list([value])
-    codec = StateBook("op", known).open(new, new_type, hook).codec
+    codec = SchemaRegistry("op", known).open(new, new_type, hook).codec
     (found,) = codec.decode_list(written)
     assert codec.decode_list(codec.encode_list([found])) == [found]
     # Values of both forms stand in one file.

@@ -8,7 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from bicycle_runtime.api.routing import Call, Handler, answer_json
-from bicycle_runtime.service.running.operations import Operation
+from bicycle_runtime.service.operations.operations import Operation
 
 __all__ = ["asking", "job_operations", "operation", "operations", "submit"]
 

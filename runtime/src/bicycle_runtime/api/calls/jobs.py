@@ -11,8 +11,8 @@ from bicycle_runtime.api.routing import Call, answer_json
 from bicycle_runtime.api.shapes import JobMetrics
 from bicycle_runtime.api.streams import event_stream, log_stream
 from bicycle_runtime.jobs.status import JobStatus
-from bicycle_runtime.service.book.schema import TIERS
 from bicycle_runtime.service.errors import ListQueryError
+from bicycle_runtime.service.store.schema import TIERS
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 
 __all__ = [

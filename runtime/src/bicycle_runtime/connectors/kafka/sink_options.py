@@ -14,7 +14,7 @@ from bicycle_runtime.connectors.kafka.encoding import (
 )
 from bicycle_runtime.connectors.kafka.topics import TopicPlan
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.operators.calling.user_functions import is_async
+from bicycle_runtime.operators.user_calls.user_functions import is_async
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.kafka.options import KafkaSinkOptions

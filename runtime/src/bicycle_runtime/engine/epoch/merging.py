@@ -10,20 +10,20 @@ import msgspec
 from bicycle_runtime.contract import Slice, SnapshotsState, StagedFile
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.engine.resuming.pinning import pins_of
+from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord, TimeRecord
 from bicycle_runtime.state.sealed.refs import RangeState
-from bicycle_runtime.state.values.forms import OperatorForms
-from bicycle_runtime.state.values.reading import require_alike
+from bicycle_runtime.state.values.schema_registry import require_alike
+from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 
 __all__ = [
     "EpochWork",
     "merge_ends",
     "merge_feedback",
-    "merge_forms",
     "merge_offsets",
     "merge_staged",
+    "merge_state_metadata",
     "merge_states",
     "merge_turns",
     "next_manifest",
@@ -67,18 +67,18 @@ def merge_states(
     }
 
 
-def merge_forms(
-    before: Mapping[str, OperatorForms], reports: Iterable[TaskReport]
-) -> dict[str, OperatorForms]:
+def merge_state_metadata(
+    before: Mapping[str, OperatorStateMetadata], reports: Iterable[TaskReport]
+) -> dict[str, OperatorStateMetadata]:
     """Return what is known of states after an epoch: also of those that functions asked for in it.
 
     Raises:
         SCHEMA_REFUSED: two subtasks ask for one state with different types.
     """
-    forms = dict(before)
+    state_metadata = dict(before)
     for report in reports:
-        for uid, asked in report.forms.items():
-            known = forms.get(uid, OperatorForms())
+        for uid, asked in report.state_metadata.items():
+            known = state_metadata.get(uid, OperatorStateMetadata())
             by_name = {(state.space, state.name): state for state in known.states}
             for state in asked:
                 former = by_name.get((state.space, state.name))
@@ -87,8 +87,8 @@ def merge_forms(
                 by_name[state.space, state.name] = state
             if list(by_name.values()) != list(known.states):
                 states = tuple(by_name.values())
-                forms[uid] = msgspec.structs.replace(known, states=states)
-    return forms
+                state_metadata[uid] = msgspec.structs.replace(known, states=states)
+    return state_metadata
 
 
 def merge_feedback(reports: Sequence[TaskReport]) -> dict[int, tuple[StagedFile, ...]]:
@@ -137,7 +137,7 @@ class EpochWork:
 
 
 def plan_record(setup: JobSetup, *, now_ms: int, is_finished: bool) -> PlanRecord:
-    """Return which bundle ran at which widths, and whether all its input is read."""
+    """Return which bundle ran at which parallelism, and whether all its input is read."""
     return PlanRecord(
         bundle_digest=setup.bundle.digest,
         parallelism={vertex.id: vertex.parallelism for vertex in setup.graph.vertices},
@@ -175,8 +175,8 @@ def next_manifest(
         event_count=last.event_count + sum(read_counts(reports).values()),
         offsets={uid: merge_offsets(last.offsets.get(uid, {}), ends[uid]) for uid in setup.sources},
         states=merge_states(last.states, reports),
-        forms=merge_forms(last.forms, reports),
-        pins=pins_of(setup.graph),
+        state_metadata=merge_state_metadata(last.state_metadata, reports),
+        operator_ids=operator_ids_of(setup.graph),
         sinks={
             uid: sink.prepare(work.epoch, merge_staged(reports, uid), is_last=is_last)
             for uid, sink in setup.sinks.items()

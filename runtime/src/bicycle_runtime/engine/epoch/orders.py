@@ -25,8 +25,8 @@ def epoch_orders(
     """
     orders = []
     edges = plan.edges_with_turns()
-    for level, width in enumerate(plan.level_parallelism):
-        tasks = [TaskOrder(slices={}, states={}, feedback={}, turns={}) for _ in range(width)]
+    for level, parallelism in enumerate(plan.level_parallelism):
+        tasks = [TaskOrder(slices={}, states={}, feedback={}, turns={}) for _ in range(parallelism)]
         for chain in plan.chains_at(level):
             _add_slices(tasks, chain, slices)
             _add_states(tasks, chain, last.states)

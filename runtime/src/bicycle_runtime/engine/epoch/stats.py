@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.contract import Lag, SourceStatus, Waiting, total_lag
 from bicycle_runtime.engine.epoch.watermarks import Timeline
-from bicycle_runtime.operators.counting.counts import OperatorCounts
-from bicycle_runtime.operators.counting.key_samples import KeySample
+from bicycle_runtime.operators.metrics.key_samples import KeySample
+from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MIN

@@ -91,12 +91,12 @@ class Timeline:
             if operator.generators
         }
         self._lags = {operator.uid: operator.lag_ms for operator in plan.operators()}
-        self._widths = {o.uid: o.vertex.parallelism for o in plan.operators()}
+        self._parallelisms = {o.uid: o.vertex.parallelism for o in plan.operators()}
         self._sealed = TimeRecord()
         self._floor_ms = WATERMARK_MIN
 
     def resume(self, record: TimeRecord) -> None:
-        """Go on where an epoch was sealed, maybe by a plan of other widths.
+        """Go on where an epoch was sealed, maybe by a plan of other parallelism.
 
         A watermark at the end of all input goes back to the newest record: the input has more.
         """
@@ -122,7 +122,7 @@ class Timeline:
         )
 
     def with_plan(self, plan: StagePlan) -> Timeline:
-        """Return what goes on from here by a plan of other widths; this one stays as it is."""
+        """Return what goes on from here by a plan of other parallelism; this one stays as it is."""
         other = Timeline(plan, self._clock, is_batch=self._is_batch)
         other._started, other._floor_ms = self._started, self._floor_ms
         clock_ms, specs = self.clock_ms, other._specs
@@ -298,7 +298,7 @@ class Timeline:
         """
         times = dict(self._sealed.shards.get(spec.uid, {}))
         if not spec.is_by_shard:
-            for subtask in range(self._widths[spec.uid]):
+            for subtask in range(self._parallelisms[spec.uid]):
                 times.setdefault(subtask_shard(subtask), ShardTime(active_ms=clock_ms))
             return times
         for source in spec.sources:
@@ -332,7 +332,7 @@ class Timeline:
     def _carried(
         self, spec: WatermarkSpec, shards: Mapping[str, ShardTime], clock_ms: int
     ) -> dict[str, ShardTime]:
-        """Return the shards of a generator by this plan, maybe found by one of other widths.
+        """Return the shards of a generator by this plan, maybe found by one of other parallelism.
 
         Any record may come to any subtask of another number of them, also those of the slowest
         shard. So all stand where the slowest stood: no watermark moves, and nothing becomes late.
@@ -345,14 +345,14 @@ class Timeline:
             ]
             if own:
                 return {shard: shards[shard] for shard in own}
-            return _redivided(spec, shards.values(), [_NOBODY], clock_ms)
-        names = [subtask_shard(subtask) for subtask in range(self._widths[spec.uid])]
+            return _rescaled(spec, shards.values(), [_NOBODY], clock_ms)
+        names = [subtask_shard(subtask) for subtask in range(self._parallelisms[spec.uid])]
         if shards.keys() == set(names):
             return dict(shards)
-        return _redivided(spec, shards.values(), names, clock_ms)
+        return _rescaled(spec, shards.values(), names, clock_ms)
 
 
-def _redivided(
+def _rescaled(
     spec: WatermarkSpec, times: Iterable[ShardTime], names: Sequence[str], clock_ms: int
 ) -> dict[str, ShardTime]:
     """Return times for other shards that together give the watermark that these give.

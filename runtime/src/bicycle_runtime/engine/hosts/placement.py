@@ -1,8 +1,9 @@
 """Which host a task with state runs on: a pure function, sticky and even.
 
 State lies on a host's disk and in its workers' memory, so a task should come back to where it was.
-When hosts come or go, or the width changes, as little moves as an even share allows. Neighbouring
-tasks have neighbouring key groups, so they begin on one host: wider or narrower, keys stay there.
+When hosts come or go, or the parallelism changes, as little moves as an even share allows.
+Neighbouring tasks have neighbouring key groups, so they begin on one host: wider or narrower, keys
+stay there.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from collections.abc import Mapping, Sequence
 __all__ = ["place_tasks"]
 
 
-def place_tasks(width: int, slots: Mapping[str, int], former: Sequence[str] = ()) -> list[str]:
+def place_tasks(
+    parallelism: int, slots: Mapping[str, int], former: Sequence[str] = ()
+) -> list[str]:
     """Return the host of each task of a level.
 
     Args:
-        width: How many tasks there are.
+        parallelism: How many tasks there are.
         slots: Hosts with the tasks that each runs at a time, 1 or more.
         former: Where the tasks were, by index; empty at first. If they were more or fewer, a task
             was where the middle of its key groups was.
@@ -34,11 +37,13 @@ def place_tasks(width: int, slots: Mapping[str, int], former: Sequence[str] = ()
         ['c', 'a']
     """
     hosts = sorted(slots)
-    before: list[str | None] = [None] * width
+    before: list[str | None] = [None] * parallelism
     if former:
-        before = [former[(2 * task + 1) * len(former) // (2 * width)] for task in range(width)]
-    counts = _shares(width, {host: slots[host] for host in hosts}, before)
-    placed: list[str | None] = [None] * width
+        before = [
+            former[(2 * task + 1) * len(former) // (2 * parallelism)] for task in range(parallelism)
+        ]
+    counts = _shares(parallelism, {host: slots[host] for host in hosts}, before)
+    placed: list[str | None] = [None] * parallelism
     for task, host in enumerate(before):
         if host is not None and counts.get(host, 0) > 0:
             placed[task] = host
@@ -54,19 +59,21 @@ def place_tasks(width: int, slots: Mapping[str, int], former: Sequence[str] = ()
     return [host for host in placed if host is not None]
 
 
-def _shares(width: int, slots: Mapping[str, int], before: Sequence[str | None]) -> dict[str, int]:
+def _shares(
+    parallelism: int, slots: Mapping[str, int], before: Sequence[str | None]
+) -> dict[str, int]:
     """Return how many tasks each host gets; what is left over goes where tasks are already."""
     total = sum(slots.values())
-    shares = {host: width * count // total for host, count in slots.items()}
-    left = width - sum(shares.values())
-    wishes = sorted(
+    shares = {host: parallelism * count // total for host, count in slots.items()}
+    left = parallelism - sum(shares.values())
+    requests = sorted(
         slots,
         key=lambda host: (
             min(0, shares[host] - before.count(host)),
-            -(width * slots[host] % total),
+            -(parallelism * slots[host] % total),
             host,
         ),
     )
-    for host in wishes[:left]:
+    for host in requests[:left]:
         shares[host] += 1
     return shares

@@ -49,13 +49,13 @@ from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.loop.intake import IDLE_MS_MAX, Intake
 from bicycle_runtime.engine.loop.loads import LoadWatch, tell_loads
 from bicycle_runtime.engine.loop.publishing import Publisher, referenced_paths
-from bicycle_runtime.engine.loop.rescaling import Division
+from bicycle_runtime.engine.loop.rescaling import Topology
 from bicycle_runtime.engine.loop.services import LoopServices, Step
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.engine.planning.setup import JobSetup, naming_operators, require_bounded
-from bicycle_runtime.engine.resuming.pinning import renumbered_loops
+from bicycle_runtime.engine.planning.setup import JobSetup, locating_operators, require_bounded
+from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
-from bicycle_runtime.engine.resuming.state_forms import begun_forms
+from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
@@ -114,11 +114,11 @@ class EpochLoop:
         timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
         self._intake = Intake(setup, timeline, options)
         self.sealed_at: float | None = None  # of the last epoch; None once there was nothing to do
-        self._division_count = 0
+        self._topology_count = 0
 
     def __enter__(self) -> EpochLoop:
         try:
-            with naming_operators(self._setup.graph):
+            with locating_operators(self._setup.graph):
                 self._recover()
             if self._options.is_batch:
                 require_bounded(self._setup)
@@ -220,15 +220,15 @@ class EpochLoop:
         return self._ledger.holding(epoch)
 
     @property
-    def division(self) -> Division:
+    def topology(self) -> Topology:
         """What depends on how wide the operators are."""
-        return Division(setup=self._setup, last=self._last, timeline=self._timeline)
+        return Topology(setup=self._setup, last=self._last, timeline=self._timeline)
 
-    def divide(self, division: Division) -> None:
-        """Go on with other widths from the next epoch on; ``rescale`` takes care that it is one."""
-        self._setup, self._last = division.setup, division.last
-        self._intake.divide(division.setup, division.timeline)
-        self._division_count += 1
+    def change_topology(self, topology: Topology) -> None:
+        """Go on with other parallelism from the next epoch on; ``rescale`` sees to the epoch."""
+        self._setup, self._last = topology.setup, topology.last
+        self._intake.change_topology(topology.setup, topology.timeline)
+        self._topology_count += 1
         image = self._image()
         self._loads = LoadWatch(self._setup.storage, image.run_id, self._services.on_loaded)
         self._executor.start(image)
@@ -314,10 +314,10 @@ class EpochLoop:
 
     def _image(self) -> JobImage:
         return self._setup.image(
-            f"{self._run_id}-{self._division_count}" if self._division_count else self._run_id,
+            f"{self._run_id}-{self._topology_count}" if self._topology_count else self._run_id,
             blocking_call_ms=self._options.blocking_call_ms,
             state=self._options.state_settings,
-            forms=self._last.forms,
+            state_metadata=self._last.state_metadata,
         )
 
     def _run_tasks(self, planned: EpochWork) -> EpochWork:
@@ -346,7 +346,7 @@ class EpochLoop:
         """Run the tasks; when one finds a sealed file damaged, no start goes on from it again."""
         setup = self._setup
         try:
-            with naming_operators(setup.graph):
+            with locating_operators(setup.graph):
                 return run_unmixed(self._executor, orders, setup.sources, job=setup.job_id)
         except StateFileError as error:
             self._ledger.doubt(str(error.facts["path"]))
@@ -414,14 +414,16 @@ class EpochLoop:
                 event_count=last.manifest.event_count, is_published=last.is_published,
             )  # fmt: skip
         setup = self._setup
-        forms = begun_forms(
+        state_metadata = initial_state_metadata(
             self._last, setup.plan, setup.bundle.payloads,
             job=setup.job_id, allows_dropped=setup.allows_dropped_state,
         )  # fmt: skip
         restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
         self._start_connectors(has_waiting=last is not None and not last.is_published)
         feedback = renumbered_loops(self._last, self._setup.graph, job=self._setup.job_id)
-        self._last = replace(self._last, states=restored, forms=forms, feedback=feedback)
+        self._last = replace(
+            self._last, states=restored, state_metadata=state_metadata, feedback=feedback
+        )
         self._timeline.resume(self._last.time)
         if self._services.fence.is_contested:
             self._occupy_next_epoch()

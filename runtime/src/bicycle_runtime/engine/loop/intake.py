@@ -39,8 +39,8 @@ class Intake:
         self.order = timeline.order({})
         self._held: set[str] = set()
 
-    def divide(self, setup: JobSetup, timeline: Timeline) -> None:
-        """Go on with other widths."""
+    def change_topology(self, setup: JobSetup, timeline: Timeline) -> None:
+        """Go on with other parallelism."""
         self._setup, self.timeline = setup, timeline
 
     def poll(self) -> dict[str, SourceStatus]:
@@ -61,13 +61,13 @@ class Intake:
 
     def plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
         """Return what each source with input lets an epoch read."""
-        width = {vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices}
+        parallelism = {vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices}
         return {
             uid: self._setup.sources[uid].plan(
                 Budget(
                     record_count=self.pacer.record_count,
                     byte_count=self.pacer.byte_count,
-                    parallelism=width[uid],
+                    parallelism=parallelism[uid],
                 )
             )
             for uid, status in statuses.items()

@@ -1,6 +1,6 @@
-"""Other widths for a job that runs: what is asked for, what follows from it, and the answer.
+"""Other parallelism for a job that runs: what is asked for, what follows from it, and the answer.
 
-A *width* is the parallelism of one operator. ``Division`` holds what depends on widths (the plan,
+``Topology`` holds what depends on the parallelism of operators (the plan,
 the state of each subtask, the event time of subtasks); the next one is a pure function of it. The
 epoch loop carries it out: it runs one epoch without input, in which every new subtask takes over
 its state, and seals it. Until then nothing has happened, and what fails is put back.
@@ -26,20 +26,20 @@ from bicycle_runtime.engine.errors import (
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.planning.stages import (
     group_count_of,
+    parallelisms_of,
     plan_stages,
-    widths_of,
-    with_widths,
+    with_parallelisms,
 )
 from bicycle_runtime.engine.resuming.restoring import restored_states
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["DividedLoop", "Division", "Rescaled", "WidthWish", "rescale"]
+__all__ = ["RescalableLoop", "RescaleRequest", "Rescaled", "Topology", "rescale"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WidthWish:
-    """Which widths somebody asks for. What is not named stays as it is.
+class RescaleRequest:
+    """Which parallelism somebody asks for. What is not named stays as it is.
 
     Args:
         parallelism: Of all operators; a source that cannot be divided so far keeps its limit.
@@ -54,8 +54,9 @@ class WidthWish:
 class Rescaled:
     """What a rescale came to.
 
-    ``epoch`` is the first one at the new widths. ``pause_ms``: from the last seal at the old widths
-    to the first at the new ones; of a job that had nothing to do, from when it was asked.
+    ``epoch`` is the first one at the new parallelism. ``pause_ms``: from the last seal at the old
+    parallelism to the first at the new one; of a job that had nothing to do, from when it was
+    asked.
     """
 
     epoch: int
@@ -70,44 +71,44 @@ class Rescaled:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Division:
-    """What of a running job depends on the widths of its operators."""
+class Topology:
+    """What of a running job depends on the parallelism of its operators."""
 
     setup: JobSetup
     last: Manifest
     timeline: Timeline
 
     @property
-    def widths(self) -> dict[str, int]:
+    def parallelisms(self) -> dict[str, int]:
         """The parallelism of each operator."""
-        return widths_of(self.setup.graph)
+        return parallelisms_of(self.setup.graph)
 
-    def with_wish(self, wish: WidthWish) -> Division:
-        """Return the division at the widths that are asked for; nothing is read or started.
+    def rescaled_to(self, request: RescaleRequest) -> Topology:
+        """Return the topology at the parallelism that is asked for; nothing is read or started.
 
         Raises:
             WIDTH_OPERATOR_UNKNOWN: there is no such operator.
-            WIDTH_REFUSED: an operator cannot have that width.
+            WIDTH_REFUSED: an operator cannot have that parallelism.
         """
-        widths = _wished(self.setup, self.widths, wish)
+        parallelisms = _target_parallelisms(self.setup, self.parallelisms, request)
         setup = self.setup
-        graph = with_widths(setup.bundle.graph, widths)
+        graph = with_parallelisms(setup.bundle.graph, parallelisms)
         plan = plan_stages(graph, timed_sinks=setup.timed_sinks)
-        divided = dataclasses.replace(setup, graph=graph, plan=plan)
-        states = restored_states(self.last, divided.plan, job=setup.job_id)
-        return Division(
-            setup=divided,
+        rescaled = dataclasses.replace(setup, graph=graph, plan=plan)
+        states = restored_states(self.last, rescaled.plan, job=setup.job_id)
+        return Topology(
+            setup=rescaled,
             last=dataclasses.replace(self.last, states=states),
-            timeline=self.timeline.with_plan(divided.plan),
+            timeline=self.timeline.with_plan(rescaled.plan),
         )
 
 
-class DividedLoop(Protocol):
+class RescalableLoop(Protocol):
     """An epoch loop between two steps, as ``rescale`` needs it."""
 
     @property
-    def division(self) -> Division:
-        """What depends on widths, as of the last epoch."""
+    def topology(self) -> Topology:
+        """What depends on parallelism, as of the last epoch."""
 
     @property
     def sealed_at(self) -> float | None:
@@ -116,80 +117,92 @@ class DividedLoop(Protocol):
     def settle(self) -> None:
         """Wait until it is published."""
 
-    def divide(self, division: Division) -> None:
-        """Go on with other widths."""
+    def change_topology(self, topology: Topology) -> None:
+        """Go on with other parallelism."""
 
     def run_without_input(self) -> None:
         """Run an epoch in which no source is read, and every subtask takes over its state."""
 
 
-def rescale(loop: DividedLoop, wish: WidthWish, clock: Clock) -> Rescaled:
-    """Let a job go on with other widths. No input is read, and no connector is stopped.
+def rescale(loop: RescalableLoop, request: RescaleRequest, clock: Clock) -> Rescaled:
+    """Let a job go on with other parallelism. No input is read, and no connector is stopped.
 
-    What fails before the first epoch at the new widths is sealed is an error, and the job goes on
-    as it was. Nothing is done when it has the widths already.
+    What fails before the first epoch at the new parallelism is sealed is an error, and the job goes
+    on as it was. Nothing is done when it has that parallelism already.
 
     Args:
         loop: The job's, between two steps.
-        wish: The widths.
+        request: The parallelism.
         clock: Measures the pause.
 
     Raises:
         WIDTH_OPERATOR_UNKNOWN: there is no such operator.
-        WIDTH_REFUSED: an operator cannot have that width.
+        WIDTH_REFUSED: an operator cannot have that parallelism.
         RESCALE_FAILED: the epoch failed, as when a function has no ``merge_state``.
         BicycleError: what the next step of the loop would have raised as well.
     """
     asked_at = clock.monotonic()
-    old = loop.division
-    new = old.with_wish(wish)
+    old = loop.topology
+    new = old.rescaled_to(request)
     pause_s = 0.0
-    if new.widths != old.widths:
+    if new.parallelisms != old.parallelisms:
         loop.settle()
         paused_at = asked_at if loop.sealed_at is None else loop.sealed_at
         _exchange(loop, old, new)
         pause_s = (loop.sealed_at or paused_at) - paused_at
-    last = loop.division.last
+    last = loop.topology.last
     return Rescaled(
-        epoch=last.epoch, old=old.widths, new=new.widths, pause_ms=round(pause_s * 1_000),
+        epoch=last.epoch,
+        old=old.parallelisms,
+        new=new.parallelisms,
+        pause_ms=round(pause_s * 1_000),
         state_bytes=state_bytes(last.states),
-    )  # fmt: skip
+    )
 
 
-def _exchange(loop: DividedLoop, old: Division, new: Division) -> None:
-    """Run the first epoch at other widths; when it fails, put back those of before."""
+def _exchange(loop: RescalableLoop, old: Topology, new: Topology) -> None:
+    """Run the first epoch at other parallelism; when it fails, put back what was before."""
     try:
-        loop.divide(new)
+        loop.change_topology(new)
         loop.run_without_input()
     except BicycleError as error:
-        if loop.division.last.epoch > old.last.epoch:  # It was sealed: nothing takes that back.
+        if loop.topology.last.epoch > old.last.epoch:  # It was sealed: nothing takes that back.
             raise
-        loop.divide(old)
+        loop.change_topology(old)
         raise RESCALE_FAILED(
             job=old.setup.job_id, reason=error.summary, hint=error.remedy, cause=error.code
         ) from error
 
 
-def _wished(setup: JobSetup, widths: Mapping[str, int], wish: WidthWish) -> dict[str, int]:
-    unknown = sorted(wish.operators.keys() - widths.keys())
+def _target_parallelisms(
+    setup: JobSetup, parallelisms: Mapping[str, int], request: RescaleRequest
+) -> dict[str, int]:
+    unknown = sorted(request.operators.keys() - parallelisms.keys())
     if unknown:
         raise WIDTH_OPERATOR_UNKNOWN(
-            job=setup.job_id, operator=unknown[0], known_text=", ".join(sorted(widths))
+            job=setup.job_id, operator=unknown[0], known_text=", ".join(sorted(parallelisms))
         )
     limits = {
         uid: source.default_parallelism_max
         for uid, source in setup.sources.items()
         if source.default_parallelism_max is not None
     }
-    wished = dict(widths)
-    if wish.parallelism is not None:
-        wished = {uid: min(wish.parallelism, limits.get(uid, wish.parallelism)) for uid in widths}
-    wished |= wish.operators
+    target = dict(parallelisms)
+    if request.parallelism is not None:
+        target = {
+            uid: min(request.parallelism, limits.get(uid, request.parallelism))
+            for uid in parallelisms
+        }
+    target |= request.operators
     for vertex in setup.graph.vertices:
         uid, group_count = vertex.id, group_count_of(setup.graph, vertex)
         limit = min(group_count, limits.get(uid, group_count))
-        if not 1 <= wished[uid] <= limit:
+        if not 1 <= target[uid] <= limit:
             raise WIDTH_REFUSED(
-                job=setup.job_id, operator=uid, found=wished[uid], limit=limit, now=widths[uid]
+                job=setup.job_id,
+                operator=uid,
+                found=target[uid],
+                limit=limit,
+                now=parallelisms[uid],
             )
-    return wished
+    return target

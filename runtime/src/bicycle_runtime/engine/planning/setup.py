@@ -15,20 +15,20 @@ from bicycle_runtime.connectors.registry import ConnectorRegistry, default_regis
 from bicycle_runtime.contract import ConnectorSpec, DriverServices, Sink, Source
 from bicycle_runtime.engine.errors import BATCH_MODE_ENDLESS
 from bicycle_runtime.engine.planning.stages import (
+    parallelisms_of,
     plan_stages,
-    widths_of,
     with_parallelism,
-    with_widths,
+    with_parallelisms,
 )
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.values.forms import OperatorForms
+from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
 
-__all__ = ["JobSetup", "naming_operators", "prepare_job", "require_bounded"]
+__all__ = ["JobSetup", "locating_operators", "prepare_job", "require_bounded"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ class JobSetup:
         *,
         blocking_call_ms: int = 1_000,
         state: StateSettings | None = None,
-        forms: Mapping[str, OperatorForms] | None = None,
+        state_metadata: Mapping[str, OperatorStateMetadata] | None = None,
     ) -> JobImage:
         """Return what is shipped to workers.
 
@@ -61,7 +61,7 @@ class JobSetup:
             run_id: Unique to this run of the driver, so that no worker takes it for an earlier one.
             blocking_call_ms: An async function that keeps the event loop for longer is told.
             state: The backend; None is memory.
-            forms: Those in which values of states may be sealed, by operator.
+            state_metadata: Schema versions in which values of states may be sealed, by operator.
         """
         return JobImage(
             job_id=self.job_id,
@@ -74,7 +74,7 @@ class JobSetup:
             writers={uid: sink.writer() for uid, sink in self.sinks.items()},
             blocking_call_ms=blocking_call_ms,
             state=state or StateSettings(),
-            forms=forms or {},
+            state_metadata=state_metadata or {},
             properties=self.graph.config.properties,
         )
 
@@ -96,7 +96,7 @@ class JobSetup:
 
 def prepare_job(
     bundle: JobBundle, *, job_id: str, storage: Storage, parallelism: int | None = None,
-    registry: ConnectorRegistry | None = None, widths: Mapping[str, int] | None = None,
+    registry: ConnectorRegistry | None = None, parallelisms: Mapping[str, int] | None = None,
     dead_letters_dir: str | None = None,
 ) -> JobSetup:  # fmt: skip
     """Plan a job and create its connectors. Nothing is opened or started.
@@ -107,8 +107,8 @@ def prepare_job(
         storage: The job's own folder of checkpoint storage.
         parallelism: Overrides the parallelism of every operator; None keeps the graph's.
         registry: Where connectors are looked up; None takes those of this installation.
-        widths: Parallelism by operator, which wins over the others; those of operators that the
-            graph does not have are left out.
+        parallelisms: Parallelism by operator, which wins over the others; those of operators that
+            the graph does not have are left out.
         dead_letters_dir: Local directory for dead letters; None is one in the storage, which then
             must be local.
 
@@ -138,8 +138,8 @@ def prepare_job(
     graph = (
         bundle.graph if parallelism is None else with_parallelism(bundle.graph, parallelism, limits)
     )
-    if widths:
-        graph = with_widths(bundle.graph, {**widths_of(graph), **widths})
+    if parallelisms:
+        graph = with_parallelisms(bundle.graph, {**parallelisms_of(graph), **parallelisms})
     if any(vertex.on_error.action is ErrorAction.DEAD_LETTER for vertex in graph.vertices):
         sinks[DEAD_LETTERS] = registry.create_sink(
             _dead_letter_spec(dead_letters_dir or f"{storage.url}/dead_letters")
@@ -222,7 +222,7 @@ def _is_reached_without(graph: JobGraph, uid: str, sources: Mapping[str, Source]
 
 
 @contextlib.contextmanager
-def naming_operators(graph: JobGraph) -> Iterator[None]:
+def locating_operators(graph: JobGraph) -> Iterator[None]:
     """Let errors that name an operator of the graph say, in the fact ``made``, what made it."""
     try:
         yield

@@ -31,7 +31,13 @@ from bicycle_sdk.graph import (
     Vertex,
 )
 
-__all__ = ["group_count_of", "plan_stages", "widths_of", "with_parallelism", "with_widths"]
+__all__ = [
+    "group_count_of",
+    "parallelisms_of",
+    "plan_stages",
+    "with_parallelism",
+    "with_parallelisms",
+]
 
 
 def plan_stages(graph: JobGraph, *, timed_sinks: Collection[str] = ()) -> StagePlan:
@@ -54,7 +60,7 @@ def group_count_of(graph: JobGraph, vertex: Vertex) -> int:
     return vertex.max_parallelism or graph.config.max_parallelism
 
 
-def widths_of(graph: JobGraph) -> dict[str, int]:
+def parallelisms_of(graph: JobGraph) -> dict[str, int]:
     """Return the parallelism of each vertex."""
     return {vertex.id: vertex.parallelism for vertex in graph.vertices}
 
@@ -68,34 +74,34 @@ def with_parallelism(graph: JobGraph, parallelism: int, limits: Mapping[str, int
         limits: Largest parallelism of vertices that have one, such as sources that cannot be
             divided.
     """
-    widths = {
+    parallelisms = {
         vertex.id: min(parallelism, limits.get(vertex.id, parallelism)) for vertex in graph.vertices
     }
-    return with_widths(graph, widths)
+    return with_parallelisms(graph, parallelisms)
 
 
-def with_widths(graph: JobGraph, widths: Mapping[str, int]) -> JobGraph:
-    """Return the graph with these vertices at these widths; others keep theirs.
+def with_parallelisms(graph: JobGraph, parallelisms: Mapping[str, int]) -> JobGraph:
+    """Return the graph with these vertices at this parallelism; others keep theirs.
 
     Forward edges whose ends then differ become rebalance edges.
 
     Args:
         graph: A valid graph. Of one that was changed by this function before, give the original:
             a rebalance edge does not become a forward edge again.
-        widths: Parallelism by vertex, 1 or more.
+        parallelisms: Parallelism by vertex, 1 or more.
 
     Raises:
-        GraphError: a width is over the vertex's maximum.
+        GraphError: a parallelism is over the vertex's maximum.
     """
     vertices = tuple(
-        dataclasses.replace(vertex, parallelism=widths.get(vertex.id, vertex.parallelism))
+        dataclasses.replace(vertex, parallelism=parallelisms.get(vertex.id, vertex.parallelism))
         for vertex in graph.vertices
     )
-    width = {vertex.id: vertex.parallelism for vertex in vertices}
+    parallelism = {vertex.id: vertex.parallelism for vertex in vertices}
     edges = tuple(
         dataclasses.replace(edge, partitioning=Partitioning.REBALANCE)
         if edge.partitioning is Partitioning.FORWARD
-        and width[edge.source_id] != width[edge.target_id]
+        and parallelism[edge.source_id] != parallelism[edge.target_id]
         else edge
         for edge in graph.edges
     )
@@ -124,11 +130,13 @@ class _Planner:
     def plan(self) -> StagePlan:
         chains = tuple(self._chain_spec(chain_id) for chain_id in self._order)
         depth = max(self._level.values()) + 1
-        widths = tuple(
+        parallelisms = tuple(
             max(chain.parallelism for chain in chains if chain.level == level)
             for level in range(depth)
         )
-        return StagePlan(chains=chains, level_parallelism=widths, is_timed=self._time.is_timed)
+        return StagePlan(
+            chains=chains, level_parallelism=parallelisms, is_timed=self._time.is_timed
+        )
 
     def _inputs(self, chain_id: str) -> list[Edge]:
         head = self._chains[chain_id].operator_ids[0]
@@ -192,7 +200,7 @@ class _Planner:
         source, target = self._vertices[edge.source_id], self._vertices[edge.target_id]
         target_chain = self._chain_of[edge.target_id]
         same_level = self._level[target_chain] == self._level[self._chain_of[edge.source_id]]
-        near = Link.DIRECT if same_level else Link.PARCEL
+        near = Link.DIRECT if same_level else Link.SHUFFLE
         link = Link.FEEDBACK if edge.feedback else near
         typed = edge.output_tag is None and "output_type" in source.payloads
         return RouteSpec(

@@ -13,12 +13,12 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.batch import Batch, PickTrail
-from bicycle_runtime.operators.calling.user_functions import is_async, resolve
+from bicycle_runtime.operators.batch import Batch, PickLineage
 from bicycle_runtime.operators.functions.operator import Advance, Operator
 from bicycle_runtime.operators.functions.process import StatefulOperator
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.operators.tasks.program import Program
+from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_sdk.functions import as_callable
@@ -81,7 +81,7 @@ def _of_keys(selectors: Sequence[Selector | None], keys: Sequence[Any], batch: B
         chosen = [groups[index] for index in picked]
         groups = bytes(chosen) if isinstance(groups, bytes) else chosen
     values = [batch.values[index] for index in picked]
-    return Batch(values, PickTrail(batch.trail, lambda: picked), groups, batch.ordinal)
+    return Batch(values, PickLineage(batch.lineage, lambda: picked), groups, batch.ordinal)
 
 
 def _narrow_timers(operator: StatefulOperator, keys: Sequence[Any]) -> None:

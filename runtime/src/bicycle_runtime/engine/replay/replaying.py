@@ -31,8 +31,8 @@ from bicycle_runtime.engine.epoch.failures import raise_first_failure
 from bicycle_runtime.engine.epoch.merging import (
     merge_ends,
     merge_feedback,
-    merge_forms,
     merge_offsets,
+    merge_state_metadata,
     merge_states,
     merge_turns,
 )
@@ -43,16 +43,16 @@ from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED, REPLAY_INPUT_GONE
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.engine.resuming.pinning import renumbered_loops
+from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import restored_states
-from bicycle_runtime.engine.resuming.state_forms import begun_forms
-from bicycle_runtime.operators.counting.counts import OperatorCounts
+from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
+from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.values.forms import OperatorForms
+from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ReplaySettings", "Replayed", "SinkInput", "replay_epoch"]
@@ -123,12 +123,12 @@ def replay_epoch(
         raise REPLAY_GRAPH_CHANGED(epoch=record.epoch, missing=", ".join(missing), known_text=known)
     storage = ScratchStorage(setup.storage)
     sinks = {uid: SinkInput() for uid in setup.sinks}
-    forms = begun_forms(
+    state_metadata = initial_state_metadata(
         before, setup.plan, setup.bundle.payloads, job=setup.job_id, allows_dropped=True
     )
-    image = _image(setup, storage, sinks, settings, forms=forms)
+    image = _image(setup, storage, sinks, settings, state_metadata=state_metadata)
     feedback = renumbered_loops(before, setup.graph, job=setup.job_id)
-    before = replace(before, forms=forms, feedback=feedback)
+    before = replace(before, state_metadata=state_metadata, feedback=feedback)
     before = replace(
         before,
         states=restored_states(before, setup.plan, job=setup.job_id, is_start=record.is_start),
@@ -171,7 +171,7 @@ def _image(
     sinks: Mapping[str, SinkInput],
     settings: ReplaySettings,
     *,
-    forms: Mapping[str, OperatorForms],
+    state_metadata: Mapping[str, OperatorStateMetadata],
 ) -> JobImage:
     readers = {}
     for uid, source in setup.sources.items():
@@ -196,7 +196,7 @@ def _image(
             for uid, sink in setup.sinks.items()
         },
         state=settings.state,
-        forms=forms,
+        state_metadata=state_metadata,
     )
 
 
@@ -217,7 +217,7 @@ def _manifest(
             for uid in setup.sources
         },
         states=merge_states(before.states, reports),
-        forms=merge_forms(before.forms, reports),
+        state_metadata=merge_state_metadata(before.state_metadata, reports),
         feedback=merge_feedback(reports),
         turns=merge_turns(before.turns, reports, setup.plan.edges_with_turns()),
         time=timeline.sealed_after(record.time, reports),

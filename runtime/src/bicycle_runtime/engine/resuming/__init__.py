@@ -1,1 +1,1 @@
-"""What a run takes over from the epoch sealed last: ids of operators, forms of states, state."""
+"""Takeover from the epoch sealed last: operator ids, schema versions of states, state."""

@@ -45,8 +45,10 @@ def restored_states(
 
 
 def _has_lists(manifest: Manifest, uid: str) -> bool:
-    forms = manifest.forms.get(uid)
-    return forms is not None and any(state.kind in LIST_KINDS for state in forms.states)
+    state_metadata = manifest.state_metadata.get(uid)
+    return state_metadata is not None and any(
+        state.kind in LIST_KINDS for state in state_metadata.states
+    )
 
 
 def refuse_lost_state(
@@ -65,7 +67,7 @@ def refuse_lost_state(
     """
     lost = lost_operators(manifest, graph)
     if lost and not allows_dropped:
-        former = dict(manifest.pins.operators)
+        former = dict(manifest.operator_ids.operators)
         kinds = {uid: f" ({words}, without uid)" for uid, words in former.items()}
         known = {*former, *manifest.states, *manifest.offsets}
         fresh = [vertex.told for vertex in graph.vertices if vertex.id not in known and vertex.made]

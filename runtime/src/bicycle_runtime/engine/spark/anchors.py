@@ -42,19 +42,19 @@ class Anchors:
 
     Args:
         context: The running context.
-        widths: Tasks of each level.
+        parallelisms: Tasks of each level.
         levels: The levels that are to be anchored.
         partitioner: The function by which records go to tasks: the very object that the levels are
             partitioned by.
-        former: Where tasks of the same job were before its widths changed, by level.
+        former: Where tasks of the same job were before its parallelism changed, by level.
     """
 
     def __init__(
-        self, context: Any, widths: Sequence[int], levels: Sequence[int],
+        self, context: Any, parallelisms: Sequence[int], levels: Sequence[int],
         partitioner: Callable[[int], int], *, former: Mapping[int, list[str]] | None = None,
     ) -> None:  # fmt: skip
         self._context = context
-        self._widths = widths
+        self._parallelisms = parallelisms
         self._levels = levels
         self._partitioner = partitioner
         self._hosts: Mapping[str, int] = {}
@@ -79,7 +79,7 @@ class Anchors:
             )
         self._hosts, self._executors = dict(hosts), executors
         for level in self._levels:
-            places = place_tasks(self._widths[level], hosts, self.places.get(level, ()))
+            places = place_tasks(self._parallelisms[level], hosts, self.places.get(level, ()))
             self.places[level] = places
             self._put(level, places)
 
@@ -116,8 +116,8 @@ class Anchors:
         if level == 0:  # It is not shuffled, and its place needs no cache.
             self._anchors[0] = elements
             return
-        width = self._widths[level]
-        anchor = elements.map(_as_pair).partitionBy(width, self._partitioner).persist()
+        parallelism = self._parallelisms[level]
+        anchor = elements.map(_as_pair).partitionBy(parallelism, self._partitioner).persist()
         anchor.count()
         self._anchors[level] = anchor
 

@@ -88,9 +88,9 @@ class ClusterView:
         """The ids of the executors that ``hosts`` counted the last time."""
         return frozenset(self._ready)
 
-    def _has_settled(self, width: int) -> bool:
+    def _has_settled(self, parallelism: int) -> bool:
         """Tell whether all that are known have started, and are enough."""
-        return self._ready == self._known and self.slot_count() >= width
+        return self._ready == self._known and self.slot_count() >= parallelism
 
     def _is_ready(self, name: str) -> bool:
         return bool(self._scala.taskScheduler().hasExecutorsAliveOnHost(self._places[name]))
@@ -107,11 +107,11 @@ class ClusterView:
         profile = self._scala.resourceProfileManager().defaultResourceProfile()
         return int(self._scala.maxNumConcurrentTasks(profile))
 
-    def wait_for_executors(self, *, width: int, timeout_s: float) -> dict[str, int]:
+    def wait_for_executors(self, *, parallelism: int, timeout_s: float) -> dict[str, int]:
         """Wait for an executor, and a little for as many as the job is wide.
 
         Args:
-            width: Tasks of the widest level.
+            parallelism: Tasks of the widest level.
             timeout_s: The longest wait for the first one.
 
         Raises:
@@ -124,7 +124,7 @@ class ClusterView:
                 raise NO_EXECUTOR(master=self._master, wait_s=timeout_s)
             pause.wait(_POLL_S)
         seen, end = hosts, self._clock.monotonic() + _OTHERS_S
-        while not self._has_settled(width) and self._clock.monotonic() < end:
+        while not self._has_settled(parallelism) and self._clock.monotonic() < end:
             pause.wait(_POLL_S)
             hosts = self.hosts()
             if hosts != seen:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from bicycle_runtime.engine.spark.places_folder import places_folder
+from bicycle_runtime.engine.spark.positions_folder import positions_folder
 
 __all__ = ["main", "note_ends", "without_archives"]
 
@@ -55,7 +55,7 @@ def note_ends(_number: int = 0, _frame: object = None) -> None:
             if pid == 0:
                 return
             code = os.waitstatus_to_exitcode(status)
-            place = Path(places_folder(), str(pid))
+            place = Path(positions_folder(), str(pid))
             with contextlib.suppress(FileNotFoundError):  # It had no task yet.
                 if code:
                     place.rename(f"{place}.{code}")

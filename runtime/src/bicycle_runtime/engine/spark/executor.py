@@ -39,7 +39,7 @@ from bicycle_runtime.engine.spark.java import (
     hush_serializers,
     start_java,
 )
-from bicycle_runtime.engine.spark.places_folder import FOLDER_VARIABLE
+from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE
 from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
@@ -51,7 +51,7 @@ from bicycle_runtime.recovery.savepoints import JOB_FILE
 from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:
-    from bicycle_runtime.operators.calling.last_place import LastPlace
+    from bicycle_runtime.operators.user_calls.last_position import LastPosition
 
 __all__ = ["SparkExecutor", "default_master"]
 
@@ -114,7 +114,7 @@ class SparkExecutor:
         self._plan: StagePlan | None = None
         self._run_id = ""
         self._seed: Any = None
-        self._widths: tuple[int, ...] = ()
+        self._parallelisms: tuple[int, ...] = ()
         self._epoch = 0
         self._view: ClusterView | None = None
         self._anchors: Anchors | None = None
@@ -153,7 +153,7 @@ class SparkExecutor:
         self._shipment = shipment
 
     def start(self, image: JobImage) -> None:
-        """Get ready for a job; again with other widths, or for the next job, before ``stop``.
+        """Get ready for a job; again with other parallelism, or for the next job, before ``stop``.
 
         Raises:
             SparkStartError: Spark does not come up, or a cluster has no executor for the job.
@@ -165,7 +165,7 @@ class SparkExecutor:
         if is_first:
             self._java = self._starting.wait()
             self._context = self._connect(self._java)
-        self._widths = image.plan.level_parallelism
+        self._parallelisms = image.plan.level_parallelism
         with self._spark_errors(self._epoch):
             if is_first or self._sent != self._shipment:
                 self._send_environment()
@@ -176,17 +176,17 @@ class SparkExecutor:
                 self._image.destroy()
             self._image = self._context.broadcast(pickle_by_value(image))
             self._run_id, self._plan = image.run_id, image.plan
-            width = self._widths[0]
-            self._seed = self._context.parallelize(range(width), width)
+            parallelism = self._parallelisms[0]
+            self._seed = self._context.parallelize(range(parallelism), parallelism)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         self._epoch = orders[0].epoch
         with self._spark_errors(self._epoch), self._watched():
             if self._anchors is not None and self._view is not None:
                 self._anchors.refresh(self._view.hosts(), self._view.executors)
-            parcels = self._collect(orders)
+            blocks = self._collect(orders)
         self._worked_at = self._clock.monotonic()
-        return [decode_report(report) for report in reports_in(parcel for _, parcel in parcels)]
+        return [decode_report(report) for report in reports_in(block for _, block in blocks)]
 
     def rest(self) -> None:
         """Give workers a task without work before Spark ends them, and with them what they hold.
@@ -197,10 +197,12 @@ class SparkExecutor:
 
         if self._clock.monotonic() - self._worked_at < _REST_S_MAX:
             return
-        width = max(self._widths)
+        parallelism = max(self._parallelisms)
         try:
             with self._spark_errors(self._epoch), self._watched():
-                self._context.parallelize(range(width), width).foreachPartition(do_nothing)
+                self._context.parallelize(range(parallelism), parallelism).foreachPartition(
+                    do_nothing
+                )
         except EpochFailedError as error:
             # The next epoch waits for executors, or fails; one that has nothing to do need not.
             log_event(_LOG, "workers_not_kept", level=logging.WARNING, job=self._job, error=error)
@@ -248,13 +250,20 @@ class SparkExecutor:
         self._view = ClusterView(self._context, master=self._master)
         watch = ExecutorWatch(self._context, self._view, timeout_s=self._timeout_s)
         self._watch = self._cleanup.enter_context(watch)
-        hosts = self._view.wait_for_executors(width=max(self._widths), timeout_s=self._timeout_s)
+        hosts = self._view.wait_for_executors(
+            parallelism=max(self._parallelisms), timeout_s=self._timeout_s
+        )
         facts = own_facts(spark=str(self._context.version))
         with watch.working():
             answers = ask_hosts(
-                self._context, hosts, python=self._context.pythonExec, archive=self._needs.archive,
-                digest=self._needs.digest, module=self._shipment.module, token=_token(image),
-            )  # fmt: skip
+                self._context,
+                hosts,
+                python=self._context.pythonExec,
+                archive=self._needs.archive,
+                digest=self._needs.digest,
+                module=self._shipment.module,
+                token=_token(image),
+            )
         require_match(facts, self._shipment.plugin, answers)
         self._needs = replace(self._needs, facts=facts)
 
@@ -266,7 +275,7 @@ class SparkExecutor:
             former = self._anchors.places
         if self._view is not None:
             levels = levels_with_state(image.plan)
-            self._anchors = Anchors(self._context, self._widths, levels, _same, former=former)
+            self._anchors = Anchors(self._context, self._parallelisms, levels, _same, former=former)
 
     def _watched(self) -> contextlib.AbstractContextManager[None]:
         """Return what ends the jobs inside when a cluster has no executor for too long."""
@@ -282,7 +291,7 @@ class SparkExecutor:
         rdd = self._seed if anchors is None else anchors.seed(self._seed)
         for level, order in enumerate(orders):
             if level:
-                rdd = rdd.partitionBy(self._widths[level], _same)
+                rdd = rdd.partitionBy(self._parallelisms[level], _same)
                 rdd = rdd if anchors is None else anchors.hold(level, rdd)
             data = encode_order(order)
             task = LevelTask(self._run_id, self._image, level, data, needs=self._needs)
@@ -324,11 +333,11 @@ class SparkExecutor:
                 return worker_ended(ends[-1], self._plan, job=self._job, reason=str(error))
         return EpochFailedError(epoch=epoch, job=self._job, reason=reason)
 
-    def _ends(self) -> list[LastPlace]:
+    def _ends(self) -> list[LastPosition]:
         """Return what is known of workers that ended."""
         # All operators: see ``boot``.
         from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
-        from bicycle_runtime.operators.calling.last_place import ended_workers
+        from bicycle_runtime.operators.user_calls.last_position import ended_workers
 
         if self._view is None:
             return ended_workers(self._places)

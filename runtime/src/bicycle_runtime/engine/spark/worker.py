@@ -23,14 +23,14 @@ import msgspec
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import configure, log_event
-from bicycle_runtime.engine.spark.places_folder import local_folder, places_folder
+from bicycle_runtime.engine.spark.positions_folder import local_folder, positions_folder
 from bicycle_runtime.engine.spark.worker_needs import NO_NEEDS, WorkerNeeds
-from bicycle_runtime.operators.calling.last_place import LAST_PLACE
-from bicycle_runtime.operators.calling.user_functions import cancel_calls
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
-from bicycle_runtime.operators.tasks.routing import Parcel
+from bicycle_runtime.operators.tasks.routing import ShuffleBlock
 from bicycle_runtime.operators.tasks.worker import Worker
+from bicycle_runtime.operators.user_calls.last_position import LAST_POSITION
+from bicycle_runtime.operators.user_calls.user_functions import cancel_calls
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["LevelTask", "OwnError", "do_nothing", "encode_order"]
@@ -103,14 +103,14 @@ class LevelTask:
         self._order = order
         self._needs = needs
 
-    def __call__(self, subtask: int, parcels: Iterable[Any]) -> Iterator[Parcel]:
+    def __call__(self, subtask: int, blocks: Iterable[Any]) -> Iterator[ShuffleBlock]:
         """Run the task of one partition.
 
-        ``parcels`` are pairs of partition and bytes, and the anchor's, which has no bytes.
+        ``blocks`` are pairs of partition and bytes, and the anchor's, which has no bytes.
         """
         try:
             worker = self._worker()
-            inbox = (parcel for _, parcel in parcels if parcel is not None) if self._level else ()
+            inbox = (block for _, block in blocks if block is not None) if self._level else ()
             order = _ORDER_DECODER.decode(self._order)
             yield from _interruptible(worker.run(self._level, subtask, order, inbox))
         except BicycleError as error:
@@ -126,7 +126,7 @@ class LevelTask:
             if not _tasks_done:
                 _close_at_end()
                 configure(sys.stderr, level="WARNING")  # It ends up in the log of Spark.
-                LAST_PLACE.open(Path(places_folder()))
+                LAST_POSITION.open(Path(positions_folder()))
             self._needs.meet()
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)
@@ -139,8 +139,8 @@ def _state_folder() -> str:
     return str(Path(local_folder()) / "bicycle-state")
 
 
-def _interruptible(parcels: Iterator[Parcel]) -> Iterator[Parcel]:
-    """Yield the parcels of a task that lets go of everything when the process must end.
+def _interruptible(blocks: Iterator[ShuffleBlock]) -> Iterator[ShuffleBlock]:
+    """Yield the shuffle blocks of a task that lets go of everything when the process must end.
 
     Whatever call the signal comes into is left first: a client cannot be closed within one.
     """
@@ -148,7 +148,7 @@ def _interruptible(parcels: Iterator[Parcel]) -> Iterator[Parcel]:
     while True:
         try:
             _is_running = True
-            parcel = next(parcels, None)
+            block = next(blocks, None)
         except BaseException:
             if _is_ending:
                 close_workers()
@@ -156,9 +156,9 @@ def _interruptible(parcels: Iterator[Parcel]) -> Iterator[Parcel]:
             raise
         finally:
             _is_running = False
-        if parcel is None:
+        if block is None:
             return
-        yield parcel
+        yield block
 
 
 def close_workers() -> None:

@@ -16,10 +16,10 @@ import msgspec
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
 from bicycle_runtime.engine.spark.cluster import located
-from bicycle_runtime.engine.spark.places_folder import places_folder
-from bicycle_runtime.operators.calling.frames import blamed, is_ours
-from bicycle_runtime.operators.calling.last_place import LastPlace, ended_workers
+from bicycle_runtime.engine.spark.positions_folder import positions_folder
 from bicycle_runtime.operators.spec import StagePlan
+from bicycle_runtime.operators.user_calls.frames import blamed, is_ours
+from bicycle_runtime.operators.user_calls.last_position import LastPosition, ended_workers
 
 __all__ = ["ends_on_hosts", "worker_ended"]
 
@@ -43,7 +43,7 @@ class _Line:
     number: int
 
 
-def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPlace]:
+def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPosition]:
     """Return what the hosts of a cluster know of workers that ended; [] when they do not answer."""
     from py4j.protocol import Py4JError  # Spark is imported when it is used
     from pyspark import RDD
@@ -57,7 +57,7 @@ def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPlace]:
             texts = UTF8Deserializer()  # type: ignore[no-untyped-call]  # Spark's own
             tasks: Any = RDD(names, context, texts)
             answers = tasks.mapPartitions(_own_ends).collect()
-            return [msgspec.json.decode(answer, type=LastPlace) for answer in answers]
+            return [msgspec.json.decode(answer, type=LastPosition) for answer in answers]
     finally:
         late.cancel()
     return []
@@ -65,37 +65,47 @@ def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPlace]:
 
 def _own_ends(names: Iterable[object]) -> Iterator[bytes]:
     list(names)  # Else Spark would not use the worker again.
-    return map(msgspec.json.encode, ended_workers(Path(places_folder())))
+    return map(msgspec.json.encode, ended_workers(Path(positions_folder())))
 
 
-def worker_ended(place: LastPlace, plan: StagePlan, *, job: str, reason: str) -> EpochFailedError:
+def worker_ended(
+    position: LastPosition, plan: StagePlan, *, job: str, reason: str
+) -> EpochFailedError:
     """Return the error of a worker that ended.
 
     Args:
-        place: What it was at.
+        position: What it was at.
         plan: Knows the operators.
         job: Job id.
         reason: What Spark says; with the lines of a worker that crashed.
     """
     told = {spec.uid: spec.vertex.told for spec in plan.operators()}
     error = WORKER_ENDED(
-        epoch=place.epoch, job=job, subtask=place.subtask, operator=place.operator,
-        how="no word" if place.code is None else how_it_ended(place.code),
-        told=told.get(place.operator, "none yet"),
-        position=_position(place), source=place.source, shard=place.shard, offset=place.offset,
-        end_offset=place.end_offset, hint=_hint(place.code),
-    )  # fmt: skip
+        epoch=position.epoch,
+        job=job,
+        subtask=position.subtask,
+        operator=position.operator,
+        how="no word" if position.code is None else how_it_ended(position.code),
+        told=told.get(position.operator, "none yet"),
+        position=_position(position),
+        source=position.source,
+        shard=position.shard,
+        offset=position.offset,
+        end_offset=position.end_offset,
+        hint=_hint(position.code),
+    )
     location = _location(reason)
     if location is not None:
         error.facts["location"] = location
     return error
 
 
-def _position(place: LastPlace) -> str:
+def _position(position: LastPosition) -> str:
     """Say what is known without the source, which may say it in its own words."""
-    if place.source is None:
+    if position.source is None:
         return "no batch of input: it loaded or wrote state, or timers and windows fired"
-    return f"source {place.source!r}, {place.shard}, offsets {place.offset} to {place.end_offset}"
+    offsets = f"{position.offset} to {position.end_offset}"
+    return f"source {position.source!r}, {position.shard}, offsets {offsets}"
 
 
 def _hint(code: int | None) -> str:

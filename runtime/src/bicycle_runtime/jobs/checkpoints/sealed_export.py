@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from bicycle_runtime.base.storage import LocalStorage, Storage
-from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry
+from bicycle_runtime.jobs.checkpoints.sealed_states import LocatedEntry
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 from bicycle_runtime.jobs.errors import EXPORT_REFUSED
 
@@ -47,7 +47,7 @@ def require_target(path: Path, storage: Storage) -> None:
         raise EXPORT_REFUSED(path=str(path), problem=problem, hint="name a file elsewhere")
 
 
-def export_entries(path: Path, entries: Iterable[PlacedEntry], reader: ValueReader) -> int:
+def export_entries(path: Path, entries: Iterable[LocatedEntry], reader: ValueReader) -> int:
     """Write entries to a file that ``require_target`` allowed, and return how many there were.
 
     Raises:
@@ -72,7 +72,7 @@ def export_entries(path: Path, entries: Iterable[PlacedEntry], reader: ValueRead
     return count
 
 
-def _pages(entries: Iterable[PlacedEntry]) -> Iterator[Sequence[PlacedEntry]]:
+def _pages(entries: Iterable[LocatedEntry]) -> Iterator[Sequence[LocatedEntry]]:
     rest = iter(entries)
     while page := list(islice(rest, _PAGE_COUNT)):
         yield page

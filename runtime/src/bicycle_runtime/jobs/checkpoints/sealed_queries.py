@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry, SealedEpoch, file_sizes
+from bicycle_runtime.jobs.checkpoints.sealed_states import LocatedEntry, SealedEpoch, file_sizes
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.records.opaque import Opaque, is_pickled
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
-from bicycle_runtime.state.stores.entries import SealedEntry
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
+from bicycle_runtime.state.stores.sealed_entries import SealedEntry
 
 __all__ = [
     "Change",
@@ -90,8 +90,8 @@ class Change:
     """One entry that is not the same in two epochs; an absent side is None."""
 
     word: ChangeWord
-    before: PlacedEntry | None
-    after: PlacedEntry | None
+    before: LocatedEntry | None
+    after: LocatedEntry | None
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ def keys_meant(text: str) -> list[Any]:
     return [value] if value == text else [value, text]
 
 
-def select(sealed: SealedEpoch, selection: Selection) -> Iterator[PlacedEntry]:
+def select(sealed: SealedEpoch, selection: Selection) -> Iterator[LocatedEntry]:
     """Yield the entries that are meant, by operator, in the order of key groups and keys.
 
     Raises:
@@ -129,10 +129,10 @@ def select(sealed: SealedEpoch, selection: Selection) -> Iterator[PlacedEntry]:
     """
     is_meant = _test_of(selection)
     for operator in sealed.operators(selection.operator):
-        wants = _wanted_sections(sealed, operator, selection)
-        for placed in sealed.entries(operator, wants):
-            if is_meant(placed.entry):
-                yield placed
+        wants = _wanted_states(sealed, operator, selection)
+        for located in sealed.entries(operator, wants):
+            if is_meant(located.entry):
+                yield located
 
 
 def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
@@ -140,8 +140,8 @@ def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
     state = sealed.manifest.states[operator]
     sizes = file_sizes([state])
     tallies: dict[tuple[str, str], _Tally] = {}
-    for placed in sealed.entries(operator):
-        entry = placed.entry
+    for located in sealed.entries(operator):
+        entry = located.entry
         tallies.setdefault((entry.state, entry.kind), _Tally()).add(entry)
     return OperatorSummary(
         operator=operator,
@@ -211,9 +211,9 @@ def _begins(key: Any, prefix: str) -> bool:
     return isinstance(first, str) and first.startswith(prefix)
 
 
-def _wanted_sections(
+def _wanted_states(
     sealed: SealedEpoch, operator: str, selection: Selection
-) -> Callable[[Section], bool]:
+) -> Callable[[ChangeSet], bool]:
     """Return a test that leaves out key groups in which a key cannot be.
 
     A dict that is an attribute of a function has keys of its own, which may be in any group.
@@ -275,23 +275,23 @@ def _types_in(entry: SealedEntry) -> set[str]:
 
 def _by_identity(
     sealed: SealedEpoch, operator: str, groups: range, is_meant: Callable[[SealedEntry], bool]
-) -> dict[tuple[Any, ...], PlacedEntry]:
+) -> dict[tuple[Any, ...], LocatedEntry]:
     return {
-        placed.entry.identity: placed
-        for placed in sealed.entries_within(operator, groups)
-        if is_meant(placed.entry)
+        located.entry.identity: located
+        for located in sealed.entries_within(operator, groups)
+        if is_meant(located.entry)
     }
 
 
 def _changes(
-    before: dict[tuple[Any, ...], PlacedEntry], after: dict[tuple[Any, ...], PlacedEntry]
+    before: dict[tuple[Any, ...], LocatedEntry], after: dict[tuple[Any, ...], LocatedEntry]
 ) -> Iterator[Change]:
-    for identity, placed in after.items():
+    for identity, located in after.items():
         former = before.get(identity)
         if former is None:
-            yield Change("added", None, placed)
-        elif former.entry.data != placed.entry.data:
-            yield Change("changed", former, placed)
-    for identity, placed in before.items():
+            yield Change("added", None, located)
+        elif former.entry.data != located.entry.data:
+            yield Change("changed", former, located)
+    for identity, located in before.items():
         if identity not in after:
-            yield Change("removed", placed, None)
+            yield Change("removed", located, None)

@@ -16,21 +16,21 @@ from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.recovery.savepoints import job_facts
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.stores.contents import parts_of
-from bicycle_runtime.state.stores.entries import SealedEntry, infer_kind, sealed_entries
-from bicycle_runtime.state.values.forms import OperatorForms
+from bicycle_runtime.state.stores.sealed_entries import SealedEntry, infer_kind, sealed_entries
+from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 
-__all__ = ["PlacedEntry", "SealedEpoch", "file_sizes", "open_epoch"]
+__all__ = ["LocatedEntry", "SealedEpoch", "file_sizes", "open_epoch"]
 
 _WINDOW = "Window"
-Wants = Callable[[Section], bool]
+Wants = Callable[[ChangeSet], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlacedEntry:
+class LocatedEntry:
     """An entry and where it lies.
 
     ``key_group`` is None for state without keys, ``task`` for what every task has a copy of.
@@ -82,12 +82,12 @@ class SealedEpoch:
             self.kinds[operator] = self._inferred_kind(operator)
         return self.kinds[operator]
 
-    def entries(self, operator: str, wants: Wants = lambda _: True) -> Iterator[PlacedEntry]:
+    def entries(self, operator: str, wants: Wants = lambda _: True) -> Iterator[LocatedEntry]:
         """Yield the entries of an operator, range by range, in order within each.
 
         Args:
             operator: Its uid.
-            wants: Leaves sections out before they are decoded.
+            wants: Leaves change sets out before they are decoded.
 
         Raises:
             StateFileError: a file is damaged.
@@ -95,11 +95,11 @@ class SealedEpoch:
         """
         test = wants
         for part in self._ranges(operator):
-            yield from self._placed(operator, self._read(operator, part, None, test))
+            yield from self._located(operator, self._read(operator, part, None, test))
             if part.files:
                 test = _without_copies(wants)
 
-    def entries_within(self, operator: str, groups: range) -> Iterator[PlacedEntry]:
+    def entries_within(self, operator: str, groups: range) -> Iterator[LocatedEntry]:
         """Yield the entries of some key groups; of none: what every task has a copy of.
 
         Raises:
@@ -108,11 +108,11 @@ class SealedEpoch:
         """
         wants_copies = not groups
 
-        def is_wanted(section: Section) -> bool:
-            return (section.group == EVERYWHERE) == wants_copies
+        def is_wanted(change_set: ChangeSet) -> bool:
+            return (change_set.group == EVERYWHERE) == wants_copies
 
         for part in self._concerned(operator, groups):
-            yield from self._placed(operator, self._read(operator, part, groups, is_wanted))
+            yield from self._located(operator, self._read(operator, part, groups, is_wanted))
 
     def files_within(self, operator: str, groups: range) -> list[tuple[str, range]]:
         """Return which files say what about some key groups."""
@@ -134,11 +134,11 @@ class SealedEpoch:
 
     def _names(self, operator: str) -> dict[tuple[str, str], str]:
         """Return the names of now of states that lie under an earlier one, by space and place."""
-        forms = self.manifest.forms.get(operator, OperatorForms())
+        state_metadata = self.manifest.state_metadata.get(operator, OperatorStateMetadata())
         return {
-            (state.space, state.place): state.name
-            for state in forms.states
-            if state.place != state.name and not state.place.startswith("$")
+            (state.space, state.stored_name): state.name
+            for state in state_metadata.states
+            if state.stored_name != state.name and not state.stored_name.startswith("$")
         }
 
     def _inferred_kind(self, operator: str) -> str:
@@ -149,9 +149,9 @@ class SealedEpoch:
         files = SealedFiles(operator, self.storage)
         with EpochHistory(self.storage).reading(self.manifest):
             return infer_kind(
-                section.name
-                for sections in parts_of(files, part.files, groups)
-                for section in sections
+                change_set.name
+                for change_sets in parts_of(files, part.files, groups)
+                for change_set in change_sets
             )
 
     def _ranges(self, operator: str) -> tuple[RangeState, ...]:
@@ -177,13 +177,13 @@ class SealedEpoch:
                 wants=wants,
             )
 
-    def _placed(self, operator: str, entries: Iterable[SealedEntry]) -> Iterator[PlacedEntry]:
+    def _located(self, operator: str, entries: Iterable[SealedEntry]) -> Iterator[LocatedEntry]:
         state = self.manifest.states[operator]
         names = self._names(operator)
         has_keys = state.scope == StateScope.KEY_GROUPS.value
         for entry in entries:
             group = entry.group
-            yield PlacedEntry(
+            yield LocatedEntry(
                 operator=operator,
                 entry=_renamed(entry, names),
                 key_group=group if has_keys and group != EVERYWHERE else None,
@@ -221,7 +221,7 @@ def _renamed(entry: SealedEntry, names: dict[tuple[str, str], str]) -> SealedEnt
 
 def _without_copies(wants: Wants) -> Wants:
     """Return a test that also leaves out what every task has a copy of: one copy is enough."""
-    return lambda section: section.group != EVERYWHERE and wants(section)
+    return lambda change_set: change_set.group != EVERYWHERE and wants(change_set)
 
 
 def _noted_kinds(storage: Storage) -> dict[str, str]:

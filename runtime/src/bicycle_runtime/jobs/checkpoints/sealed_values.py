@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.jobs.checkpoints.sealed_states import PlacedEntry
+from bicycle_runtime.jobs.checkpoints.sealed_states import LocatedEntry
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import STATE_UNLOADABLE
 from bicycle_runtime.records.opaque import Opaque
@@ -33,13 +33,13 @@ class ValueReader:
     def __init__(self, plugin: str | None = None) -> None:
         self._plugin = plugin
 
-    def rows(self, entries: Sequence[PlacedEntry]) -> list[dict[str, Any]]:
+    def rows(self, entries: Sequence[LocatedEntry]) -> list[dict[str, Any]]:
         """Return entries as JSON data.
 
         Raises:
             STATE_UNLOADABLE: the child process gave no answer.
         """
-        values = [placed.entry.value() for placed in entries]
+        values = [located.entry.value() for located in entries]
         parts = [
             (p.entry.key, p.entry.part, value) for p, value in zip(entries, values, strict=True)
         ]
@@ -51,18 +51,18 @@ class ValueReader:
         shown = [tuple(readable(item, show if loaded else None) for item in each) for each in parts]
         return [
             {
-                "operator": placed.operator,
-                "state": placed.entry.state,
-                "kind": placed.entry.kind,
-                "key_group": placed.key_group,
-                "task": placed.task,
+                "operator": located.operator,
+                "state": located.entry.state,
+                "kind": located.entry.kind,
+                "key_group": located.key_group,
+                "task": located.task,
                 "key": key,
                 "part": part,
                 "value": value,
-                "since_ms": placed.entry.since_ms,
-                "bytes": placed.entry.size,
+                "since_ms": located.entry.since_ms,
+                "bytes": located.entry.size,
             }
-            for placed, (key, part, value) in zip(entries, shown, strict=True)
+            for located, (key, part, value) in zip(entries, shown, strict=True)
         ]
 
     def _loaded(self, parts: Sequence[Any]) -> dict[bytes, Any]:

@@ -6,7 +6,7 @@ import signal
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.processes import is_alive, is_frozen, kill_all, send_signal, wait_for_end
-from bicycle_runtime.jobs.control.looking import is_supervised, job_status
+from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT, JobNotRunningError
 from bicycle_runtime.jobs.home import Home

@@ -27,7 +27,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
-from bicycle_runtime.jobs.control.looking import job_status
+from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import REQUEST_TIMED_OUT, REQUEST_UNKNOWN, JobNotRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus

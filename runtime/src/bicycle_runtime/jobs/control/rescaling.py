@@ -1,6 +1,6 @@
 """``bicycle rescale``: what it asks of a running job, and what the job keeps of the answer.
 
-The widths that a rescale gave a job stay through the restarts of its run, and lie in
+The parallelism that a rescale gave a job stay through the restarts of its run, and lie in
 ``request.json``, so that a later start of the same request starts it with them. Another
 ``bicycle run`` or ``submit`` is another request and says its own.
 """
@@ -18,13 +18,13 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import check, option
-from bicycle_runtime.engine.loop.rescaling import Rescaled, WidthWish
+from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import RESCALE_REQUEST_UNREADABLE
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobRequest
 
-__all__ = ["RESCALE", "RescaleOptions", "ask_for_rescale", "request_with_widths", "wish_of"]
+__all__ = ["RESCALE", "RescaleOptions", "ask_for_rescale", "request_rescaled", "rescale_request"]
 
 RESCALE = "rescale"
 _LOG = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class RescaleOptions:
 def ask_for_rescale(
     home: Home, job: str, options: RescaleOptions, operators: Mapping[str, int], *, clock: Clock
 ) -> Rescaled:
-    """Ask a running job to go on with other widths, and wait until it does.
+    """Ask a running job to go on with other parallelism, and wait until it does.
 
     Args:
         home: Where jobs are kept.
@@ -69,7 +69,7 @@ def ask_for_rescale(
         JobNotRunningError: it has ended.
         REQUEST_TIMED_OUT: it runs and does not answer.
         WIDTH_OPERATOR_UNKNOWN: it has no such operator.
-        WIDTH_REFUSED: an operator cannot have that width.
+        WIDTH_REFUSED: an operator cannot have that parallelism.
         RESCALE_FAILED: it could not take over its state so, and goes on as before.
     """
     facts = {"parallelism": options.parallelism, "operators": dict(operators)}
@@ -77,21 +77,21 @@ def ask_for_rescale(
     return msgspec.convert(answer, Rescaled)
 
 
-def wish_of(facts: Mapping[str, Any]) -> WidthWish:
+def rescale_request(facts: Mapping[str, Any]) -> RescaleRequest:
     """Return what a request asks for.
 
     Raises:
         RESCALE_REQUEST_UNREADABLE: it is not of the form that this version knows.
     """
     try:
-        return msgspec.convert(facts, WidthWish)
+        return msgspec.convert(facts, RescaleRequest)
     except msgspec.ValidationError as error:
         raise RESCALE_REQUEST_UNREADABLE(reason=str(error)) from error
 
 
-def request_with_widths(request: JobRequest, done: Rescaled, folder: JobFolder) -> JobRequest:
+def request_rescaled(request: JobRequest, done: Rescaled, folder: JobFolder) -> JobRequest:
     """Return the request of a job that was rescaled, kept for its next start."""
-    changed = dataclasses.replace(request, widths=dict(done.new))
+    changed = dataclasses.replace(request, parallelisms=dict(done.new))
     try:
         folder.write_request(changed)
     except OSError as error:  # A full disk of the home is no reason to end the job.

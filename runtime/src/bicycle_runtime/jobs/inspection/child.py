@@ -28,7 +28,6 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.columnar.choice import choose_all
-from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.declarations import (
     asks_for_states,
     declared_states,
@@ -36,8 +35,9 @@ from bicycle_runtime.operators.functions.declarations import (
     saves_named_values,
     window_growth,
 )
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import Link, OperatorSpec, RouteSpec, StateScope
-from bicycle_runtime.operators.tasks.declared_forms import declared_operator
+from bicycle_runtime.operators.tasks.declared_states import declared_operator
 from bicycle_runtime.records.codecs import codec_name_of, type_name_of
 from bicycle_runtime.state.memory.attributes import SNAPSHOT, describe_attributes
 from bicycle_runtime.state.memory.undoing import is_frozen_attribute

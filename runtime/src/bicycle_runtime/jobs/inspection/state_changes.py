@@ -13,15 +13,15 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.engine.resuming.restoring import lost_operators
-from bicycle_runtime.engine.resuming.state_forms import compared_states
+from bicycle_runtime.engine.resuming.state_metadata import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import STATE_WOULD_BE_LOST
 from bicycle_runtime.jobs.inspection.class_shapes import class_shapes
 from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
-from bicycle_runtime.operators.tasks.declared_forms import DeclaredOperator
+from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
 from bicycle_runtime.recovery.adoption import Origin
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
-from bicycle_runtime.state.values.forms import StateChange, Verdict
+from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
 
 __all__ = ["OperatorChange", "StateChanges", "require_no_loss", "state_changes"]
 
@@ -133,7 +133,7 @@ def _operator(
         return OperatorChange(operator=uid, verdict="new", states=tuple(_as_new(changes)))
     details = _scope_problems(sealed, report)
     verdicts = {change.verdict for change in changes}
-    if verdicts == {"new"} and uid not in manifest.forms:
+    if verdicts == {"new"} and uid not in manifest.state_metadata:
         verdicts = {"kept"}
     worst: Verdict = next((verdict for verdict in _WORST if verdict in verdicts), "kept")
     # A state that is new beside others makes no new operator.

@@ -58,7 +58,7 @@ class ChainView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeView:
-    """Records that go from one chain to another. ``link`` is direct, parcel or feedback."""
+    """Records that go from one chain to another. ``link`` is direct, shuffle block or feedback."""
 
     source_chain: int
     target_chain: int

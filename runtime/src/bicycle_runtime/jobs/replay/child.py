@@ -22,11 +22,11 @@ from bicycle_runtime.base.storage import open_storage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
-from bicycle_runtime.engine.planning.stages import with_widths
+from bicycle_runtime.engine.planning.stages import with_parallelisms
 from bicycle_runtime.engine.replay.debugging import DebuggerLeft, EpochDebugger
 from bicycle_runtime.engine.replay.one_key import narrow_to
 from bicycle_runtime.engine.replay.replaying import Replayed, ReplaySettings, replay_epoch
-from bicycle_runtime.engine.resuming.pinning import pinned
+from bicycle_runtime.engine.resuming.operator_ids import with_operator_ids
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.checkpoints.sealed_queries import (
     OperatorDiff,
@@ -97,9 +97,9 @@ def _replay(words: dict[str, Any], bundle: JobBundle) -> dict[str, Any]:
     # 1. Find the epoch, and plan the job as wide as it was then.
     epoch = _find(EpochHistory(storage), BegunEpoch(storage, job=words["job_id"]), words)
     record = epoch.record
-    bundle = pinned(bundle, (epoch.sealed or epoch.before).pins)
+    bundle = with_operator_ids(bundle, (epoch.sealed or epoch.before).operator_ids)
     setup = prepare_job(
-        replace(bundle, graph=with_widths(bundle.graph, record.parallelism)),
+        replace(bundle, graph=with_parallelisms(bundle.graph, record.parallelism)),
         job_id=words["job_id"],
         storage=storage,
     )

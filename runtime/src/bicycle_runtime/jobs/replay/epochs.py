@@ -21,7 +21,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.jobs.checkpoints.places import find_checkpoint
+from bicycle_runtime.jobs.checkpoints.lookup import find_checkpoint
 from bicycle_runtime.jobs.errors import REPLAY_ENDED, REPLAY_PLUGIN_UNKNOWN
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest

@@ -25,35 +25,35 @@ from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import rescale
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.engine.resuming.pinning import last_pins, pinned
+from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.control.requests import Handler, Inbox
-from bicycle_runtime.jobs.control.rescaling import RESCALE, request_with_widths, wish_of
+from bicycle_runtime.jobs.control.rescaling import RESCALE, request_rescaled, rescale_request
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import JobEnvironment, find_plugin
 from bicycle_runtime.jobs.running.announcements import socket_lines
-from bicycle_runtime.jobs.running.beginnings import begun
+from bicycle_runtime.jobs.running.epoch_pauses import pause_ms
 from bicycle_runtime.jobs.running.executors import JobExecutor, spark_executor
 from bicycle_runtime.jobs.running.first_status import first_status
-from bicycle_runtime.jobs.running.former_run import FormerRun, job_locks
+from bicycle_runtime.jobs.running.job_setup import prepare_job_setup
 from bicycle_runtime.jobs.running.listeners import installed_listeners
 from bicycle_runtime.jobs.running.phases import Phases
-from bicycle_runtime.jobs.running.preparing import prepared
+from bicycle_runtime.jobs.running.previous_run import PreviousRun, job_locks
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.reading import ReadingWatch
-from bicycle_runtime.jobs.running.rests import rest_ms
 from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
+from bicycle_runtime.jobs.running.starting_point import adopt_starting_point
 from bicycle_runtime.jobs.running.storage_outages import StorageOutages
 from bicycle_runtime.jobs.running.summary import JobSummary, summarize
 from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
 from bicycle_runtime.jobs.savepoints.trust import require_trust, signer
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.jobs.supervision.last_words import foreign_error, java_error, plain_error
+from bicycle_runtime.jobs.supervision.error_reports import foreign_error, java_error, plain_error
 from bicycle_runtime.jobs.supervision.restarts import OF_FUNCTIONS, Restarts, may_pass, place_of
 from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
@@ -106,7 +106,7 @@ def run_job(
     try:
         with job_locks(place):
             # The submitting process puts its former run back, after reading what went wrong.
-            before = None if services.is_detached else FormerRun.of(place.folder)
+            before = None if services.is_detached else PreviousRun.of(place.folder)
             place.folder.write_request(request)
             driver = _Driver(
                 request, home, place, services, plugin=plugin, new_executor=new_executor
@@ -211,10 +211,10 @@ class _Driver:
             bundle = self._extracted(ref)
             self._plugin.enter()  # Its types say whether the state fits.
             with self._phases.copying():
-                self._request = begun(
+                self._request = adopt_starting_point(
                     self._request, self._place, bundle, clock=self._services.clock
                 )
-            bundle = pinned(bundle, last_pins(self._place.storage))
+            bundle = with_operator_ids(bundle, last_operator_ids(self._place.storage))
             # 3. Plan the job and create its connectors.
             setup = self._prepare(bundle)
             # 4. Run epochs until the input ends or a stop is requested, then publish everything.
@@ -233,7 +233,7 @@ class _Driver:
         except StorageUnreachableError:
             if not self._services.stop.is_set:
                 raise
-            self._lease.forsake()
+            self._lease.abandon()
             final = JobState.STOPPED
         return setup, final
 
@@ -317,7 +317,7 @@ class _Driver:
 
     def _prepare(self, bundle: JobBundle) -> JobSetup:
         self._executor.ship(self._plugin.shipment(bundle))
-        setup = prepared(bundle, self._request, self._place)
+        setup = prepare_job_setup(bundle, self._request, self._place)
         status = self._progress.status
         status.plugin, status.plugin_version = setup.bundle.plugin, setup.bundle.plugin_version
         status.bundle_digest = setup.bundle.digest
@@ -344,7 +344,7 @@ class _Driver:
                 note_run(setup, now_ms=self._services.clock.now_ms())
                 progress.resume_from(loop.manifest)
                 progress.take_waiting(loop.waiting())
-                progress.take_widths(loop.division.widths)
+                progress.take_parallelisms(loop.topology.parallelisms)
                 progress.enter(JobState.RUNNING)
                 for line in socket_lines(setup.graph):
                     self._services.announce(line)
@@ -404,10 +404,10 @@ class _Driver:
             if self._lease.is_lost:
                 self._lease.require()
             self._inbox.serve(self._handlers())
-            begun = clock.monotonic()
-            if begun < rests_until and not self._is_asked():
+            begun_at = clock.monotonic()
+            if begun_at < rests_until and not self._is_asked():
                 self._progress.take_idle(None)
-                self._wait(round((rests_until - begun) * 1_000))
+                self._wait(round((rests_until - begun_at) * 1_000))
                 continue
             with self._phases.epoch(loop.epoch + 1), self._progress.epoch():
                 self._savepoints.meet(loop)
@@ -420,7 +420,7 @@ class _Driver:
             elif step.is_caught_up:
                 now = clock.monotonic()
                 target_ms = self._request.options.latency_target_ms
-                rests_until = now + rest_ms(target_ms, (now - begun) * 1_000) / 1_000
+                rests_until = now + pause_ms(target_ms, (now - begun_at) * 1_000) / 1_000
         return False
 
     def _is_asked(self) -> bool:
@@ -441,9 +441,9 @@ class _Driver:
 
     def _rescale(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         assert self._running is not None
-        done = rescale(self._running, wish_of(facts), self._services.clock)
-        self._request = request_with_widths(self._request, done, self._place.folder)
-        self._progress.take_widths(done.new)
+        done = rescale(self._running, rescale_request(facts), self._services.clock)
+        self._request = request_rescaled(self._request, done, self._place.folder)
+        self._progress.take_parallelisms(done.new)
         self._log("job_rescaled", epoch=done.epoch, pause_ms=done.pause_ms, parallelism=done.new)
         return done.to_json()
 

@@ -31,7 +31,7 @@ from bicycle_runtime.jobs.status import (
     write_status,
 )
 from bicycle_runtime.jobs.supervision.restarts import noted, place_of
-from bicycle_runtime.operators.counting.counts import OperatorCounts
+from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
@@ -215,10 +215,10 @@ class Progress:
         else:
             self._refresh()
 
-    def take_widths(self, widths: Mapping[str, int]) -> None:
+    def take_parallelisms(self, parallelisms: Mapping[str, int]) -> None:
         """Take note of the parallelism of each operator; written at once when it has changed."""
-        for uid, width in widths.items():
-            self.status.operators.setdefault(uid, OperatorStatus()).parallelism = width
+        for uid, parallelism in parallelisms.items():
+            self.status.operators.setdefault(uid, OperatorStatus()).parallelism = parallelism
         self.write()
 
     @contextlib.contextmanager
@@ -299,8 +299,8 @@ class Progress:
 
     def _note_skew(self, uid: str, total: OperatorStatus, stats: EpochStats) -> None:
         skew = self._skews.setdefault(uid, Skew())
-        width = total.parallelism or 1
-        skew.add_records(stats.subtask_counts.get(uid, {}), width)
+        parallelism = total.parallelism or 1
+        skew.add_records(stats.subtask_counts.get(uid, {}), parallelism)
         total.skew = skew.ratio()
         if uid not in stats.keys:
             return
@@ -308,7 +308,7 @@ class Progress:
         total.hot_keys = skew.hot_keys()
         for hot in total.hot_keys:
             place = (uid, hot.key)
-            is_hot = width > 1 and hot.share * 100 >= self._hot_key_percent
+            is_hot = parallelism > 1 and hot.share * 100 >= self._hot_key_percent
             if is_hot and place not in self._told and len(self._told) < _HOT_KEYS_TOLD_MAX:
                 self._told.add(place)
                 log_event(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bicycle_runtime.jobs.status import HotKey
-from bicycle_runtime.operators.counting.key_samples import KeySample
+from bicycle_runtime.operators.metrics.key_samples import KeySample
 
 __all__ = ["Skew"]
 
@@ -25,7 +25,7 @@ class Skew:
     def __init__(self) -> None:
         self._sample = KeySample()
         self._subtasks: dict[int, float] = {}
-        self._width = 0
+        self._parallelism = 0
 
     def add_keys(self, sample: KeySample) -> None:
         """Take note of the keys of an epoch."""
@@ -35,10 +35,10 @@ class Skew:
             halved = {key: count // 2 for key, count in most if count > 1}
             self._sample = KeySample(record_count=self._sample.record_count // 2, keys=halved)
 
-    def add_records(self, counts: Mapping[int, int], width: int) -> None:
+    def add_records(self, counts: Mapping[int, int], parallelism: int) -> None:
         """Take note of the records of each subtask in an epoch."""
-        if width != self._width:
-            self._subtasks, self._width = {}, width
+        if parallelism != self._parallelism:
+            self._subtasks, self._parallelism = {}, parallelism
         for subtask, count in counts.items():
             self._subtasks[subtask] = self._subtasks.get(subtask, 0) + count
 
@@ -53,6 +53,6 @@ class Skew:
     def ratio(self) -> float | None:
         """Return how much more the busiest subtask got than the mean; None for one, or nothing."""
         total = sum(self._subtasks.values())
-        if self._width < 2 or not total:  # one subtask is as busy as itself
+        if self._parallelism < 2 or not total:  # one subtask is as busy as itself
             return None
-        return round(max(self._subtasks.values()) * self._width / total, 2)
+        return round(max(self._subtasks.values()) * self._parallelism / total, 2)

@@ -18,12 +18,12 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure
 from bicycle_runtime.base.processes import how_it_ended
-from bicycle_runtime.jobs.control.looking import is_supervised
+from bicycle_runtime.jobs.control.job_queries import is_supervised
 from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
-from bicycle_runtime.jobs.running.former_run import FormerRun, job_locks
+from bicycle_runtime.jobs.running.previous_run import PreviousRun, job_locks
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
@@ -71,7 +71,7 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
         raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
     # Tried here already, as the error belongs to the caller; the process then holds them.
     with job_locks(place):
-        before = FormerRun.of(folder)
+        before = PreviousRun.of(folder)
         folder.write_request(_with_name(request, place.job))
         with contextlib.suppress(FileNotFoundError):
             folder.status_path.unlink()

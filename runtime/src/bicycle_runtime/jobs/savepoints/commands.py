@@ -16,13 +16,13 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
-from bicycle_runtime.jobs.control.looking import job_status, list_jobs
+from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
 from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER, Home
 from bicycle_runtime.jobs.locks import FileLock
-from bicycle_runtime.jobs.savepoints.places import (
-    new_savepoint_place,
+from bicycle_runtime.jobs.savepoints.paths import (
+    new_savepoint_path,
     require_savepoint_name,
     savepoints_below,
 )
@@ -124,7 +124,7 @@ def create_savepoint(
     with _held(home, status, storage, clock):
         epoch = _last_epoch(storage, job=status.job)
         now_ms = clock.now_ms()
-        name, target = new_savepoint_place(storage, epoch=epoch, name=name, to=to, now_ms=now_ms)
+        name, target = new_savepoint_path(storage, epoch=epoch, name=name, to=to, now_ms=now_ms)
         sign = signer(home, _key_file(home, status))
         savepoint = write_savepoint(
             storage, target, epoch=epoch, name=name, now_ms=now_ms, sign=sign

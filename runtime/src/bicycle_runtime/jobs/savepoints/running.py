@@ -19,7 +19,7 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.jobs.errors import SAVEPOINT_FAILED
-from bicycle_runtime.jobs.savepoints.places import new_savepoint_place
+from bicycle_runtime.jobs.savepoints.paths import new_savepoint_path
 from bicycle_runtime.recovery.savepoints import Savepoint, SavepointWriter, Sign
 from bicycle_sdk.errors import BicycleError
 
@@ -85,7 +85,7 @@ class RunningSavepoints:
         with ExitStack() as holding:
             holding.enter_context(loop.holding(epoch))
             try:
-                name, target = new_savepoint_place(
+                name, target = new_savepoint_path(
                     self._storage, epoch=epoch, name=facts["name"], to=facts["to"], now_ms=now_ms
                 )
                 writer = SavepointWriter(

@@ -30,7 +30,7 @@ from bicycle_runtime.jobs.errors import DRIVER_DIED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
-from bicycle_runtime.jobs.supervision.last_words import plain_error
+from bicycle_runtime.jobs.supervision.error_reports import plain_error
 from bicycle_runtime.jobs.supervision.restarts import Restarts, noted
 from bicycle_sdk.errors import BicycleError
 

@@ -17,7 +17,7 @@ from operator import attrgetter
 from types import FunctionType
 from typing import Any, NamedTuple
 
-from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec, StagePlan
 from bicycle_runtime.records.rows import plain_fields
 from bicycle_sdk.graph import OperatorKind

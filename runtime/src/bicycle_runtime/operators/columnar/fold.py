@@ -154,14 +154,14 @@ def _blocks(
         contents: What each aggregate folded.
     """
     cuts = steps(groups)
-    lengths, places = NarrowInts(numpy().diff(bounds)), NarrowInts(starts)
+    lengths, namespaces = NarrowInts(numpy().diff(bounds)), NarrowInts(starts)
     columns = list(map(NarrowInts, contents))
     for (first, end), block_keys in zip(pairwise(cuts), packed_keys(keys, cuts), strict=True):
         part = int(bounds[first]), int(bounds[end])
         yield (
             int(groups[first]),
             ColumnPartials(
-                end - first, block_keys, lengths.packed(first, end), places.packed(*part),
+                end - first, block_keys, lengths.packed(first, end), namespaces.packed(*part),
                 [column.packed(*part) for column in columns],
             ),
         )  # fmt: skip

@@ -48,9 +48,9 @@ def key_array(records: FieldRecords, field: str) -> Any:
         return None
 
 
-def picked(keys: Any, places: Any) -> Any:
+def picked(keys: Any, namespaces: Any) -> Any:
     """Return the keys of an array that stand at some places, as an array."""
-    return keys.take(_arrow().array(places))
+    return keys.take(_arrow().array(namespaces))
 
 
 def listed(keys: Any) -> list[Any]:
@@ -146,6 +146,6 @@ def ordered(keys: Any, groups: Any) -> tuple[Any, Any, Any]:
     group_of[codes] = groups
     order = _arrow().compute.sort_indices(known).to_numpy()
     order = order[group_of[order].argsort(kind="stable")]
-    places = np.empty(len(known), np.int64)
-    places[order] = np.arange(len(known))
-    return picked(known, order), group_of[order], places[codes]
+    namespaces = np.empty(len(known), np.int64)
+    namespaces[order] = np.arange(len(known))
+    return picked(known, order), group_of[order], namespaces[codes]

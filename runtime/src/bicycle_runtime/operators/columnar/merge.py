@@ -25,7 +25,7 @@ from bicycle_runtime.operators.columnar.keys import (
     picked,
     unpacked_keys,
 )
-from bicycle_runtime.operators.folding.slots import Part
+from bicycle_runtime.operators.preaggregation.accumulators import Part
 
 __all__ = ["ColumnMerge", "ColumnWindow"]
 

@@ -14,15 +14,15 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.calling.batches import call_all
-from bicycle_runtime.operators.calling.calls import Calls, CallTimeout, Outcome
-from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.calling.user_functions import eager, resolve
 from bicycle_runtime.operators.errors import BATCH_RESULT_WRONG
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator, spread
 from bicycle_runtime.operators.functions.process import ProcessOperator, call_settings
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.batches import call_all
+from bicycle_runtime.operators.user_calls.calls import Calls, CallTimeout, Outcome
+from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.user_calls.user_functions import eager, resolve
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import AsyncIOBatchFunction, AsyncIOFunction, full_name
 from bicycle_sdk.graph import ErrorAction

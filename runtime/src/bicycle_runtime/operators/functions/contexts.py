@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from bicycle_runtime.operators.batch import Batch, SourceTrail
+from bicycle_runtime.operators.batch import Batch, SourceLineage
 from bicycle_runtime.operators.errors import UNKEYED_STATE
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.tables import FunctionTable
@@ -119,7 +119,7 @@ class WorkerContext(ProcessContext):
         if self._batch is None:
             return self._timer_ms
         if not self._has_looked[0]:
-            self._times, self._has_looked[0] = self._batch.trail.times(), True
+            self._times, self._has_looked[0] = self._batch.lineage.times(), True
         return None if self._times is None else self._times[self.index]
 
     @timestamp.setter
@@ -132,11 +132,11 @@ class WorkerContext(ProcessContext):
         if self._batch is None:
             return None
         if not self._has_looked[1]:
-            self._messages, self._has_looked[1] = self._batch.trail.messages(), True
+            self._messages, self._has_looked[1] = self._batch.lineage.messages(), True
         if self._messages is None:
             return None
-        trail, positions = self._messages
-        return _message(trail, positions[self.index])
+        lineage, positions = self._messages
+        return _message(lineage, positions[self.index])
 
     @message.setter
     def message(self, message: SourceMessage | None) -> None:
@@ -191,12 +191,12 @@ class WorkerContext(ProcessContext):
         return self.table.group(self._groups[self.current_key()]).named.entries
 
 
-def _message(trail: SourceTrail, index: int) -> SourceMessage:
+def _message(lineage: SourceLineage, index: int) -> SourceMessage:
     return SourceMessage(
-        source=trail.source,
-        shard=trail.shard,
-        offset=trail.offsets[index],
-        key=None if trail.keys is None else trail.keys[index],
-        headers=() if trail.headers is None else trail.headers[index],
-        timestamp_ms=None if trail.timestamps is None else trail.timestamps[index],
+        source=lineage.source,
+        shard=lineage.shard,
+        offset=lineage.offsets[index],
+        key=None if lineage.keys is None else lineage.keys[index],
+        headers=() if lineage.headers is None else lineage.headers[index],
+        timestamp_ms=None if lineage.timestamps is None else lineage.timestamps[index],
     )

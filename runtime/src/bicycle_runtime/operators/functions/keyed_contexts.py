@@ -16,11 +16,11 @@ from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.keyed import BROADCAST, BroadcastTable
-from bicycle_runtime.state.memory.space import KeyedCells
-from bicycle_runtime.state.memory.undoing import UndoTimers, undoing_cells
+from bicycle_runtime.state.memory.space import KeyedEntries
+from bicycle_runtime.state.memory.undoing import UndoTimers, undoing_entries
 from bicycle_runtime.state.stores.backends import Tables
 from bicycle_runtime.state.undo import Attempts
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.contexts import OnTimerContext
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import (
@@ -55,9 +55,9 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self.has_timers = False
 
     @property
-    def book(self) -> StateBook:
+    def registry(self) -> SchemaRegistry:
         """What is known of the states of the operator."""
-        return self.tables.book
+        return self.tables.registry
 
     def use_tables(self, tables: Tables) -> None:
         """Take the tables for state from here. Called before anything asks for state."""
@@ -165,7 +165,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
 
     # --- states and timers -------------------------------------------------------------------
 
-    def state_cells(self, descriptor: StateDescriptor) -> Any:
+    def state_entries(self, descriptor: StateDescriptor) -> Any:
         """Return where the entries of a state lie.
 
         Raises:
@@ -173,11 +173,11 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """
         if isinstance(descriptor, OperatorListStateDescriptor):
             assert self.lists is not None, "its scope was asked for first"
-            return self._undone(self.lists.cells_of(descriptor), descriptor)
+            return self._undone(self.lists.entries_of(descriptor), descriptor)
         if self._key_selector is None:
             what = f"the state {descriptor.name!r}"
             raise UNKEYED_STATE(operator=self.task_info.operator_name, what=what)
-        return self._undone(self.keyed.cells_of(descriptor), descriptor)
+        return self._undone(self.keyed.entries_of(descriptor), descriptor)
 
     def operator_list_scope(self, descriptor: StateDescriptor) -> KeyScope:
         """Return whose list of a subtask is meant.
@@ -187,11 +187,11 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """
         return super().operator_list_scope(descriptor) if self.lists is None else self.lists
 
-    def _undone(self, cells: KeyedCells, descriptor: StateDescriptor) -> Any:
-        """Return cells in which failed attempts are undone, where they can be."""
+    def _undone(self, entries: KeyedEntries, descriptor: StateDescriptor) -> Any:
+        """Return entries in which failed attempts are undone, where they can be."""
         if self.attempts is None:
-            return cells
-        return undoing_cells(cells, descriptor, self.attempts)
+            return entries
+        return undoing_entries(entries, descriptor, self.attempts)
 
     def get_broadcast_state(
         self, descriptor: MapStateDescriptor[Any, Any]
@@ -210,9 +210,9 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
             )
         if descriptor.ttl is not None:
             _refuse_access(descriptor)
-        cells = self._undone(self.broadcast.cells_of(descriptor), descriptor)
+        entries = self._undone(self.broadcast.entries_of(descriptor), descriptor)
         kind = MapState if self.can_broadcast else ReadOnlyMapState
-        return kind(descriptor, cells, BROADCAST)
+        return kind(descriptor, entries, BROADCAST)
 
     def state_time(self, domain: TimeDomain) -> int:
         """Return the time in ms by which states expire."""

@@ -11,15 +11,15 @@ from functools import partial
 from itertools import chain
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail, SpreadTrail
-from bicycle_runtime.operators.calling.batches import refuse_stop
-from bicycle_runtime.operators.calling.calls import Outcome
-from bicycle_runtime.operators.calling.last_place import enter_operator
-from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.calling.user_functions import resolve, run, run_watched
-from bicycle_runtime.operators.counting.user_metrics import MetricValues, grown_metrics
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage, SpreadLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.metrics.user_metrics import MetricValues, grown_metrics
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.batches import refuse_stop
+from bicycle_runtime.operators.user_calls.calls import Outcome
+from bicycle_runtime.operators.user_calls.last_position import enter_operator
+from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.user_calls.user_functions import resolve, run, run_watched
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.errors import FunctionResultError
 
@@ -244,9 +244,9 @@ async def _await_each(
 def kept(batch: Batch, results: list[Any], *, has_drops: bool) -> Batch:
     """Return a batch with one result per input, without the ones that were left out."""
     if not has_drops:
-        return Batch(results, batch.trail)
+        return Batch(results, batch.lineage)
     picked = [index for index, result in enumerate(results) if result is not DROPPED]
-    return Batch([results[index] for index in picked], PickTrail(batch.trail, lambda: picked))
+    return Batch([results[index] for index in picked], PickLineage(batch.lineage, lambda: picked))
 
 
 def spread(batch: Batch, outcome: Outcome, *, function: str, policy: RecordPolicy) -> Batch:
@@ -254,7 +254,7 @@ def spread(batch: Batch, outcome: Outcome, *, function: str, policy: RecordPolic
     results = as_sequences(outcome.results, function=function, policy=policy)
     ordered = results if outcome.order is None else [results[index] for index in outcome.order]
     return Batch(
-        list(chain.from_iterable(ordered)), SpreadTrail(batch.trail, ordered, outcome.order)
+        list(chain.from_iterable(ordered)), SpreadLineage(batch.lineage, ordered, outcome.order)
     )
 
 
@@ -318,8 +318,8 @@ def side_batches(batch: Batch, sent: Iterable[tuple[str, Any, int | None]]) -> l
         values.append(value)
         if time is not None:
             times.append(time)
-    span = batch.trail.span() if by_tag else None
+    span = batch.lineage.span() if by_tag else None
     return [
-        SideBatch(tag, Batch(values, ExchangeTrail(span, times or None)))
+        SideBatch(tag, Batch(values, ExchangeLineage(span, times or None)))
         for tag, (values, times) in by_tag.items()
     ]

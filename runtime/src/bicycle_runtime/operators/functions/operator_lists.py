@@ -12,13 +12,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from bicycle_runtime.state.memory.keyed import KeyedTable
-from bicycle_runtime.state.memory.space import KeyedCells
-from bicycle_runtime.state.sealed.changes import Section
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.memory.space import KeyedEntries
+from bicycle_runtime.state.sealed.changes import ChangeSet
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import StateDescriptor, UnionListStateDescriptor
-from bicycle_sdk.state.cells import MapCells
+from bicycle_sdk.state.entries import MapEntries
 
 __all__ = ["OperatorLists"]
 
@@ -35,11 +35,11 @@ class OperatorLists(KeyedTable):
 
     Args:
         task_info: Which subtask this is.
-        book: Knows in which forms states are sealed.
+        registry: Knows in which schema versions states are sealed.
     """
 
-    def __init__(self, task_info: TaskInfo, book: StateBook) -> None:
-        super().__init__(_OwnNumber(), lambda _: 0, prefix="$lists.", book=book)
+    def __init__(self, task_info: TaskInfo, registry: SchemaRegistry) -> None:
+        super().__init__(_OwnNumber(), lambda _: 0, prefix="$lists.", registry=registry)
         self._task_info = task_info
         self._is_opened = False
 
@@ -51,8 +51,8 @@ class OperatorLists(KeyedTable):
         """Refuse lists that are asked for from now on: a restore divides those that it knows."""
         self._is_opened = True
 
-    def cells_of(self, descriptor: StateDescriptor) -> KeyedCells:
-        """Return the cells of a list.
+    def entries_of(self, descriptor: StateDescriptor) -> KeyedEntries:
+        """Return the entries of a list.
 
         Raises:
             StateDefinitionError: it is asked for after ``open``, or was declared otherwise before.
@@ -63,28 +63,28 @@ class OperatorLists(KeyedTable):
                 problem="a list of a subtask is asked for after open()",
                 hint="get it in open() and keep the handle: a restore divides the lists it knows",
             )
-        return super().cells_of(descriptor)
+        return super().entries_of(descriptor)
 
-    def divide(self, sections: Iterable[Section]) -> None:
+    def divide(self, change_sets: Iterable[ChangeSet]) -> None:
         """Take this subtask's part of what all subtasks have sealed.
 
         Args:
-            sections: What lies in the files of all of them, oldest first.
+            change_sets: What lies in the files of all of them, oldest first.
         """
         self.reset()
-        self.apply(section for section in sections if self.claims(section.name))
+        self.apply(change_set for change_set in change_sets if self.claims(change_set.name))
         for descriptor in self.declared():
-            cells = self.cells_of(descriptor)
-            assert isinstance(cells, MapCells)
+            entries = self.entries_of(descriptor)
+            assert isinstance(entries, MapEntries)
             elements = [
                 element
-                for _, row in sorted(cells.rows.items())
+                for _, row in sorted(entries.rows.items())
                 for _, element in sorted(row.items(), key=lambda item: item[0])
             ]
             own = self.state_key()
-            cells.unload([cell for cell in cells.cells() if cell[0] != own])
-            cells.clear(own)
-            cells.append(own, self._part(descriptor, elements))
+            entries.unload([entry_key for entry_key in entries.entry_keys() if entry_key[0] != own])
+            entries.clear(own)
+            entries.append(own, self._part(descriptor, elements))
 
     def _part(self, descriptor: StateDescriptor, elements: list[Any]) -> list[Any]:
         if isinstance(descriptor, UnionListStateDescriptor):

@@ -7,13 +7,7 @@ from itertools import chain
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.calling.attempts import prepare_attempts, undoing
-from bicycle_runtime.operators.calling.batches import call_all
-from bicycle_runtime.operators.calling.calls import Calls, CallSettings, Methods, Settle
-from bicycle_runtime.operators.calling.direct import direct
-from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
-from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.declarations import declared_states, texts_in
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -31,6 +25,12 @@ from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.operators.functions.time_order import TimeOrder
 from bicycle_runtime.operators.functions.timers import TimerRound
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
+from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
+from bicycle_runtime.operators.user_calls.batches import call_all
+from bicycle_runtime.operators.user_calls.calls import Calls, CallSettings, Methods, Settle
+from bicycle_runtime.operators.user_calls.direct import direct
+from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook
+from bicycle_runtime.operators.user_calls.user_functions import eager, is_async, resolve
 from bicycle_runtime.state.errors import NAMED_STATE_UNMERGEABLE, STATE_UNMERGEABLE
 from bicycle_runtime.state.memory.attributes import describe_attributes
 from bicycle_runtime.state.memory.composite import CompositeTable, NamedTable
@@ -150,12 +150,12 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         *, method: str, storage: Storage,
     ) -> None:  # fmt: skip
         self._is_rich = method == "process"
-        context.book.texts = frozenset(texts_in(function))
-        self._attributes = describe_attributes(function, context.book) if self._is_rich else []
+        context.registry.texts = frozenset(texts_in(function))
+        self._attributes = describe_attributes(function, context.registry) if self._is_rich else []
         on_timer = getattr(function, "on_timer", None)
         context.has_timers = on_timer is not None
         if spec.scope is StateScope.SUBTASK:
-            context.lists = OperatorLists(context.task_info, context.book)
+            context.lists = OperatorLists(context.task_info, context.registry)
         super().__init__(spec, policy, context, function, method=method)
         if context.lists is not None:
             context.lists.end_open()
@@ -165,7 +165,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
             # Expired entries go also in epochs, and in a replay, in which nobody asks for them.
             for state in declared_states(function):
                 if state.time_to_live is not None:
-                    context.keyed.cells_of(state)
+                    context.keyed.entries_of(state)
         self._on_timer = None if on_timer is None else eager(on_timer)
         if self._on_timer is not None and context.attempts is not None:
             self._on_timer = undoing(self._on_timer, context.attempts)
@@ -195,7 +195,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self.context.begin_batch()
         if self.order is not None:
             self.order.gather(batch)
-            return Batch([], batch.trail)
+            return Batch([], batch.lineage)
         return super().apply(batch)
 
     def methods(self) -> Methods:
@@ -267,7 +267,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         """
         timers = self.context.timers
         if self._on_timer is None or not timers.is_due(due_ms, advance.now_ms):
-            return Batch([], ExchangeTrail(None))
+            return Batch([], ExchangeLineage(None))
         return TimerRound(
             self.context, self._on_timer, function=full_name(self.function), policy=self.policy,
             advance=advance, due_ms=due_ms, follows_time=follows_time,

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from functools import partial
 from time import monotonic
 
-from bicycle_runtime.operators.batch import Batch, PickTrail
-from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.batch import Batch, PickLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 
 __all__ = ["RateLimitOperator", "TokenBucket"]
 
@@ -88,8 +88,10 @@ class RateLimitOperator(Operator):
 
     def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext) -> None:
         super().__init__(spec, policy, context)
-        details, width = spec.vertex.details, spec.vertex.parallelism
-        self.bucket = TokenBucket(details["per_second"] / width, max(1, details["burst"] // width))
+        details, parallelism = spec.vertex.details, spec.vertex.parallelism
+        self.bucket = TokenBucket(
+            details["per_second"] / parallelism, max(1, details["burst"] // parallelism)
+        )
         self.emit: Callable[[Batch], None] = self._unconnected
 
     def apply(self, batch: Batch) -> Batch:
@@ -98,7 +100,7 @@ class RateLimitOperator(Operator):
         while True:
             end = start + self.bucket.take(total - start)
             piece = batch.values if end - start == total else batch.values[start:end]
-            output = Batch(piece, PickTrail(batch.trail, partial(range, start, end)))
+            output = Batch(piece, PickLineage(batch.lineage, partial(range, start, end)))
             if end == total:
                 return output
             self.records_out += end - start

@@ -17,15 +17,15 @@ from itertools import chain, repeat
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.operators.batch import Batch, Origin, OriginTrail, emitted
-from bicycle_runtime.operators.calling.batches import call_on
-from bicycle_runtime.operators.calling.calls import Calls
+from bicycle_runtime.operators.batch import Batch, Origin, OriginLineage, emitted
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
+from bicycle_runtime.operators.user_calls.batches import call_on
+from bicycle_runtime.operators.user_calls.calls import Calls
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.state import MapStateDescriptor
-from bicycle_sdk.state.cells import MapCells, ValueCells
+from bicycle_sdk.state.entries import MapEntries, ValueEntries
 
 if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.process import StatefulOperator
@@ -101,7 +101,7 @@ class TimeOrder:
         # hot path: columns are filled and put in order by loops in C.
         self._gathered.extend((
             times, repeat(batch.ordinal, count), batch.values, self._context.batch_keys(),
-            batch.groups, repeat(batch.trail.span(), count),
+            batch.groups, repeat(batch.lineage.span(), count),
         ))  # fmt: skip
 
     def next_event_ms(self) -> int | None:
@@ -157,9 +157,9 @@ class TimeOrder:
         rows = []
         while (moment := context.timers.waiting.pop_due(watermark)) is not None:
             key, group = moment.key, context.groups[moment.key]
-            for ordinal, cells in enumerate(inputs):
-                for epoch, chunk in sorted(cells.items(key)):
-                    cells.delete(key, epoch)
+            for ordinal, entries in enumerate(inputs):
+                for epoch, chunk in sorted(entries.items(key)):
+                    entries.delete(key, epoch)
                     for time, value in zip(*chunk, strict=True):
                         if time <= watermark:
                             rows.append((time, ordinal, value, key, group, None))
@@ -170,20 +170,20 @@ class TimeOrder:
         found.extend(zip(*rows, strict=True) if rows else ((),) * 6)
         return left
 
-    def _inputs(self) -> list[MapCells]:
+    def _inputs(self) -> list[MapEntries]:
         """Return for each input where its records wait: chunks, by key and epoch."""
         found = []
         for state in self._waiting:
-            cells = self._context.keyed.cells_of(state)
-            assert not isinstance(cells, ValueCells)
-            found.append(cells)
+            entries = self._context.keyed.entries_of(state)
+            assert not isinstance(entries, ValueEntries)
+            found.append(entries)
         return found
 
     def _called(self, records: _Records, advance: Advance) -> Batch:
         """Call the function for some records in a row, with the timers that fire before each."""
         operator, context = self._operator, self._context
         times, ordinals, values, keys, groups, origins = records.columns()
-        batch = Batch(values, OriginTrail(times, origins), groups)
+        batch = Batch(values, OriginLineage(times, origins), groups)
         methods, awaits, is_direct = operator.methods_in_order(groups, ordinals)
         calls = Calls(dict(enumerate(methods)), values, range(len(values)), context, is_direct)
         results: list[Any] = []

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
-from bicycle_runtime.operators.calling.policy import RecordPolicy
-from bicycle_runtime.operators.calling.user_functions import run, run_watched
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage, emitted
 from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
+from bicycle_runtime.operators.user_calls.policy import RecordPolicy
+from bicycle_runtime.operators.user_calls.user_functions import run, run_watched
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import Timer
 
@@ -78,7 +78,7 @@ class TimerRound:
                 self._context.end_fired()
         known = [time for time in self._times if time is not None]
         if not known:
-            return Batch(self._values, ExchangeTrail(None))
+            return Batch(self._values, ExchangeLineage(None))
         first = min(known)
         return emitted(self._values, [first if time is None else time for time in self._times])
 
@@ -139,7 +139,7 @@ class TimerRound:
 
     def _stand_for(self, timer: Timer) -> None:
         times = [timer.time_ms] if timer.domain == "event" else None
-        self._policy.batch = Batch([timer], ExchangeTrail(None, times))
+        self._policy.batch = Batch([timer], ExchangeLineage(None, times))
 
     def _next(self) -> Timer | None:
         timers, advance = self._context.timers, self._advance
@@ -186,8 +186,8 @@ class TimerRound:
     def _is_set_in_round(self, timer: Timer | None) -> bool:
         if timer is None:
             return False
-        cell = (timer.key, timer.time_ms)
-        return cell in self._context.timers.event.touched and cell not in self._before
+        entry_key = (timer.key, timer.time_ms)
+        return entry_key in self._context.timers.event.touched and entry_key not in self._before
 
     def _time_of(self, timer: Timer) -> int | None:
         """Return the event time of what a timer emits; None where no event time is known.

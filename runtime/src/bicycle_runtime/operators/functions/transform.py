@@ -9,12 +9,7 @@ from operator import index
 from types import FunctionType
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail, PickTrail
-from bicycle_runtime.operators.calling.batches import refuse_stop
-from bicycle_runtime.operators.calling.calls import Outcome
-from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.calling.user_functions import eager, is_async
-from bicycle_runtime.operators.counting.key_samples import KeySample, KeySampler
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import (
     EpochTime,
@@ -24,7 +19,12 @@ from bicycle_runtime.operators.functions.operator import (
     kept,
     spread,
 )
+from bicycle_runtime.operators.metrics.key_samples import KeySample, KeySampler
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.batches import refuse_stop
+from bicycle_runtime.operators.user_calls.calls import Outcome
+from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import GroupCache
@@ -74,8 +74,8 @@ class FilterOperator(_FunctionOperator):
 
     def apply(self, batch: Batch) -> Batch:
         flags = [flag is not DROPPED and bool(flag) for flag in self.results(batch)]
-        trail = PickTrail(batch.trail, lambda: list(compress(range(len(flags)), flags)))
-        return Batch(list(compress(batch.values, flags)), trail)
+        lineage = PickLineage(batch.lineage, lambda: list(compress(range(len(flags)), flags)))
+        return Batch(list(compress(batch.values, flags)), lineage)
 
 
 class FlatMapOperator(_FunctionOperator):
@@ -99,11 +99,11 @@ class BatchOperator(_FunctionOperator):
 
     def apply(self, batch: Batch) -> Batch:
         # The function may sort the list, or empty it; others may read it, too.
-        whole = Batch([list(batch.values)], ExchangeTrail(batch.trail.span()))
+        whole = Batch([list(batch.values)], ExchangeLineage(batch.lineage.span()))
         self.policy.begin(whole)
         results = each(self.call, whole.values, policy=self.policy, awaits=self.awaits)
         outputs = as_sequences(results, function=full_name(self.function), policy=self.policy)[0]
-        return Batch(list(outputs), whole.trail)
+        return Batch(list(outputs), whole.lineage)
 
 
 def returns_its_argument(function: Any) -> bool:
@@ -164,14 +164,14 @@ class KeyByOperator(_FunctionOperator):
                 handed = list(keys) if self.hands_on_keys else None
                 column = self._column(map(group_of, keys if handed is None else handed))
                 refuse_stop(column, values)
-                return Batch(values, batch.trail, column, keys=handed)
+                return Batch(values, batch.lineage, column, keys=handed)
         failed = self.policy.failed
         groups = each(self._group, batch.values, policy=self.policy, awaits=self.awaits)
         values = [
             value for value, group in zip(batch.values, groups, strict=True) if group is not DROPPED
         ]
         output = kept(batch, groups, has_drops=self.policy.failed != failed)
-        return Batch(values, output.trail, self._column(output.values))
+        return Batch(values, output.lineage, self._column(output.values))
 
     def _group(self, value: Any) -> Any:
         key = self.call(value)
@@ -224,12 +224,12 @@ class PartitionOperator(Operator):
         failed = self.policy.failed
         chosen = each(self._subtask, batch.values, policy=self.policy, awaits=False)
         if self.policy.failed == failed:
-            return Batch(batch.values, batch.trail, chosen)
+            return Batch(batch.values, batch.lineage, chosen)
         values = [
             value for value, one in zip(batch.values, chosen, strict=True) if one is not DROPPED
         ]
         output = kept(batch, chosen, has_drops=True)
-        return Batch(values, output.trail, output.listed())
+        return Batch(values, output.lineage, output.listed())
 
     def _subtask(self, value: Any) -> int:
         key = self._select(value)
@@ -249,4 +249,4 @@ class PassOperator(Operator):
     """Union and side outputs: what comes in goes out."""
 
     def apply(self, batch: Batch) -> Batch:
-        return Batch(batch.values, batch.trail)
+        return Batch(batch.values, batch.lineage)

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.batch import Batch, StampedTrail
-from bicycle_runtime.operators.calling.calls import Settle
-from bicycle_runtime.operators.calling.direct import direct
-from bicycle_runtime.operators.calling.policy import RecordPolicy
-from bicycle_runtime.operators.calling.user_functions import eager, is_async
+from bicycle_runtime.operators.batch import Batch, StampedLineage
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.functions.process import StatefulOperator
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.calls import Settle
+from bicycle_runtime.operators.user_calls.direct import direct
+from bicycle_runtime.operators.user_calls.policy import RecordPolicy
+from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import BroadcastTable
 from bicycle_runtime.state.memory.tables import FunctionTable
@@ -46,7 +46,7 @@ class CoProcessOperator(StatefulOperator):
         *, selectors: Sequence[Callable[[Any], Any] | None], storage: Storage,
     ) -> None:  # fmt: skip
         if spec.vertex.details.get("has_broadcast"):
-            context.broadcast = BroadcastTable(context.state_time, book=context.book)
+            context.broadcast = BroadcastTable(context.state_time, registry=context.registry)
         methods = input_methods(function, len(selectors))
         self._input_count = len(selectors)
         super().__init__(spec, policy, context, function, method=methods[0][0], storage=storage)
@@ -69,7 +69,7 @@ class CoProcessOperator(StatefulOperator):
         built_in = self._built_in
         if built_in is None:
             return super().apply(batch)
-        if built_in.needs_times and batch.trail.times() is None:
+        if built_in.needs_times and batch.lineage.times() is None:
             raise NO_EVENT_TIME(operator=self.spec.uid)
         output = super().apply(batch)
         self.late = built_in.late
@@ -150,4 +150,4 @@ def _later(call: Callable[..., Any]) -> Callable[..., Any]:
 def _stamped(batch: Batch) -> Batch:
     """Return the records of ``(event time, record)`` pairs, with these times."""
     times = [time for time, _ in batch.values]
-    return Batch([value for _, value in batch.values], StampedTrail(batch.trail, times))
+    return Batch([value for _, value in batch.values], StampedLineage(batch.lineage, times))

@@ -15,13 +15,13 @@ import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch, PickTrail, StampedTrail
-from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy, user_hook
-from bicycle_runtime.operators.calling.user_functions import eager, is_async
+from bicycle_runtime.operators.batch import Batch, PickLineage, StampedLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import EpochTime, Operator, each
 from bicycle_runtime.operators.shard_times import ShardTime, source_shard, subtask_shard
 from bicycle_runtime.operators.spec import OperatorSpec, WatermarkSpec
+from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy, user_hook
+from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.time import TIME_MS_MAX, as_ms
 
@@ -136,10 +136,10 @@ class SourceOperator(GeneratorOperator):
     """Passes on what a source has read, and follows the times that the source gave."""
 
     def apply(self, batch: Batch) -> Batch:
-        times, span = batch.trail.times(), batch.trail.span()
+        times, span = batch.lineage.times(), batch.lineage.span()
         if self.keeper is not None and times is not None and span is not None:
             self.keeper.see(span.shard, times, batch.values)
-        return Batch(batch.values, batch.trail)
+        return Batch(batch.values, batch.lineage)
 
 
 class AssignOperator(GeneratorOperator):
@@ -164,10 +164,10 @@ class AssignOperator(GeneratorOperator):
 
     def apply(self, batch: Batch) -> Batch:
         output = batch if self._call is None else self._stamped(batch, self._call)
-        times = output.trail.times() if self.keeper is not None else None
+        times = output.lineage.times() if self.keeper is not None else None
         if times is not None:
             self.follow(output, times)
-        return Batch(output.values, output.trail)
+        return Batch(output.values, output.lineage)
 
     def follow(self, batch: Batch, times: Sequence[int]) -> None:
         """Take note of times of a batch: of all, or of the newest where that is enough."""
@@ -181,17 +181,17 @@ class AssignOperator(GeneratorOperator):
         if not set(map(type, times)) <= {int} or is_out_of_bounds(times):
             times = each(_checked, times, policy=self.policy, awaits=False)
         if self.policy.failed == failed:
-            return Batch(batch.values, StampedTrail(batch.trail, times))
+            return Batch(batch.values, StampedLineage(batch.lineage, times))
         picked = [index for index, time in enumerate(times) if time is not DROPPED]
-        trail = PickTrail(batch.trail, lambda: picked)
+        lineage = PickLineage(batch.lineage, lambda: picked)
         return Batch(
             [batch.values[index] for index in picked],
-            StampedTrail(trail, [times[index] for index in picked]),
+            StampedLineage(lineage, [times[index] for index in picked]),
         )
 
     def _shard(self, batch: Batch) -> str:
         """Return which shard a batch belongs to; a source's name tells equal shards apart."""
-        span = batch.trail.span()
+        span = batch.lineage.span()
         spec = self.spec.watermarks
         if spec is None or not spec.is_by_shard or span is None:
             return subtask_shard(self.context.task_info.subtask_index)

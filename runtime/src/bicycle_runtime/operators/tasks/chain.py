@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.calling.last_place import enter_operator
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.functions.operator import Advance, Operator, Timed
 from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
 from bicycle_runtime.operators.spec import ChainSpec
 from bicycle_runtime.operators.tasks.routing import Router
 from bicycle_runtime.operators.tasks.sharing import Copy
+from bicycle_runtime.operators.user_calls.last_position import enter_operator
 
 __all__ = ["Chain"]
 
@@ -68,7 +68,7 @@ class Chain:
     def advance(self, advance_of: Callable[[Operator], Advance]) -> Iterator[None]:
         """Let event time go on, operator by operator: what one fires, the next have seen.
 
-        Pauses after each operator that may fire, so that parcels can leave.
+        Pauses after each operator that may fire, so that shuffle blocks can leave.
         """
         for index, operator in enumerate(self.operators):
             advance = advance_of(operator)

@@ -15,8 +15,6 @@ from typing import Any
 
 import cloudpickle
 
-from bicycle_runtime.operators.calling.policy import RecordPolicy, user_hook
-from bicycle_runtime.operators.calling.user_functions import is_async, resolve
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.columnar.choice import choose
 from bicycle_runtime.operators.columnar.fold import ColumnFold
@@ -57,18 +55,20 @@ from bicycle_runtime.operators.tasks.closing import close_all
 from bicycle_runtime.operators.tasks.routing import (
     DirectRouter,
     FeedbackRouter,
-    Parcel,
-    ParcelRouter,
     Router,
+    ShuffleBlock,
+    ShuffleRouter,
 )
 from bicycle_runtime.operators.tasks.sharing import Copy, copied_edges, copied_inputs, copier
 from bicycle_runtime.operators.tasks.sink import SinkOperator
+from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook
+from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
 from bicycle_runtime.operators.windows.build import window_operator
 from bicycle_runtime.operators.windows.combine import CombineOperator
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
@@ -102,7 +102,7 @@ class Program:
     chains: dict[int, Chain] = field(default_factory=dict)
     codecs: dict[int, RecordCodec] = field(default_factory=dict)
     routers: list[tuple[RouteSpec, Router]] = field(default_factory=list)
-    outbox: list[Parcel] = field(default_factory=list)
+    outbox: list[ShuffleBlock] = field(default_factory=list)
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
 
     def operators(self) -> list[Operator]:
@@ -215,13 +215,13 @@ class _Builder:
                 return FeedbackRouter(
                     route, program.subtask, self.codec(route), self._image.storage
                 )
-            case Link.PARCEL:
-                width = self._image.plan.level_parallelism[program.level + 1]
-                return ParcelRouter(
+            case Link.SHUFFLE:
+                parallelism = self._image.plan.level_parallelism[program.level + 1]
+                return ShuffleRouter(
                     route,
                     program.subtask,
                     self.codec(route),
-                    next_parallelism=width,
+                    next_parallelism=parallelism,
                     emit=program.outbox.append,
                 )
 
@@ -347,12 +347,12 @@ class _Builder:
         kind = WorkerContext if spec.scope is StateScope.NONE else KeyedContext
         context = kind(info, processing_time=0, key_selector=selector, group_count=spec.group_count)
         if isinstance(context, KeyedContext):
-            book = StateBook(spec.uid, self._image.forms.get(spec.uid))
+            registry = SchemaRegistry(spec.uid, self._image.state_metadata.get(spec.uid))
             # State of whole subtasks is small: in memory.
             is_keyed = spec.scope is StateScope.KEY_GROUPS
             settings = self._image.state if is_keyed else StateSettings()
             url = self._image.storage.url
-            context.use_tables(tables_for(settings, job_url=url, book=book))
+            context.use_tables(tables_for(settings, job_url=url, registry=registry))
         return context
 
     def _selector(self, spec: OperatorSpec) -> Callable[[Any], Any] | None:

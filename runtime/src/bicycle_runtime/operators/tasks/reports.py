@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.contract import StagedFile
-from bicycle_runtime.operators.counting.counts import OperatorCounts
-from bicycle_runtime.operators.counting.key_samples import KeySample
+from bicycle_runtime.operators.metrics.key_samples import KeySample
+from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.operators.shard_times import ShardTimes
 from bicycle_runtime.operators.spec import StagePlan
-from bicycle_runtime.records.blobs import Envelope, ParcelKind, open_parcel, seal_parcel
+from bicycle_runtime.records.blobs import BlockKind, Envelope, open_block, seal_block
 from bicycle_runtime.state.sealed.refs import RangeState
-from bicycle_runtime.state.values.forms import StateForms
+from bicycle_runtime.state.values.state_metadata import StateMetadata
 
-__all__ = ["TaskReport", "decode_report", "report_parcel", "reports_in"]
+__all__ = ["TaskReport", "decode_report", "report_block", "reports_in"]
 
 
 class TaskReport(msgspec.Struct, kw_only=True):
@@ -25,13 +25,13 @@ class TaskReport(msgspec.Struct, kw_only=True):
     ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each
     stateful operator including this epoch, ``staged`` the finished files of each sink,
     ``feedback`` those of each feedback edge, ``senders`` the attempt of each task of the level
-    before whose parcels were read, ``turns`` the subtask whose turn is next on each edge that takes
-    turns. ``times`` are the shards that generators of this task followed;
+    before whose shuffle blocks were read, ``turns`` the subtask whose turn is next on each edge
+    that takes turns. ``times`` are the shards that generators of this task followed;
     ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
-    operators wait; ``forms`` are those of states that functions asked for and that were not known
-    before, by operator; ``loaded`` is the size of each range that was loaded again, by operator, in
-    the process ``worker``; ``keys`` is a sample of the keys of each ``key_by``. With a ``failure``
-    (an error as JSON data) the rest counts for nothing.
+    operators wait; ``state_metadata`` has that of states that functions asked for and that were not
+    known before, by operator; ``loaded`` is the size of each range that was loaded again, by
+    operator, in the process ``worker``; ``keys`` is a sample of the keys of each ``key_by``. With a
+    ``failure`` (an error as JSON data) the rest counts for nothing.
     """
 
     level: int
@@ -48,7 +48,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     times: ShardTimes = {}
     next_event_ms: dict[str, int] = {}
     next_timer_ms: dict[str, int] = {}
-    forms: dict[str, list[StateForms]] = {}
+    state_metadata: dict[str, list[StateMetadata]] = {}
     loaded: dict[str, int] = {}
     worker: int = 0
     keys: dict[str, KeySample] = {}
@@ -70,15 +70,15 @@ def decode_report(data: bytes | memoryview) -> TaskReport:
     return _DECODER.decode(data)
 
 
-def report_parcel(plan: StagePlan, report: TaskReport) -> tuple[int, bytes]:
-    """Return a report as a parcel that finds its way through the levels below to the driver."""
+def report_block(plan: StagePlan, report: TaskReport) -> tuple[int, bytes]:
+    """Return a report as a shuffle block that finds its way down the levels to the driver."""
     levels = plan.level_parallelism
-    width = levels[report.level + 1] if report.level + 1 < len(levels) else 1
-    envelope = Envelope(ParcelKind.REPORT, len(levels), report.subtask)
-    return (report.subtask % width, seal_parcel(envelope, encode_report(report)))
+    parallelism = levels[report.level + 1] if report.level + 1 < len(levels) else 1
+    envelope = Envelope(BlockKind.REPORT, len(levels), report.subtask)
+    return (report.subtask % parallelism, seal_block(envelope, encode_report(report)))
 
 
-def reports_in(parcels: Iterable[bytes]) -> list[bytes]:
-    """Return the bytes of the task reports among the parcels that left the last level."""
-    opened = map(open_parcel, parcels)
-    return [bytes(body) for envelope, body in opened if envelope.kind is ParcelKind.REPORT]
+def reports_in(blocks: Iterable[bytes]) -> list[bytes]:
+    """Return the bytes of the task reports among the shuffle blocks that left the last level."""
+    opened = map(open_block, blocks)
+    return [bytes(body) for envelope, body in opened if envelope.kind is BlockKind.REPORT]

@@ -20,10 +20,10 @@ from bicycle_runtime.operators.spec import RouteSpec
 from bicycle_runtime.operators.tasks.sharing import Copy
 from bicycle_runtime.records.blobs import (
     BYTE_GROUPS_MAX,
+    BlockKind,
     Envelope,
-    ParcelKind,
     encode_records,
-    seal_parcel,
+    seal_block,
 )
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.keys import task_of
@@ -32,8 +32,8 @@ from bicycle_sdk.graph import Partitioning
 __all__ = [
     "DirectRouter",
     "FeedbackRouter",
-    "ParcelRouter",
     "Router",
+    "ShuffleRouter",
     "origin_text",
     "parse_origin",
 ]
@@ -41,7 +41,7 @@ __all__ = [
 _MASKED_TARGETS_MAX = 4
 BLOB_RECORDS = 65_536  # records per blob; larger blobs cost memory, smaller ones calls
 SHARD_RECORDS = 1_024  # from so many records on, a shard gets blobs of its own
-Parcel = tuple[int, bytes]
+ShuffleBlock = tuple[int, bytes]
 Column = bytearray | list[int]
 
 
@@ -91,7 +91,7 @@ class DirectRouter:
         self._feed(
             batch
             if batch.ordinal == self._ordinal
-            else Batch(batch.values, batch.trail, batch.groups, self._ordinal)
+            else Batch(batch.values, batch.lineage, batch.groups, self._ordinal)
         )
 
 
@@ -204,12 +204,12 @@ class _Spreader:
                 put_time[target](time)
 
 
-class ParcelRouter:
-    """Sends records to a deeper level, as blobs in parcels."""
+class ShuffleRouter:
+    """Sends records to a deeper level, as blobs in shuffle blocks."""
 
     def __init__(
         self, route: RouteSpec, subtask: int, codec: RecordCodec, *,
-        next_parallelism: int, emit: Callable[[Parcel], None],
+        next_parallelism: int, emit: Callable[[ShuffleBlock], None],
     ) -> None:  # fmt: skip
         self._route = route
         self._subtask = subtask
@@ -231,7 +231,7 @@ class ParcelRouter:
         self._span = None
 
     def send(self, batch: Batch) -> None:
-        span = batch.trail.span()
+        span = batch.lineage.span()
         times = batch.times() if self._route.carries_time else None
         held = max(map(len, self._spreader.values))
         is_other_shard = held >= SHARD_RECORDS and not _is_same_shard(self._span, span)
@@ -251,8 +251,8 @@ class ParcelRouter:
                 continue
             if body is None or self._route.partitioning is not Partitioning.BROADCAST:
                 body = self._body(values, target)
-            envelope = Envelope(ParcelKind.RECORDS, self._route.target_level, target)
-            self._emit((target % self._next_parallelism, seal_parcel(envelope, body)))
+            envelope = Envelope(BlockKind.RECORDS, self._route.target_level, target)
+            self._emit((target % self._next_parallelism, seal_block(envelope, body)))
             self._spreader.clear(target)
         self._sequence += 1
         self._span = None

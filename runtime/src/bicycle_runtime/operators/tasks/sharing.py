@@ -74,7 +74,7 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
             copies = codec.decode(*codec.encode(values))
         except RecordEncodingError:
             return batch  # What holds a lock or a connection can only be shared.
-        return Batch(copies, batch.trail, batch.groups, batch.ordinal, batch.keys)
+        return Batch(copies, batch.lineage, batch.groups, batch.ordinal, batch.keys)
 
     return copy
 

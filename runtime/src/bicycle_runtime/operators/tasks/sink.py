@@ -17,11 +17,11 @@ from bicycle_runtime.contract import (
     WriterTask,
 )
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.columnar.records import TupleRecords
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator, each
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_sdk.time import TIME_MS_MAX
 
 __all__ = ["SinkOperator"]
@@ -55,7 +55,7 @@ class SinkOperator(Operator):
         if self._preparing is not None:
             values = self._prepared(self._preparing, values, batch)
         self._writer.write(values)
-        return Batch([], batch.trail)
+        return Batch([], batch.lineage)
 
     def _prepared(self, writer: PreparingWriter, values: Any, batch: Batch) -> Sequence[Any]:
         """Return what to write: all at once, or record by record when one of them fails."""

@@ -2,7 +2,7 @@
 
 Numbered steps of ``run_task``:
 
-1. Sort the parcels: mine, those for deeper levels, reports on their way to the driver.
+1. Sort the shuffle blocks: mine, those for deeper levels, reports on their way to the driver.
 2. Read source slices and feedback files, and feed them to their chains.
 3. Feed the record blobs, those sent to all first, in the order of edge, sender, sequence.
 4. Let event time go on, in the order of the operators: what one fires, the next have seen.
@@ -26,10 +26,7 @@ import msgspec
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.contract import Slice, WriterTask
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail, Origin, SourceTrail
-from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
-from bicycle_runtime.operators.calling.last_place import LAST_PLACE, enter_operator
-from bicycle_runtime.operators.counting.counts import OperatorCounts
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage, Origin, SourceLineage
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import (
     Advance,
@@ -40,28 +37,31 @@ from bicycle_runtime.operators.functions.operator import (
 )
 from bicycle_runtime.operators.functions.transform import KeyByOperator
 from bicycle_runtime.operators.functions.watermarks import GeneratorOperator
+from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.operators.shard_times import ShardTimes, joined_times, lagging, watermark_of
 from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec
 from bicycle_runtime.operators.tasks.load_heartbeat import LoadHeartbeat
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.read_heartbeat import ReadHeartbeat
-from bicycle_runtime.operators.tasks.reports import TaskReport, report_parcel
+from bicycle_runtime.operators.tasks.reports import TaskReport, report_block
 from bicycle_runtime.operators.tasks.routing import (
     FeedbackRouter,
-    Parcel,
-    ParcelRouter,
+    ShuffleBlock,
+    ShuffleRouter,
     parse_origin,
 )
 from bicycle_runtime.operators.tasks.sink import SinkOperator
+from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
+from bicycle_runtime.operators.user_calls.last_position import LAST_POSITION, enter_operator
 from bicycle_runtime.records.blobs import (
+    BlockKind,
     Envelope,
-    ParcelKind,
     RecordBlob,
     decode_records,
-    open_parcel,
+    open_block,
     read_header,
-    seal_parcel,
+    seal_block,
 )
 from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.records.errors import RecordDecodingError
@@ -89,18 +89,18 @@ _MARK_DECODER = msgspec.msgpack.Decoder(_Mark)
 
 
 def run_task(
-    image: JobImage, program: Program, order: EpochOrder, parcels: Iterable[bytes]
-) -> Iterator[Parcel]:
-    """Run a task and yield its parcels: ``(task of the next level, bytes)``, the report last.
+    image: JobImage, program: Program, order: EpochOrder, blocks: Iterable[bytes]
+) -> Iterator[ShuffleBlock]:
+    """Run a task and yield its blocks: ``(task of the next level, bytes)``, the report last.
 
     Args:
         image: The job.
         program: What this task runs; its user functions stay open.
         order: What to do in this epoch.
-        parcels: What the level before sent to this task.
+        blocks: What the level before sent to this task.
     """
     task = _Task(image, program, order)
-    yield from task.run(parcels)
+    yield from task.run(blocks)
 
 
 class _Task:
@@ -127,13 +127,13 @@ class _Task:
         }
         self._next_level = program.level + 1
         levels = image.plan.level_parallelism
-        self._next_width = levels[self._next_level] if self._next_level < len(levels) else 1
+        self._next_parallelism = levels[self._next_level] if self._next_level < len(levels) else 1
 
-    def run(self, parcels: Iterable[bytes]) -> Iterator[Parcel]:
+    def run(self, blocks: Iterable[bytes]) -> Iterator[ShuffleBlock]:
         started = time.perf_counter()
         self._program.outbox.clear()
         self._program.dead_letters.clear()
-        mine, carried = self._sort(parcels)
+        mine, carried = self._sort(blocks)
         yield from carried
         try:
             self._begin()
@@ -151,35 +151,35 @@ class _Task:
         yield from self._drained()
         yield from self._marks()
         self._report.busy_ms = (time.perf_counter() - started) * 1000
-        yield report_parcel(self._image.plan, self._report)
+        yield report_block(self._image.plan, self._report)
 
     def _sort(
-        self, parcels: Iterable[bytes]
-    ) -> tuple[list[tuple[RecordBlob, memoryview]], list[Parcel]]:
+        self, blocks: Iterable[bytes]
+    ) -> tuple[list[tuple[RecordBlob, memoryview]], list[ShuffleBlock]]:
         mine, carried = [], []
-        for parcel in parcels:
-            envelope, body = open_parcel(parcel)
-            if envelope.kind is ParcelKind.MARK:
+        for block in blocks:
+            envelope, body = open_block(block)
+            if envelope.kind is BlockKind.MARK:
                 mark = _MARK_DECODER.decode(body)
                 self._report.senders[mark.sender] = mark.attempt
                 self._times = joined_times(self._times, mark.times)
-            elif envelope.level == self._program.level and envelope.kind is ParcelKind.RECORDS:
+            elif envelope.level == self._program.level and envelope.kind is BlockKind.RECORDS:
                 mine.append((read_header(body), body))
             else:
-                carried.append((envelope.task % self._next_width, parcel))
+                carried.append((envelope.task % self._next_parallelism, block))
         late = self._edges_behind_broadcasts
         mine.sort(
             key=lambda item: (item[0].edge in late, item[0].edge, item[0].sender, item[0].sequence)
         )
         return mine, carried
 
-    def _marks(self) -> Iterator[Parcel]:
+    def _marks(self) -> Iterator[ShuffleBlock]:
         """Tell every task of the next level which attempt this is, and how far time has come."""
         if self._next_level < self._image.plan.level_count:
             mark = _Mark(self._program.subtask, self._attempt, self._times)
             body = _MARK_ENCODER.encode(mark)
-            for target in range(self._next_width):
-                yield target, seal_parcel(Envelope(ParcelKind.MARK, self._next_level, target), body)
+            for target in range(self._next_parallelism):
+                yield target, seal_block(Envelope(BlockKind.MARK, self._next_level, target), body)
 
     def _begin(self) -> None:
         moment = EpochTime(
@@ -218,7 +218,7 @@ class _Task:
                 operator.task = self._writer_task(operator.spec.uid)
 
     def _process(self, mine: list[tuple[RecordBlob, memoryview]]) -> Iterator[None]:
-        """Feed everything that this task reads; pause after each batch, so parcels can leave."""
+        """Feed everything that this task reads; pause after each batch, so blocks can leave."""
         for uid, slices in self._order.slices.items():
             for part in slices:
                 yield from self._read(uid, part)
@@ -240,7 +240,7 @@ class _Task:
 
     def _advance(self) -> Iterator[None]:
         """Let operators fire what waited for the time that this epoch has brought."""
-        LAST_PLACE.read(None)
+        LAST_POSITION.read(None)
         clock_ms = self._epoch.time.clock_ms
         for operator in self._program.operators():
             if isinstance(operator, GeneratorOperator) and operator.keeper is not None:
@@ -265,7 +265,7 @@ class _Task:
         for chain in self._program.chains.values():
             yield from chain.advance(advance_of)
         for _, router in self._program.routers:
-            if isinstance(router, ParcelRouter):
+            if isinstance(router, ShuffleRouter):
                 router.flush()
 
     def _watermark(self, above: tuple[str, ...], known: ShardTimes) -> int:
@@ -285,18 +285,18 @@ class _Task:
         counts, reading = self._report.source_counts, self._reading
         end = part.start
         enter_operator(uid)
-        LAST_PLACE.read(Origin(source=uid, shard=part.shard, offset=end, end_offset=part.end))
+        LAST_POSITION.read(Origin(source=uid, shard=part.shard, offset=end, end_offset=part.end))
         for batch in self._image.readers[uid].read(part):
             fault_point("read")
             for bad in batch.failures:
                 policy.reject_input(bad, Origin(source=uid, shard=part.shard, offset=bad.offset))
-            trail = SourceTrail(
+            lineage = SourceLineage(
                 uid, part.shard, batch.offsets, start=end, end=batch.next_offset,
                 timestamps=batch.timestamps, keys=batch.keys, headers=batch.headers,
                 raws=batch.raws,
             )  # fmt: skip
-            LAST_PLACE.read(trail.span())
-            chain.feed(Batch(batch.values, trail))
+            LAST_POSITION.read(lineage.span())
+            chain.feed(Batch(batch.values, lineage))
             end = batch.next_offset
             counts[uid] = counts.get(uid, 0) + len(batch.values)
             reading(sum(counts.values()))
@@ -314,15 +314,15 @@ class _Task:
             error.facts["reason"] += f" (records from operator {sender!r})"
             raise
         origin = parse_origin(blob.origin)
-        LAST_PLACE.read(origin)
+        LAST_POSITION.read(origin)
         chain = self._program.chains[route.target_chain]
         for start in range(0, len(values), _RECORDS_PER_BATCH):
             part = slice(start, start + _RECORDS_PER_BATCH)
-            trail = ExchangeTrail(origin, None if times is None else times[part])
+            lineage = ExchangeLineage(origin, None if times is None else times[part])
             chain.feed(
                 Batch(
                     values[part],
-                    trail,
+                    lineage,
                     None if groups is None else groups[part],
                     route.input_ordinal,
                 )
@@ -338,7 +338,7 @@ class _Task:
                 report.states[operator.spec.uid] = operator.commit(
                     epoch, self._attempt, is_interval_over=self._epoch.is_interval_over
                 )
-                self._note_forms(operator)
+                self._note_states(operator)
             if isinstance(operator, SinkOperator):
                 report.staged[operator.spec.uid] = operator.finish()
             if isinstance(operator, Timed):
@@ -357,7 +357,7 @@ class _Task:
                 unread=operator.unread,
                 blocked=blocking.count,
                 blocked_ms=blocking.longest_ms,
-                blocked_at=blocking.place,
+                blocked_at=blocking.location,
                 metrics=operator.metrics(),
                 failures=operator.policy.failures,
             )
@@ -372,10 +372,10 @@ class _Task:
             report.staged[DEAD_LETTERS] = writer.finish()
         fault_point("delta_written")
 
-    def _note_forms(self, operator: Operator) -> None:
+    def _note_states(self, operator: Operator) -> None:
         context = operator.context
-        if isinstance(context, KeyedContext) and (asked := context.book.asked()):
-            self._report.forms[operator.spec.uid] = asked
+        if isinstance(context, KeyedContext) and (asked := context.registry.asked()):
+            self._report.state_metadata[operator.spec.uid] = asked
 
     def _note_waiting(self, uid: str, operator: Timed) -> None:
         for waiting, until_ms in (
@@ -400,7 +400,7 @@ class _Task:
             subtask=self._program.subtask,
         )
 
-    def _drained(self) -> Iterator[Parcel]:
+    def _drained(self) -> Iterator[ShuffleBlock]:
         outbox = self._program.outbox
         yield from outbox
         outbox.clear()

@@ -6,15 +6,15 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.operators.calling.blocking import LOOP_WATCH
-from bicycle_runtime.operators.calling.last_place import LAST_PLACE
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.closing import close_all
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program, build_program
-from bicycle_runtime.operators.tasks.reports import TaskReport, report_parcel
-from bicycle_runtime.operators.tasks.routing import Parcel
+from bicycle_runtime.operators.tasks.reports import TaskReport, report_block
+from bicycle_runtime.operators.tasks.routing import ShuffleBlock
 from bicycle_runtime.operators.tasks.task import run_task
+from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
+from bicycle_runtime.operators.user_calls.last_position import LAST_POSITION
 from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.state.stores.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError
@@ -41,27 +41,27 @@ class Worker:
         self._is_tidy = False
 
     def run(
-        self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]
-    ) -> Iterator[Parcel]:
-        """Run a task and yield its parcels; functions that cannot be loaded are reported."""
-        LAST_PLACE.begin(self._image.run_id, order.epoch, (level, subtask))
+        self, level: int, subtask: int, order: EpochOrder, blocks: Iterable[bytes]
+    ) -> Iterator[ShuffleBlock]:
+        """Run a task and yield its shuffle blocks; functions that cannot be loaded are reported."""
+        LAST_POSITION.begin(self._image.run_id, order.epoch, (level, subtask))
         try:
-            yield from self._run(level, subtask, order, parcels)
+            yield from self._run(level, subtask, order, blocks)
         finally:
-            LAST_PLACE.end()
+            LAST_POSITION.end()
 
     def _run(
-        self, level: int, subtask: int, order: EpochOrder, parcels: Iterable[bytes]
-    ) -> Iterator[Parcel]:
+        self, level: int, subtask: int, order: EpochOrder, blocks: Iterable[bytes]
+    ) -> Iterator[ShuffleBlock]:
         refuse_pickles(state=self._image.state.no_pickle)
         try:
             program = self._program(level, subtask)
         except BicycleError as error:
             report = TaskReport(level=level, subtask=subtask, attempt="", failure=error.to_json())
-            yield report_parcel(self._image.plan, report)
+            yield report_block(self._image.plan, report)
             return
         self._tidy(order.epoch)
-        yield from run_task(self._image, program, order, parcels)
+        yield from run_task(self._image, program, order, blocks)
 
     def close(self) -> None:
         """Close all user functions and readers, whichever of them fail, and forget them."""

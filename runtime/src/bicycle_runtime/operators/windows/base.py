@@ -7,10 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail, emitted
-from bicycle_runtime.operators.calling.policy import RecordPolicy
-from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.rows import Rows
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage, emitted
 from bicycle_runtime.operators.functions.declarations import texts_in
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import (
@@ -21,13 +18,16 @@ from bicycle_runtime.operators.functions.operator import (
     Stateful,
     Timed,
 )
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.rows import Rows
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_runtime.operators.windows.meaning import complete_end, due_rules, window_settings
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import Cells, WindowTable
+from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
@@ -64,7 +64,7 @@ class WindowOperator(Operator, Stateful, Timed):
         policy.key_of = self._key_in
         self.record_type = record_type
         self.folding = Folding(plan, record_type)
-        context.book.texts = frozenset(texts_in(plan.process))
+        context.registry.texts = frozenset(texts_in(plan.process))
         self.firing = Firing(plan, self.folding, policy, context)
         windows = context.tables.windows
         self.event_times = windows.due_times("event")
@@ -82,26 +82,26 @@ class WindowOperator(Operator, Stateful, Timed):
         self._epoch = 0
 
     @abstractmethod
-    def new_cells(self, windows: WindowTables) -> Cells:
-        """Return empty cells of the shape that the operator keeps."""
+    def new_entries(self, windows: WindowTables) -> WindowEntries:
+        """Return empty entries of the shape that the operator keeps."""
 
     @abstractmethod
-    def moments(self, cell: Any) -> Iterable[tuple[TimeDomain, int]]:
-        """Return the times that a cell waits for. They follow from the plan and the cell."""
+    def moments(self, entry: Any) -> Iterable[tuple[TimeDomain, int]]:
+        """Return the times that an entry waits for. They follow from the plan and the entry."""
 
     def _new_table(self) -> CompositeTable[WindowTable]:
         """Return an empty table; the handles that a window function holds stay good."""
         keyed = self.context.keyed
         keyed.reset()
         windows = self.context.tables.windows
-        cells = self.new_cells(windows)
+        entries = self.new_entries(windows)
         records = windows.records(self.record_type, is_by_key=self.is_by_key)
-        table = windows.table(cells, records)
+        table = windows.table(entries, records)
         settings = window_settings(self.plan, self.folding)
-        table.open(self.context.book, settings, keeps_records=self.keeps_records)
+        table.open(self.context.registry, settings, keeps_records=self.keeps_records)
         if self.is_by_key:
             rules = due_rules(self.plan)
-            self._has_kept_times = windows.keep_due_times(cells, self.moments, rules)
+            self._has_kept_times = windows.keep_due_times(entries, self.moments, rules)
         return CompositeTable(table, keyed)
 
     def index(self) -> None:
@@ -110,9 +110,9 @@ class WindowOperator(Operator, Stateful, Timed):
         self.processing_times.reset()
         if self._has_kept_times or not self.is_by_key:
             return
-        for place, group, key, cell in self.table.cells.all():
-            for domain, time_ms in self.moments(cell):
-                self.times_of(domain).add(time_ms, (place, group, key))
+        for namespace, group, key, entry in self.table.entries.all():
+            for domain, time_ms in self.moments(entry):
+                self.times_of(domain).add(time_ms, (namespace, group, key))
 
     def times_of(self, domain: TimeDomain) -> DueTimes:
         """Return when windows are due in one domain of time."""
@@ -170,7 +170,7 @@ class WindowOperator(Operator, Stateful, Timed):
             values.append(value)
             times.append(time)
         return [
-            SideBatch(tag, Batch(values, ExchangeTrail(None, times)))
+            SideBatch(tag, Batch(values, ExchangeLineage(None, times)))
             for tag, (values, times) in by_tag.items()
         ]
 

@@ -7,19 +7,19 @@ from functools import partial
 from types import GenericAlias
 from typing import Any
 
-from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.rows import Rows
-from bicycle_runtime.operators.folding.slots import Session
+from bicycle_runtime.operators.preaggregation.accumulators import Session
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.folding_operator import FoldingOperator, KeptWindows
 from bicycle_runtime.operators.windows.kept_slices import KeptSlices
 from bicycle_runtime.operators.windows.sessions import PLACE, KeptSessions
-from bicycle_runtime.operators.windows.triggered import TriggeredOperator, pane_cells
-from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.operators.windows.triggered import TriggeredOperator, pane_entries
+from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.space import MemorySpace
 from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import Cells, WindowTable
+from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
@@ -42,8 +42,8 @@ def window_table(plan: WindowPlan, folding: Folding, record_type: Any) -> Window
     """
     kind, windows = _kind_of(plan), MemorySpace()
     records = windows.records(record_type, is_by_key=kind is None or kind.is_by_key)
-    new_cells = pane_cells if kind is None else kind.new_cells
-    return windows.table(new_cells(plan, folding, windows), records)
+    new_entries = pane_entries if kind is None else kind.new_entries
+    return windows.table(new_entries(plan, folding, windows), records)
 
 
 def _kind_of(plan: WindowPlan) -> type[KeptWindows] | None:
@@ -70,12 +70,17 @@ class CutSessions(KeptSessions):
     """Keeps the open sessions of each key with their records, and cuts them as they fire."""
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:  # noqa: ARG003  # the contract
+    def new_entries(
+        cls,
+        plan: WindowPlan,  # noqa: ARG003  # the contract
+        folding: Folding,  # noqa: ARG003  # the contract
+        windows: WindowTables,
+    ) -> WindowEntries:
         about = GenericAlias(tuple, (bool, int | None))
-        return windows.cells("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
+        return windows.entries("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
 
-    def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
-        return (("event", self._due_ms(part)) for part in cell)
+    def moments(self, entry: Any) -> Iterator[tuple[TimeDomain, int]]:
+        return (("event", self._due_ms(part)) for part in entry)
 
     # --- records in --------------------------------------------------------------------------
 
@@ -92,11 +97,11 @@ class CutSessions(KeptSessions):
         ]
         if not late:
             return rows
-        places = rows.places
-        windows = [Window(rows.times[index], places[index]) for index in late]
+        namespaces = rows.namespaces
+        windows = [Window(rows.times[index], namespaces[index]) for index in late]
         self.window.count_late(rows.picked(late), windows)
         gone = set(late)
-        return rows.picked([index for index in range(len(places)) if index not in gone])
+        return rows.picked([index for index in range(len(namespaces)) if index not in gone])
 
     def _join(self, new: Session) -> None:
         parts = self._parts(new.group, new.key)
@@ -130,8 +135,8 @@ class CutSessions(KeptSessions):
                     self._remember(self._due_ms(rest), group, key)
             self._drop(group, key, sorted(left, key=lambda one: one[0]))
 
-    def _is_waiting(self, moment: int, spot: Spot) -> bool:
-        _, group, key = spot
+    def _is_waiting(self, moment: int, window_key: WindowKey) -> bool:
+        _, group, key = window_key
         return any(self._due_ms(part) == moment for part in self._parts(group, key))
 
     def _rest(self, group: int, key: Any, start: int, end: int) -> _Part:
@@ -145,9 +150,9 @@ class CutSessions(KeptSessions):
         return end if first is None else min(end, first + self._assigner.max_duration_ms)
 
     def _parts(self, group: int, key: Any) -> list[_Part]:
-        return list(self.table.cells.find(PLACE, group, key) or ())
+        return list(self.table.entries.find(PLACE, group, key) or ())
 
     def _put(self, group: int, key: Any, parts: list[_Part]) -> None:
-        kept = self.table.cells.group(PLACE, group)
+        kept = self.table.entries.group(PLACE, group)
         kept[key] = sorted(parts, key=lambda one: one[0])
-        self.table.cells.touch(PLACE, group, (key,))
+        self.table.entries.touch(PLACE, group, (key,))

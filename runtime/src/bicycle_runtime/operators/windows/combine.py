@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.calling.policy import RecordPolicy
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.columnar.fold import ColumnFold
 from bicycle_runtime.operators.columnar.records import FieldRecords
-from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.gathering import FoldedContents
-from bicycle_runtime.operators.folding.rows import Rows, rows_of
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.gathering import FoldedContents
+from bicycle_runtime.operators.preaggregation.rows import Rows, rows_of
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.blocks import Block, RawRecords, seal_block
 from bicycle_runtime.operators.windows.meaning import complete_end
 from bicycle_runtime.operators.windows.placements import divide, place_records
@@ -28,7 +28,7 @@ from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["CombineOperator"]
 
-_SLOTS_MAX = 1 << 17  # contents that are held back at most; then what there is travels
+_ACCUMULATORS_MAX = 1 << 17  # contents that are held back at most; then what there is travels
 
 
 class CombineOperator(Operator, Timed):
@@ -63,7 +63,7 @@ class CombineOperator(Operator, Timed):
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
-        self._placement.slots.clear()
+        self._placement.accumulators.clear()
         if self._columns is not None:
             self._columns.clear()
 
@@ -78,9 +78,9 @@ class CombineOperator(Operator, Timed):
         rows = self._placement.placed(rows)
         rows, late = divide(rows, self._placement.least_open(self._closed))
         if rows.keys:
-            self._placement.slots.add(rows)
+            self._placement.accumulators.add(rows)
         sent: list[tuple[int, Block]] = [*_raw_blocks(late)]
-        if len(self._placement.slots) >= _SLOTS_MAX:
+        if len(self._placement.accumulators) >= _ACCUMULATORS_MAX:
             sent += self._placement.blocks()
         return self._batch(sent)
 
@@ -108,7 +108,7 @@ class CombineOperator(Operator, Timed):
         groups = [group for group, _ in sealed]
         column = bytes(groups) if self.spec.group_count <= BYTE_GROUPS_MAX else groups
         times = [self._last_ms] * len(sealed)
-        return Batch([data for _, data in sealed], ExchangeTrail(None, times), column)
+        return Batch([data for _, data in sealed], ExchangeLineage(None, times), column)
 
 
 def _raw_blocks(rows: Rows) -> list[tuple[int, RawRecords]]:

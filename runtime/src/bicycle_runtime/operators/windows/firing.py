@@ -12,15 +12,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.calling.attempts import prepare_attempts, undoing
-from bicycle_runtime.operators.calling.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.calling.user_functions import eager, is_async, resolve
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.columnar.records import TupleRecords
 from bicycle_runtime.operators.errors import WINDOW_STATE_UNMERGEABLE
-from bicycle_runtime.operators.folding.aggregates import Folding
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import as_sequences, each
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
+from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
+from bicycle_runtime.operators.user_calls.user_functions import eager, is_async, resolve
 from bicycle_runtime.state.memory.due import in_order
 from bicycle_runtime.state.undo import Attempts, UndoLog
 from bicycle_sdk.errors import StateDefinitionError
@@ -79,9 +79,9 @@ class FiringContext(WindowContext[Any]):
         self._operator.timestamp = None
         self._is_firing = False
 
-    def state_cells(self, descriptor: StateDescriptor) -> Any:
+    def state_entries(self, descriptor: StateDescriptor) -> Any:
         """Return where the entries of a state of the key lie."""
-        return self._operator.state_cells(descriptor)
+        return self._operator.state_entries(descriptor)
 
     def state_key(self) -> Hashable:
         """Return the key of the window.
@@ -183,7 +183,7 @@ class Firing:
             return [], []
         ends = [item.window.end - 1 for item in fired]
         known = ends if self._sorts else None
-        self._policy.batch = Batch(list(fired), ExchangeTrail(None, known))
+        self._policy.batch = Batch(list(fired), ExchangeLineage(None, known))
         if self._process is None:
             found = each(self._aggregate, fired, policy=self._policy, awaits=False)
             pairs = [(r, f) for r, f in zip(found, fired, strict=True) if r is not DROPPED]

@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
 from bicycle_runtime.operators.columnar.merge import ColumnMerge
-from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.gathering import FoldedContents, KeptContents
-from bicycle_runtime.operators.folding.rows import Rows, rows_of
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.gathering import FoldedContents, KeptContents
+from bicycle_runtime.operators.preaggregation.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.placements import Placement, divide, place_records
 from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import Cells, WindowTable
+from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import WindowPlan
 
@@ -49,11 +49,13 @@ class KeptWindows(ABC):
 
     @classmethod
     @abstractmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
-        """Return empty cells of the shape that is kept."""
+    def new_entries(
+        cls, plan: WindowPlan, folding: Folding, windows: WindowTables
+    ) -> WindowEntries:
+        """Return empty entries of the shape that is kept."""
 
-    def moments(self, cell: Any) -> Iterable[tuple[TimeDomain, int]]:  # noqa: ARG002  # for those by key
-        """Return the times that a cell waits for. They follow from the plan and the cell."""
+    def moments(self, entry: Any) -> Iterable[tuple[TimeDomain, int]]:  # noqa: ARG002  # for those by key
+        """Return the times that an entry waits for. They follow from the plan and the entry."""
         return ()
 
     @abstractmethod
@@ -112,15 +114,15 @@ class FoldingOperator(WindowOperator):
         self._placement = place_records(self.plan, contents, self.policy)
         self._windows = kind(self, self._placement)
 
-    def new_cells(self, windows: WindowTables) -> Cells:
-        return self._kind.new_cells(self.plan, self.folding, windows)
+    def new_entries(self, windows: WindowTables) -> WindowEntries:
+        return self._kind.new_entries(self.plan, self.folding, windows)
 
-    def moments(self, cell: Any) -> Iterable[tuple[TimeDomain, int]]:
-        return self._windows.moments(cell)
+    def moments(self, entry: Any) -> Iterable[tuple[TimeDomain, int]]:
+        return self._windows.moments(entry)
 
     def begin_epoch(self, time: EpochTime) -> None:
         super().begin_epoch(time)
-        self._placement.slots.clear()
+        self._placement.accumulators.clear()
         self._windows.clear()
 
     def apply(self, batch: Batch) -> Batch:
@@ -128,7 +130,7 @@ class FoldingOperator(WindowOperator):
             self._open(batch)
         else:
             self._gather(rows_of(batch, self.key_of, self.policy, operator=self.spec.uid))
-        return Batch([], batch.trail)
+        return Batch([], batch.lineage)
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
         self.let_come(advance.watermark)
@@ -150,7 +152,7 @@ class FoldingOperator(WindowOperator):
             elif isinstance(block, Partials):
                 self._windows.take_partials(group, block)
             else:
-                raw = Batch(block.values, batch.trail, [group] * len(block.values))
+                raw = Batch(block.values, batch.lineage, [group] * len(block.values))
                 keys = list(map(self.key_of, block.values))
                 self._gather(Rows(raw, keys, block.times, [group] * len(keys)))
 
@@ -163,4 +165,4 @@ class FoldingOperator(WindowOperator):
         if late.keys:
             self._windows.take_late(late)
         if rows.keys:
-            self._placement.slots.add(rows)
+            self._placement.accumulators.add(rows)

@@ -11,14 +11,14 @@ from bicycle_runtime.operators.batch import Batch, emitted
 from bicycle_runtime.operators.columnar.choice import field_columns, fires_from_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge, ColumnWindow
 from bicycle_runtime.operators.columnar.records import joined
-from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.rows import Rows
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_runtime.operators.windows.folding_operator import KeptWindows
 from bicycle_runtime.operators.windows.placements import Placement, SlicePlacement
 from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import Cells
+from bicycle_runtime.state.memory.windows import WindowEntries
 from bicycle_sdk.windows import Window, WindowPlan
 
 __all__ = ["KeptSlices"]
@@ -38,7 +38,7 @@ class KeptSlices(KeptWindows):
     def __init__(self, window: WindowOperator, placement: Placement) -> None:
         super().__init__(window, placement)
         assert isinstance(placement, SlicePlacement)
-        self._slices, self._slots = placement.slices, placement.slots
+        self._slices, self._accumulators = placement.slices, placement.accumulators
         self._updated: dict[int, dict[int, dict[Any, None]]] = {}
         self._complete: dict[int, ColumnWindow] = {}
         columns = field_columns(self.folding.functions) or []
@@ -46,8 +46,10 @@ class KeptSlices(KeptWindows):
         self._fires_from_columns = fires_from_columns(self.plan)
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
-        return windows.cells("c", None if plan.keeps_records else folding.state_type)
+    def new_entries(
+        cls, plan: WindowPlan, folding: Folding, windows: WindowTables
+    ) -> WindowEntries:
+        return windows.entries("c", None if plan.keeps_records else folding.state_type)
 
     def clear(self) -> None:
         self.columns.clear()
@@ -55,14 +57,14 @@ class KeptSlices(KeptWindows):
         self._complete.clear()
 
     def take_late(self, rows: Rows) -> None:
-        windows = [next(self._slices.windows_of(start)) for start in rows.places]
+        windows = [next(self._slices.windows_of(start)) for start in rows.namespaces]
         self.window.count_late(rows, windows)
 
     def take_partials(self, group: int, block: Partials) -> None:
         self._settle((start, group, keys, contents) for start, keys, contents in block.parts)
 
     def settle(self) -> None:
-        self._settle(self._slots.take())
+        self._settle(self._accumulators.take())
         for arrived in self.columns.take():
             if arrived.is_whole and self._fires_at_once(arrived.start):
                 self._complete[arrived.start] = arrived
@@ -70,14 +72,14 @@ class KeptSlices(KeptWindows):
                 self._settle(arrived.parts(self.columns.columns))
 
     def next_event_ms(self) -> int | None:
-        places = sorted({*self.table.cells.places, *self.table.records.places})
-        for start in places:
+        namespaces = sorted({*self.table.entries.namespaces, *self.table.records.namespaces})
+        for start in namespaces:
             end = self._slices.first_end_after(start, self.window.complete)
             if end is not None:
                 return self.window.watermark_for(end)
-        if not places:
+        if not namespaces:
             return None
-        last_end = self._slices.last_end(places[0])
+        last_end = self._slices.last_end(namespaces[0])
         return self.window.watermark_for(last_end + self.plan.lateness_ms)
 
     def _settle(self, parts: Iterable[tuple[int, int, list[Any], Sequence[Any]]]) -> None:
@@ -101,9 +103,9 @@ class KeptSlices(KeptWindows):
         return is_due and start not in self._kept()
 
     def _merge(self, start: int, group: int, keys: list[Any], contents: Sequence[Any]) -> None:
-        cells, merged = self.table.cells, self.folding.merged
-        kept = cells.group(start, group)
-        cells.touch(start, group, keys)
+        entries, merged = self.table.entries, self.folding.merged
+        kept = entries.group(start, group)
+        entries.touch(start, group, keys)
         if not kept:
             kept.update(zip(keys, contents, strict=True))
             return
@@ -135,21 +137,21 @@ class KeptSlices(KeptWindows):
         if arrived is not None:
             yield self.window.firing.of_columns(window, arrived.keys(), arrived.columns())
             return
-        places = self._kept()
-        parts = [start for start in self._slices.parts(window) if start in places]
+        namespaces = self._kept()
+        parts = [start for start in self._slices.parts(window) if start in namespaces]
         again = window.end <= self.window.complete_before
-        for group in sorted({group for start in parts for group in places[start]}):
+        for group in sorted({group for start in parts for group in namespaces[start]}):
             contents = self._contents_of(parts, group, is_again=again)
             yield self.window.firing.of_group(
                 window, contents, partial(self._values, window, group)
             )
 
-    def _windows_due(self, places: list[int], complete: Iterable[int]) -> list[Window]:
+    def _windows_due(self, namespaces: list[int], complete: Iterable[int]) -> list[Window]:
         """Return the windows that fire, in the order of their ends."""
         due = set()
         # Of slices that lie far back only windows near the watermark fire.
-        first = bisect_left(places, self._slices.least_open(self.window.complete_before))
-        for start in places[first:]:
+        first = bisect_left(namespaces, self._slices.least_open(self.window.complete_before))
+        for start in namespaces[first:]:
             for window in self._slices.windows_of(start):
                 if self.window.complete_before < window.end <= self.window.complete:
                     due.add(window)
@@ -164,8 +166,8 @@ class KeptSlices(KeptWindows):
         return sorted(due)
 
     def _kept(self) -> Any:
-        kept = self.table.records if self.keeps_records else self.table.cells
-        return kept.places
+        kept = self.table.records if self.keeps_records else self.table.entries
+        return kept.namespaces
 
     def _contents_of(self, parts: list[int], group: int, *, is_again: bool) -> Mapping[Any, Any]:
         """Return the content of a window by key: of all keys, or of those that got more records."""
@@ -174,7 +176,7 @@ class KeptSlices(KeptWindows):
             keys = set().union(*(self._updated.get(s, {}).get(group, ()) for s in parts))
         if self.keeps_records:
             return self._rows(parts, group, keys)
-        found = [self.table.cells.contents(start, group, keys) for start in parts]
+        found = [self.table.entries.contents(start, group, keys) for start in parts]
         if len(found) == 1 and keys is None:
             return found[0]
         joined: dict[Any, Any] = {}
@@ -214,9 +216,9 @@ class KeptSlices(KeptWindows):
     def expire(self) -> None:
         self._updated.clear()
         closed = self.window.complete - self.plan.lateness_ms
-        for kept in (self.table.cells, self.table.records):
-            for start in [s for s in kept.places if self._slices.last_end(s) <= closed]:
+        for kept in (self.table.entries, self.table.records):
+            for start in [s for s in kept.namespaces if self._slices.last_end(s) <= closed]:
                 kept.drop(start)
         size = self.plan.assigner.size_ms  # type: ignore[union-attr]  # aligned, as the placement says
-        for start in [s for s in self.table.values.places if s + size <= closed]:
+        for start in [s for s in self.table.values.namespaces if s + size <= closed]:
             self.table.values.drop(start)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_runtime.operators.folding.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
 

@@ -1,6 +1,6 @@
 """Placements: to which window of its key each record of an epoch goes, and what is folded there.
 
-The step before the shuffle and the window behind it place records alike.
+The step before the shuffle and the window behind it put records alike.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bicycle_runtime.operators.calling.policy import RecordPolicy
-from bicycle_runtime.operators.folding.gathering import Contents
-from bicycle_runtime.operators.folding.intervals import session_ends
-from bicycle_runtime.operators.folding.rows import Rows
-from bicycle_runtime.operators.folding.slots import Session, SessionSlots, WindowSlots
+from bicycle_runtime.operators.preaggregation.accumulators import (
+    Session,
+    SessionAccumulators,
+    WindowAccumulators,
+)
+from bicycle_runtime.operators.preaggregation.gathering import Contents
+from bicycle_runtime.operators.preaggregation.intervals import session_ends
+from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_sdk.windows import AlignedWindows, SessionWindows, Window, WindowPlan
 
@@ -28,13 +32,13 @@ __all__ = [
 
 
 class Placement(ABC):
-    """Places the records of an epoch, and gathers them in ``slots``."""
+    """Places the records of an epoch, and gathers them in ``accumulators``."""
 
-    slots: WindowSlots | SessionSlots
+    accumulators: WindowAccumulators | SessionAccumulators
 
     @abstractmethod
     def placed(self, rows: Rows) -> Rows:
-        """Return the rows with their places, without those that no window holds."""
+        """Return the rows with their namespaces, without those that no window holds."""
 
     @abstractmethod
     def least_open(self, closed: int) -> int:
@@ -55,10 +59,10 @@ class SlicePlacement(Placement):
 
     def __init__(self, windows: AlignedWindows, contents: Contents) -> None:
         self.slices = WindowSlices(windows)
-        self.slots: WindowSlots = WindowSlots(contents)
+        self.accumulators: WindowAccumulators = WindowAccumulators(contents)
 
     def placed(self, rows: Rows) -> Rows:
-        rows.places = starts = self.slices.starts(rows.times)
+        rows.namespaces = starts = self.slices.starts(rows.times)
         outside = set(self.slices.outside(starts))
         if not outside:
             return rows
@@ -69,7 +73,7 @@ class SlicePlacement(Placement):
 
     def blocks(self) -> list[tuple[int, Partials]]:
         parts: dict[int, list[Any]] = {}
-        for start, group, keys, contents in self.slots.take():
+        for start, group, keys, contents in self.accumulators.take():
             parts.setdefault(group, []).append((start, keys, contents))
         return [(group, Partials(found)) for group, found in sorted(parts.items())]
 
@@ -85,7 +89,7 @@ class SessionPlacement(Placement):
 
     def __init__(self, windows: SessionWindows, contents: Contents, policy: RecordPolicy) -> None:
         self._windows, self._policy = windows, policy
-        self.slots: SessionSlots = SessionSlots(contents)
+        self.accumulators: SessionAccumulators = SessionAccumulators(contents)
 
     def placed(self, rows: Rows) -> Rows:
         return session_ends(rows, self._windows, self._policy)
@@ -95,7 +99,7 @@ class SessionPlacement(Placement):
 
     def blocks(self) -> list[tuple[int, Partials]]:
         parts: dict[int, list[Session]] = {}
-        for session in self.slots.take():
+        for session in self.accumulators.take():
             parts.setdefault(session.group, []).append(session)
         return [(group, _of_sessions(found)) for group, found in sorted(parts.items())]
 
@@ -106,7 +110,7 @@ def place_records(plan: WindowPlan, contents: Contents, policy: RecordPolicy) ->
     Args:
         plan: The window.
         contents: Where the records go.
-        policy: Settles records whose place cannot be told.
+        policy: Settles records whose namespace cannot be told.
     """
     if isinstance(plan.assigner, AlignedWindows):
         return SlicePlacement(plan.assigner, contents)
@@ -115,14 +119,14 @@ def place_records(plan: WindowPlan, contents: Contents, policy: RecordPolicy) ->
 
 
 def divide(rows: Rows, least: int) -> tuple[Rows, Rows]:
-    """Divide rows by whether their place is at least ``least``."""
-    places: Sequence[int] = rows.places
+    """Divide rows by whether their namespace is at least ``least``."""
+    namespaces: Sequence[int] = rows.namespaces
     # hot path: min() costs 15 ns a record and saves a comparison of each.
-    if not places or min(places) >= least:
+    if not namespaces or min(namespaces) >= least:
         return rows, rows.picked([])
     return (
-        rows.picked([i for i, place in enumerate(places) if place >= least]),
-        rows.picked([i for i, place in enumerate(places) if place < least]),
+        rows.picked([i for i, namespace in enumerate(namespaces) if namespace >= least]),
+        rows.picked([i for i, namespace in enumerate(namespaces) if namespace < least]),
     )
 
 

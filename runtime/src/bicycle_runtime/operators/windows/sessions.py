@@ -12,17 +12,17 @@ from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.rows import Rows
-from bicycle_runtime.operators.folding.slots import Session
+from bicycle_runtime.operators.preaggregation.accumulators import Session
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.folding_operator import KeptWindows
 from bicycle_runtime.operators.windows.placements import Placement, SessionPlacement
-from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import Cells
+from bicycle_runtime.state.memory.windows import WindowEntries
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
@@ -39,19 +39,21 @@ class KeptSessions(KeptWindows):
         super().__init__(window, placement)
         assert isinstance(placement, SessionPlacement)
         assert isinstance(self.plan.assigner, SessionWindows)
-        self._assigner, self._slots = self.plan.assigner, placement.slots
+        self._assigner, self._accumulators = self.plan.assigner, placement.accumulators
         self._doubtful: list[tuple[int, Rows]] = []  # end and the one row
         self._touched: set[tuple[int, Any, int]] = set()
 
     @classmethod
-    def new_cells(cls, plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
+    def new_entries(
+        cls, plan: WindowPlan, folding: Folding, windows: WindowTables
+    ) -> WindowEntries:
         folded = type(None) if plan.keeps_records else folding.state_type
         session = GenericAlias(tuple, (int, int, folded))
-        return windows.cells("s", None if folded is None else GenericAlias(list, (session,)))
+        return windows.entries("s", None if folded is None else GenericAlias(list, (session,)))
 
-    def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
+    def moments(self, entry: Any) -> Iterator[tuple[TimeDomain, int]]:
         lateness = self.plan.lateness_ms
-        for _, end, _ in cell:
+        for _, end, _ in entry:
             yield "event", end
             if lateness:
                 yield "event", end + lateness
@@ -61,7 +63,7 @@ class KeptSessions(KeptWindows):
         self._touched.clear()
 
     def take_late(self, rows: Rows) -> None:
-        for index, end in enumerate(rows.places):
+        for index, end in enumerate(rows.namespaces):
             self._doubtful.append((end, rows.picked([index])))
 
     def take_partials(self, group: int, block: Partials) -> None:
@@ -70,7 +72,7 @@ class KeptSessions(KeptWindows):
                 self._join(Session(group, *session))
 
     def settle(self) -> None:
-        for session in self._slots.take():
+        for session in self._accumulators.take():
             self._join(session)
         self._decide_doubtful()
 
@@ -92,17 +94,17 @@ class KeptSessions(KeptWindows):
         """
         for end, row in sorted(self._doubtful, key=lambda item: (-item[0], -item[1].times[0])):
             group, key, start = row.groups[0], row.keys[0], row.times[0]
-            sessions: Open = self.table.cells.find(PLACE, group, key) or []
+            sessions: Open = self.table.entries.find(PLACE, group, key) or []
             if any(start <= other_end and other <= end for other, other_end, _ in sessions):
-                self._slots.add(row)
-                for session in self._slots.take():
+                self._accumulators.add(row)
+                for session in self._accumulators.take():
                     self._join(session)
             else:
                 self.window.count_late(row, [Window(start, end)])
         self._doubtful.clear()
 
     def _join(self, new: Session) -> None:
-        kept = self.table.cells.group(PLACE, new.group)
+        kept = self.table.entries.group(PLACE, new.group)
         sessions: Open = kept.get(new.key, [])
         touching = [one for one in sessions if one[0] <= new.end and new.start <= one[1]]
         start, end, content = new.start, new.end, new.content
@@ -115,7 +117,7 @@ class KeptSessions(KeptWindows):
                 content = self.folding.merged(one[2], content)
         others = [one for one in sessions if one not in touching] if touching else sessions
         kept[new.key] = sorted([*others, (start, end, content)], key=lambda one: one[0])
-        self.table.cells.touch(PLACE, new.group, (new.key,))
+        self.table.entries.touch(PLACE, new.group, (new.key,))
         self._touched.add((new.group, new.key, end))
         self._remember(end, new.group, new.key)
 
@@ -130,7 +132,7 @@ class KeptSessions(KeptWindows):
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
         """Fire the session of a key that ends at a moment, drop the one whose time is over."""
-        sessions: Open = self.table.cells.find(PLACE, group, key) or []
+        sessions: Open = self.table.entries.find(PLACE, group, key) or []
         for session in sessions:
             start, end, content = session
             if end == moment and (
@@ -149,9 +151,9 @@ class KeptSessions(KeptWindows):
         elif lateness and any(end == moment for _, end, _ in sessions):
             self._remember(moment + lateness, group, key)
 
-    def _is_waiting(self, moment: int, spot: Spot) -> bool:
+    def _is_waiting(self, moment: int, window_key: WindowKey) -> bool:
         """Tell whether a session of the key fires or is dropped at a moment to come."""
-        sessions: Open = self.table.cells.find(*spot) or []
+        sessions: Open = self.table.entries.find(*window_key) or []
         return any(moment in (end, end + self.plan.lateness_ms) for _, end, _ in sessions)
 
     def _drop(self, group: int, key: Any, left: Open) -> None:
@@ -161,10 +163,10 @@ class KeptSessions(KeptWindows):
             row = [times[i] for i in kept], [values[i] for i in kept]
             self.table.records.replace(PLACE, group, key, row)
         if left:
-            self.table.cells.group(PLACE, group)[key] = left
-            self.table.cells.touch(PLACE, group, (key,))
+            self.table.entries.group(PLACE, group)[key] = left
+            self.table.entries.touch(PLACE, group, (key,))
         else:
-            self.table.cells.remove(PLACE, group, key)
+            self.table.entries.remove(PLACE, group, key)
 
     def _row(self, group: int, key: Any, start: int, end: int) -> tuple[list[int], list[Any]]:
         times, values = self.table.records.row(PLACE, group, key)

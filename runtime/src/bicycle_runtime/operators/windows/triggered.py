@@ -12,13 +12,13 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch, ExchangeTrail
-from bicycle_runtime.operators.calling.policy import DROPPED, user_hook
-from bicycle_runtime.operators.calling.user_functions import run
-from bicycle_runtime.operators.folding.aggregates import Folding
-from bicycle_runtime.operators.folding.intervals import session_ends
-from bicycle_runtime.operators.folding.rows import Rows, rows_of
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
+from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.intervals import session_ends
+from bicycle_runtime.operators.preaggregation.rows import Rows, rows_of
+from bicycle_runtime.operators.user_calls.policy import DROPPED, user_hook
+from bicycle_runtime.operators.user_calls.user_functions import run
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.panes import (
@@ -28,9 +28,9 @@ from bicycle_runtime.operators.windows.panes import (
     load_panes,
     type_of_panes,
 )
-from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import Cells, Row
+from bicycle_runtime.state.memory.windows import Row, WindowEntries
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import (
@@ -50,7 +50,7 @@ from bicycle_sdk.windows import (
     WindowPlan,
 )
 
-__all__ = ["TriggeredOperator", "pane_cells"]
+__all__ = ["TriggeredOperator", "pane_entries"]
 
 _ALL_TIME = (WATERMARK_MIN, WATERMARK_MAX)  # bounds of panes that time does not close
 
@@ -63,16 +63,16 @@ class TriggeredOperator(WindowOperator):
         self._assigner = self.plan.assigner
         self._trigger, self._evictor = _rules(self.plan.trigger, self.plan.evictor, self._assigner)
         self._context = PaneContext(self._remember)
-        self._spot: Spot = (0, 0, None)
+        self._window_key: WindowKey = (0, 0, None)
         self._values: list[Any] = []
         self._times: list[int] = []
         self._has_times = True
 
-    def new_cells(self, windows: WindowTables) -> Cells:
-        return pane_cells(self.plan, self.folding, windows)
+    def new_entries(self, windows: WindowTables) -> WindowEntries:
+        return pane_entries(self.plan, self.folding, windows)
 
-    def moments(self, cell: Any) -> Iterator[tuple[TimeDomain, int]]:
-        for pane in cell:
+    def moments(self, entry: Any) -> Iterator[tuple[TimeDomain, int]]:
+        for pane in entry:
             for time_ms in pane.events:
                 yield "event", time_ms
             for time_ms in pane.moments:
@@ -91,7 +91,7 @@ class TriggeredOperator(WindowOperator):
     def apply(self, batch: Batch) -> Batch:
         self._has_times = batch.times() is not None
         if not self._has_times and not self.plan.has_event_time:
-            stamped = ExchangeTrail(batch.trail.span(), [self.now_ms] * len(batch.values))
+            stamped = ExchangeLineage(batch.lineage.span(), [self.now_ms] * len(batch.values))
             batch = Batch(batch.values, stamped, batch.groups)
         rows = rows_of(batch, self.key_of, self.policy, operator=self.spec.uid)
         if isinstance(self._assigner, SessionWindows):
@@ -106,21 +106,25 @@ class TriggeredOperator(WindowOperator):
         self._context.complete = self.complete
         self.begin_firing()
         with user_hook(self.spec.uid, "the trigger or evictor of a window"):
-            for time, spot in self.event_times.due(self.complete):
-                self._at_event_time(time, spot)
-            for time, spot in self.processing_times.due(self.now_ms):
-                self._at_processing_time(time, spot)
+            for time, window_key in self.event_times.due(self.complete):
+                self._at_event_time(time, window_key)
+            for time, window_key in self.processing_times.due(self.now_ms):
+                self._at_processing_time(time, window_key)
         yield self._emitted()
 
     def next_event_ms(self) -> int | None:
         end = self.event_times.first(
-            lambda time, spot: any(self._waits_for(pane, time) for pane in self._panes_at(spot))
+            lambda time, window_key: any(
+                self._waits_for(pane, time) for pane in self._panes_at(window_key)
+            )
         )
         return None if end is None else self.watermark_for(end)
 
     def next_timer_ms(self) -> int | None:
         own = self.processing_times.first(
-            lambda time, spot: any(time in pane.moments for pane in self._panes_at(spot))
+            lambda time, window_key: any(
+                time in pane.moments for pane in self._panes_at(window_key)
+            )
         )
         times = (own, super().next_timer_ms())
         return min((time for time in times if time is not None), default=None)
@@ -138,16 +142,16 @@ class TriggeredOperator(WindowOperator):
             return
         if not self.keeps_records and not self._folds(found, rows, index):
             return
-        for place, pane in found:
+        for namespace, pane in found:
             pane.take_in(time)
             if self.keeps_records:
-                self.table.records.add(place, group, key, ([time], [value]))
-            self._turn_to((place, group, key), pane)
+                self.table.records.add(namespace, group, key, ([time], [value]))
+            self._turn_to((namespace, group, key), pane)
             result = self._trigger.on_element(value, time, pane.window, self._context)
             self._act(pane, result)
 
     def _panes_of(self, rows: Rows, index: int) -> tuple[list[tuple[int, Pane]], list[Window]]:
-        """Return places and panes of a record, and the windows that are closed."""
+        """Return namespaces and panes of a record, and the windows that are closed."""
         key, group, time = rows.keys[index], rows.groups[index], rows.times[index]
         if isinstance(self._assigner, AlignedWindows):
             windows = self._assigner.windows_of(time)
@@ -155,23 +159,23 @@ class TriggeredOperator(WindowOperator):
             closed = [window for window in windows if self.is_closed(window.end)]
             return [(w.start, self._pane(w.start, group, key, w)) for w in opened], closed
         if isinstance(self._assigner, SessionWindows):
-            window = Window(time, rows.places[index])
+            window = Window(time, rows.namespaces[index])
             pane = self._session(group, key, window)
             return ([], [window]) if pane is None else ([(0, pane)], [])
         return [(0, self._pane(0, group, key, Window(*_ALL_TIME)))], []
 
-    def _pane(self, place: int, group: int, key: Any, window: Window) -> Pane:
-        """Return the only pane of a key at a place."""
-        panes: list[Pane] = self.table.cells.group(place, group).setdefault(key, [])
+    def _pane(self, namespace: int, group: int, key: Any, window: Window) -> Pane:
+        """Return the only pane of a key in a namespace."""
+        panes: list[Pane] = self.table.entries.group(namespace, group).setdefault(key, [])
         if not panes:
             panes.append(Pane(window.start, window.end))
-            self._turn_to((place, group, key), panes[0])
+            self._turn_to((namespace, group, key), panes[0])
             self._remember_all(panes[0])
         return panes[0]
 
     def _session(self, group: int, key: Any, window: Window) -> Pane | None:
         """Return the session that an interval belongs to, joined with all it touches."""
-        panes: list[Pane] = self.table.cells.group(0, group).get(key, [])
+        panes: list[Pane] = self.table.entries.group(0, group).get(key, [])
         touching = [pane for pane in panes if pane.window.touches(window)]
         if not touching:
             if self.is_closed(window.end):
@@ -185,8 +189,8 @@ class TriggeredOperator(WindowOperator):
                 return touching[0]
             pane = self._joined(touching, bounds.cover(window))
         left = [one for one in panes if one not in touching]
-        cell = sorted([*left, pane], key=lambda one: one.start)
-        self.table.cells.group(0, group)[key] = cell
+        entry = sorted([*left, pane], key=lambda one: one.start)
+        self.table.entries.group(0, group)[key] = entry
         self._turn_to((0, group, key), pane)
         self._remember_all(pane)
         if touching:
@@ -232,43 +236,43 @@ class TriggeredOperator(WindowOperator):
         return True
 
     def _forget_empty(self, found: list[tuple[int, Pane]], group: int, key: Any) -> None:
-        for place, pane in found:
+        for namespace, pane in found:
             if not pane.count:
-                self._remove((place, group, key), pane)
+                self._remove((namespace, group, key), pane)
 
     # --- timers ------------------------------------------------------------------------------
 
-    def _turn_to(self, spot: Spot, pane: Pane) -> None:
-        self._spot, self._context.pane = spot, pane
-        self.table.cells.touch(spot[0], spot[1], (spot[2],))
+    def _turn_to(self, window_key: WindowKey, pane: Pane) -> None:
+        self._window_key, self._context.pane = window_key, pane
+        self.table.entries.touch(window_key[0], window_key[1], (window_key[2],))
 
     def _remember(self, is_event_time: bool, time_ms: int) -> None:
-        self.times_of("event" if is_event_time else "processing").add(time_ms, self._spot)
+        self.times_of("event" if is_event_time else "processing").add(time_ms, self._window_key)
 
     def _remember_all(self, pane: Pane) -> None:
         for domain, time_ms in self.moments((pane,)):
-            self.times_of(domain).add(time_ms, self._spot)
+            self.times_of(domain).add(time_ms, self._window_key)
 
-    def _panes_at(self, spot: Spot) -> list[Pane]:
-        return list(self.table.cells.find(*spot) or ())
+    def _panes_at(self, window_key: WindowKey) -> list[Pane]:
+        return list(self.table.entries.find(*window_key) or ())
 
-    def _at_event_time(self, time: int, spot: Spot) -> None:
-        for pane in self._panes_at(spot):
+    def _at_event_time(self, time: int, window_key: WindowKey) -> None:
+        for pane in self._panes_at(window_key):
             if time in pane.events:
                 pane.events.discard(time)
-                self._turn_to(spot, pane)
+                self._turn_to(window_key, pane)
                 self._act(pane, self._trigger.on_event_time(time, pane.window, self._context))
             if self.plan.has_event_time and pane.end + self.plan.lateness_ms <= time:
-                self._turn_to(spot, pane)
+                self._turn_to(window_key, pane)
                 self._act(pane, self._trigger.on_expiry(pane.window, self._context))
                 self._purge(pane)
-                self._remove(spot, pane)
+                self._remove(window_key, pane)
 
-    def _at_processing_time(self, time: int, spot: Spot) -> None:
-        for pane in self._panes_at(spot):
+    def _at_processing_time(self, time: int, window_key: WindowKey) -> None:
+        for pane in self._panes_at(window_key):
             if time in pane.moments:
                 pane.moments.discard(time)
-                self._turn_to(spot, pane)
+                self._turn_to(window_key, pane)
                 self._act(pane, self._trigger.on_processing_time(time, pane.window, self._context))
 
     def _waits_for(self, pane: Pane, time: int) -> bool:
@@ -285,7 +289,7 @@ class TriggeredOperator(WindowOperator):
             # Windows of event time go when their time is over: a session has its bounds until then.
             is_bare = not (pane.state or pane.events or pane.moments or pane.values)
             if is_bare and not self.plan.has_event_time:
-                self._remove(self._spot, pane)
+                self._remove(self._window_key, pane)
 
     def _fire(self, pane: Pane) -> None:
         content = pane.content
@@ -301,7 +305,9 @@ class TriggeredOperator(WindowOperator):
         if window is not None and self._is_long_enough(pane):
             is_session = isinstance(self._assigner, SessionWindows)
             kept = Unkept() if is_session else pane.values
-            given, given_times = self.firing.results([Fired(self._spot[2], window, content, kept)])
+            given, given_times = self.firing.results(
+                [Fired(self._window_key[2], window, content, kept)]
+            )
             self._values += given
             self._times += given_times
         if self._evictor is not None:
@@ -324,7 +330,7 @@ class TriggeredOperator(WindowOperator):
         return Window(pane.first, pane.last + 1)
 
     def _row(self, pane: Pane) -> Row:
-        times, values = self.table.records.row(*self._spot)
+        times, values = self.table.records.row(*self._window_key)
         if not isinstance(self._assigner, SessionWindows):
             return times, values
         inside, _ = _divided(times, pane)
@@ -334,18 +340,18 @@ class TriggeredOperator(WindowOperator):
         self, pane: Pane, elements: list[TimedValue], whole: Sequence[TimedValue] = ()
     ) -> None:
         """Keep these records of a pane and no others; ``whole`` are those that it had."""
-        times, values = self.table.records.row(*self._spot)
+        times, values = self.table.records.row(*self._window_key)
         kept = [e.timestamp for e in elements], [e.value for e in elements]
         if isinstance(self._assigner, SessionWindows):
             # All sessions of a key lie in one row, in the order of arrival.
             inside, others = _divided(times, pane)
-            places = dict(zip(map(id, whole), inside, strict=False))
-            ordered = [(places.get(id(e), len(times)), e.timestamp, e.value) for e in elements]
+            namespaces = dict(zip(map(id, whole), inside, strict=False))
+            ordered = [(namespaces.get(id(e), len(times)), e.timestamp, e.value) for e in elements]
             ordered += [(i, times[i], values[i]) for i in others]
             ordered.sort(key=itemgetter(0))
             kept = [time for _, time, _ in ordered], [value for _, _, value in ordered]
         if kept != (times, values):
-            self.table.records.replace(*self._spot, kept)
+            self.table.records.replace(*self._window_key, kept)
         pane.empty()
         for element in elements:
             pane.take_in(element.timestamp)
@@ -355,25 +361,25 @@ class TriggeredOperator(WindowOperator):
             self._keep_only(pane, [])
         pane.empty()
 
-    def _remove(self, spot: Spot, pane: Pane) -> None:
-        place, group, key = spot
-        left = [one for one in self._panes_at(spot) if one is not pane]
+    def _remove(self, window_key: WindowKey, pane: Pane) -> None:
+        namespace, group, key = window_key
+        left = [one for one in self._panes_at(window_key) if one is not pane]
         if left:
-            self.table.cells.group(place, group)[key] = left
-            self.table.cells.touch(place, group, (key,))
+            self.table.entries.group(namespace, group)[key] = left
+            self.table.entries.touch(namespace, group, (key,))
         else:
-            self.table.cells.remove(place, group, key)
+            self.table.entries.remove(namespace, group, key)
 
     def _emitted(self) -> Batch:
         values, times, self._values, self._times = self._values, self._times, [], []
-        return Batch(values, ExchangeTrail(None, times if self._has_times else None))
+        return Batch(values, ExchangeLineage(None, times if self._has_times else None))
 
 
-def pane_cells(plan: WindowPlan, folding: Folding, windows: WindowTables) -> Cells:
-    """Return empty cells of panes."""
+def pane_entries(plan: WindowPlan, folding: Folding, windows: WindowTables) -> WindowEntries:
+    """Return empty entries of panes."""
     kind = type_of_panes(folding.state_type, keeps_records=plan.keeps_records)
     dump = partial(dump_panes, type_of_all=kind)
-    return windows.cells("p", kind, dump=dump, load=load_panes)
+    return windows.entries("p", kind, dump=dump, load=load_panes)
 
 
 def _divided(times: list[int], pane: Pane) -> tuple[list[int], list[int]]:

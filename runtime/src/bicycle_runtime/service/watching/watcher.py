@@ -21,11 +21,11 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_frozen
-from bicycle_runtime.jobs.control.looking import lost_error
+from bicycle_runtime.jobs.control.job_queries import lost_error
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, JobStatus, RestartNote, read_status
-from bicycle_runtime.service.book.history import SAMPLED, History, KnownRow, Noted
+from bicycle_runtime.service.store.history import SAMPLED, History, KnownRow, Noted
 from bicycle_runtime.service.watching.deaths import Deaths
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps

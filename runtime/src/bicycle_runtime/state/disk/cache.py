@@ -154,7 +154,7 @@ class DiskCache:
         self._members.append(part)
 
     def keep_index(self, index: Index) -> None:
-        """Have an index in the space, in place of another about the same sections."""
+        """Have an index in the space, in place of another about the same change sets."""
         self._indexes[index.prefix] = index
 
     @property

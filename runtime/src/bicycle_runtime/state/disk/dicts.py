@@ -13,9 +13,15 @@ from typing import Any, Protocol
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.disk.cache import DiskCache
-from bicycle_runtime.state.rocksdb.places import behind, key_bytes, key_in, section_start, value_in
-from bicycle_runtime.state.sealed.changes import Section
-from bicycle_sdk.state.cells import MISSING
+from bicycle_runtime.state.rocksdb.key_layout import (
+    behind,
+    key_bytes,
+    key_in,
+    state_start,
+    value_in,
+)
+from bicycle_runtime.state.sealed.changes import ChangeSet
+from bicycle_sdk.state.entries import MISSING
 
 __all__ = ["MISSING", "DiskDict", "OneCodec", "SealedEntries", "TouchDiskDict"]
 
@@ -34,7 +40,7 @@ class SealedEntries:
 
     Args:
         cache: The operator's.
-        name: Name of the section.
+        name: Name of the state.
         codec: How values are encoded.
         group_of: The key group of a key; None for a dict of one key group.
         group: The key group of a dict of one.
@@ -63,7 +69,7 @@ class SealedEntries:
         group = self._group if self._group_of is None else self._group_of(key)
         start = self._starts.get(group)
         if start is None:
-            start = self._starts[group] = section_start(group, self._name)
+            start = self._starts[group] = state_start(group, self._name)
         data = self.cache.read(start + key_bytes(key))
         return MISSING if data is None else self._codec.decode_one(value_in(data), key)
 
@@ -75,9 +81,9 @@ class SealedEntries:
         """Yield all sealed keys with their encoded values."""
         groups = self.cache.groups if self._group_of is not None else (self._group,)
         for group in groups:
-            start = section_start(group, self._name)
-            for place, data in self.cache.scan(start, behind(start)):
-                yield key_in(place[len(start) :], data), data
+            start = state_start(group, self._name)
+            for db_key, data in self.cache.scan(start, behind(start)):
+                yield key_in(db_key[len(start) :], data), data
 
     def value(self, data: bytes) -> Any:
         """Return the value of a sealed entry."""
@@ -253,12 +259,12 @@ class DiskDict(dict[Any, Any]):
                 kept[key] = value
         return kept, [] if self.is_emptied else gone, self.is_emptied
 
-    def load(self, section: Section, codec: OneCodec) -> None:  # noqa: ARG002  # it lies on disk
+    def load(self, change_set: ChangeSet, codec: OneCodec) -> None:  # noqa: ARG002  # it lies on disk
         """Forget what is in memory of what others have sealed."""
-        if section.is_full:
+        if change_set.is_full:
             self.forget()
-        self.drop(_KEYS.decode_list(bytes(section.keys)))
-        self.drop(_KEYS.decode_list(bytes(section.deleted)))
+        self.drop(_KEYS.decode_list(bytes(change_set.keys)))
+        self.drop(_KEYS.decode_list(bytes(change_set.deleted)))
 
     def peek(self, key: Any) -> Any:
         """Return the value of a key without using it; MISSING when there is none."""

@@ -1,6 +1,6 @@
 """When the entries of one state expire, with their times on disk.
 
-Times lie in the space twice: by cell, as they are sealed, and by time, so that a sweep reads only
+Times lie in the space twice: by entry, as they are sealed, and by time, so that a sweep reads only
 what is due. Nothing here holds an entry or removes it.
 """
 
@@ -11,9 +11,9 @@ from typing import Any
 
 from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.disk.dicts import DiskDict
-from bicycle_runtime.state.rocksdb.places import (
+from bicycle_runtime.state.rocksdb.key_layout import (
     behind,
-    index_place,
+    index_key,
     index_start,
     indexed_key,
     indexed_time,
@@ -35,37 +35,37 @@ class DiskExpiry(Expiry):
     before it counts.
 
     Args:
-        ttl: How long cells live.
+        ttl: How long entries live.
         clock: Tells the time in ms in the domain of the TTL.
         cache: The operator's.
-        name: Name of the section of times.
-        stamps: The times by cell.
-        cells: Returns all cells of the state.
+        name: Name of the state of times.
+        stamps: The times by entry.
+        entry_keys: Returns all entries of the state.
     """
 
-    __slots__ = ("_cache", "_cells", "_name", "stored")
+    __slots__ = ("_cache", "_entry_keys", "_name", "stored")
 
     def __init__(
         self, ttl: StateTtl, clock: Callable[[], int], cache: DiskCache, name: str,
-        *, stamps: DiskDict, cells: Callable[[], Iterable[Any]],
+        *, stamps: DiskDict, entry_keys: Callable[[], Iterable[Any]],
     ) -> None:  # fmt: skip
         super().__init__(ttl, clock)
         self._cache = cache
         self._name = name
-        self._cells = cells
+        self._entry_keys = entry_keys
         self.stored = stamps
         self.stamps = stamps
 
-    def put(self, cell: Hashable, stamp: int) -> None:
-        """Set the time of a cell."""
-        self.stamps[cell] = stamp
+    def put(self, entry_key: Hashable, stamp: int) -> None:
+        """Set the time of an entry."""
+        self.stamps[entry_key] = stamp
 
-    def unload(self, cells: Iterable[Hashable]) -> None:
-        """Forget what is in memory of cells of which others have sealed something."""
-        self.stored.drop(cells)
+    def unload(self, entry_keys: Iterable[Hashable]) -> None:
+        """Forget what is in memory of entries of which others have sealed something."""
+        self.stored.drop(entry_keys)
 
     def due(self) -> Iterator[Any]:
-        """Yield the cells that are expired."""
+        """Yield the entries that are expired."""
         self._start_timeless()
         now = self._clock()
         if now == UNKNOWN_MS:
@@ -74,15 +74,15 @@ class DiskExpiry(Expiry):
         yield from self._due_of_epoch(limit)
         start = index_start(self._name)
         for place, raw in self._cache.scan(start, start + key_bytes(max(limit, UNKNOWN_MS + 1))):
-            cell = indexed_key(raw)
-            stamp = self.stamps.get(cell)
-            if stamp is None or place != index_place(self._name, stamp, cell):
-                if cell not in self.stored.touched:
+            entry_key = indexed_key(raw)
+            stamp = self.stamps.get(entry_key)
+            if stamp is None or place != index_key(self._name, stamp, entry_key):
+                if entry_key not in self.stored.touched:
                     self._cache.drop_stale(place)
             elif stamp == UNKNOWN_MS:
-                self.renew(cell)
+                self.renew(entry_key)
             elif stamp < limit:
-                yield cell
+                yield entry_key
 
     def reset(self) -> None:
         """Forget all that is in memory."""
@@ -90,9 +90,13 @@ class DiskExpiry(Expiry):
         self.touched.clear()
 
     def next_due_ms(self) -> int | None:
-        """Return when the next cell may be removed, in the domain of the TTL; None without any."""
+        """Return when the next entry may be removed, in the domain of the TTL; None without any."""
         start = index_start(self._name) + key_bytes(UNKNOWN_MS + 1)
-        stamps = [stamp for cell in self.stored.touched if (stamp := self._timed(cell)) is not None]
+        stamps = [
+            stamp
+            for entry_key in self.stored.touched
+            if (stamp := self._timed(entry_key)) is not None
+        ]
         if self._cache.is_open:
             stamps += self._first_sealed(start)
         if not stamps:
@@ -103,30 +107,30 @@ class DiskExpiry(Expiry):
         """Return the first time that is sealed, in a list; none without any."""
         index = self._cache.scan(start, behind(index_start(self._name)))
         for position, (place, raw) in enumerate(index):
-            cell = indexed_key(raw)
-            stamp = self.stamps.get(cell)
-            is_valid = stamp is not None and place == index_place(self._name, stamp, cell)
+            entry_key = indexed_key(raw)
+            stamp = self.stamps.get(entry_key)
+            is_valid = stamp is not None and place == index_key(self._name, stamp, entry_key)
             # To wake up too early is harmless, to look at everything is not.
             if is_valid or position == _STALE_MAX:
                 return [indexed_time(place, self._name)]
         return []
 
-    def _timed(self, cell: Any) -> int | None:
-        stamp: int | None = self.stamps.get(cell)
+    def _timed(self, entry_key: Any) -> int | None:
+        stamp: int | None = self.stamps.get(entry_key)
         return None if stamp == UNKNOWN_MS else stamp
 
     def _due_of_epoch(self, limit: int) -> Iterator[Any]:
-        for cell in list(self.stored.touched):
-            stamp = self.stamps.get(cell)
+        for entry_key in list(self.stored.touched):
+            stamp = self.stamps.get(entry_key)
             if stamp == UNKNOWN_MS:
-                self.renew(cell)
+                self.renew(entry_key)
             elif stamp is not None and stamp < limit:
-                yield cell
+                yield entry_key
 
     def _start_timeless(self) -> None:
-        """Let cells live from now on that were sealed before the state had a time to live."""
+        """Let entries live from now on that were sealed before the state had a time to live."""
         if self._name in self._cache.marks:
             return
-        for cell in self._cells():
-            if self.stamps.get(cell) is None:
-                self.renew(cell)
+        for entry_key in self._entry_keys():
+            if self.stamps.get(entry_key) is None:
+                self.renew(entry_key)

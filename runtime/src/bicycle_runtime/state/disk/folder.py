@@ -1,11 +1,12 @@
 """The local folder of a state space, and the sealed files: open or heal, catch up.
 
-The folder stands at a label, as the table in memory does:
+The folder stands at a checkpoint id, as the table in memory does:
 
 - What this process wrote and the driver sealed is put in as it is.
 - What others have sealed since is read from their files and put in.
-- A folder that is missing, foreign, damaged or at a label that is not among the last ones is built
-  again from the files. That is told by a log event, never by an error: the folder is a cache.
+- A folder that is missing, foreign, damaged or at a checkpoint id that is not among the last ones
+  is built again from the files. That is told by a log event, never by an error: the folder is a
+  cache.
 
 Nothing that is not sealed ever reaches the folder. So a base is a checkpoint of the folder at the
 beginning of an epoch; its files are written beside the epochs (``rocksdb.bases``).
@@ -23,12 +24,17 @@ from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE, StateFileError
 from bicycle_runtime.state.memory.space import StateTable, Store
 from bicycle_runtime.state.rocksdb.bases import upload
+from bicycle_runtime.state.rocksdb.claimed_folders import (
+    ClaimedFolder,
+    claim_folder,
+    folder_of,
+    identity_of,
+)
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK
 from bicycle_runtime.state.rocksdb.restoring import restore
-from bicycle_runtime.state.rocksdb.slots import Slot, claim_slot, folder_of, identity_of
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
 from bicycle_sdk.errors import BicycleError
@@ -51,17 +57,19 @@ class LocalFolder:
         self._files = store.files
         self._cache = cache
         self._sealed: RangeState | None = None
-        self._slot: Slot | None = None
+        self._claimed: ClaimedFolder | None = None
         self._space: RocksSpace | None = None
         self._identity = ""
         self._known: dict[str, SstRef] = {}  # What storage has of the files of the space, by name.
 
-    def stand_at(self, state: RangeState, label: str | None, written: list[Section]) -> None:
+    def stand_at(
+        self, state: RangeState, checkpoint_id: str | None, written: list[ChangeSet]
+    ) -> None:
         """Let the database and the table stand at a sealed state.
 
         Args:
             state: The sealed state.
-            label: Where they stand; None for nowhere.
+            checkpoint_id: Where they stand; None for nowhere.
             written: The changes that lead there and are not put in yet.
 
         Raises:
@@ -69,15 +77,15 @@ class LocalFolder:
             LOCAL_STATE_UNUSABLE: the local folder cannot be used.
         """
         is_known = (
-            label is not None
+            checkpoint_id is not None
             and self._space is not None
-            and (label == state.label or state.epoch_of(label) is not None)
+            and (checkpoint_id == state.checkpoint_id or state.epoch_of(checkpoint_id) is not None)
             and self._groups_of(state) == self._cache.groups
         )
         self._sealed = state
         try:
-            if is_known and label is not None:
-                self._settle(written, label)
+            if is_known and checkpoint_id is not None:
+                self._settle(written, checkpoint_id)
             else:
                 self._renew_table()
                 self._open(state)
@@ -91,9 +99,9 @@ class LocalFolder:
         """Let go of the folder; what is in memory is written to it first."""
         self._cache.let_go()
         self._close_space()
-        if self._slot is not None:
-            self._slot.release()
-            self._slot = None
+        if self._claimed is not None:
+            self._claimed.release()
+            self._claimed = None
 
     def _renew_table(self) -> None:
         self._cache.forget()
@@ -110,13 +118,13 @@ class LocalFolder:
         identity = identity_of(self._cache.job_url, self._files.operator, groups)
         folder = self._cache.settings.folder
         assert folder is not None, "the executor names a folder before it starts"
-        self._slot = claim_slot(folder_of(folder, identity))
-        if self._slot.number:
+        self._claimed = claim_folder(folder_of(folder, identity))
+        if self._claimed.number:
             self._tell("state_folder_held_by_another", level=logging.INFO)
-        self._slot.discard_scratch()
+        self._claimed.discard_scratch()
         self._identity = identity
         try:
-            self._space = self._opened(self._slot.current())
+            self._space = self._opened(self._claimed.current())
             is_foreign = self._space.is_foreign
         except SpaceError as error:
             self._tell("state_folder_damaged", error=error)
@@ -133,12 +141,12 @@ class LocalFolder:
 
     def _anew(self, bases: Sequence[StateRef] = ()) -> None:
         """Have a space with what bases have in place of what lies in the folder."""
-        assert self._slot is not None
+        assert self._claimed is not None
         groups = self._groups_of(self._sealed) if self._sealed is not None else range(0)
         self._close_space()
         self._known = {}
         try:
-            place = self._slot.renew()
+            place = self._claimed.renew()
             if bases:
                 self._space, self._known = restore(
                     self._files, bases, groups, place=place, open_space=self._opened
@@ -168,19 +176,19 @@ class LocalFolder:
     def _tell(
         self, event: str, *, level: int = logging.WARNING, error: BaseException | None = None
     ) -> None:
-        assert self._slot is not None
+        assert self._claimed is not None
         log_event(
             _LOGGER, event, level=level, operator=self._files.operator,
-            folder=str(self._slot.path), reason="" if error is None else str(error),
+            folder=str(self._claimed.path), reason="" if error is None else str(error),
         )  # fmt: skip
 
     # --- sealed changes ----------------------------------------------------------------------
 
-    def _settle(self, changes: list[Section], label: str) -> None:
+    def _settle(self, changes: list[ChangeSet], checkpoint_id: str) -> None:
         """Put in what this process wrote and the driver sealed."""
         assert self._space is not None
         if changes:
-            self._space.apply([changes], label, self._cache.indexes)
+            self._space.apply([changes], checkpoint_id, self._cache.indexes)
         self._cache.settle()
 
     def _catch_up(self, state: RangeState, *, is_table_current: bool) -> None:
@@ -191,10 +199,10 @@ class LocalFolder:
             is_table_current: Whether the table stands where the space does.
         """
         assert self._space is not None
-        label = self._space.label
-        since = state.epoch_of(label) if label else None
+        checkpoint_id = self._space.checkpoint_id
+        since = state.epoch_of(checkpoint_id) if checkpoint_id else None
         newer = [] if since is None else [ref for ref in state.files if ref.last_epoch > since]
-        if label == state.label:
+        if checkpoint_id == state.checkpoint_id:
             newer = []
         elif since is None:
             self._start_over(state)
@@ -219,9 +227,9 @@ class LocalFolder:
             files = self._files.read_deltas(paths, groups)
         except StateFileError:
             return False
-        for sections in files if is_table_current else ():
-            self._store.table.apply(sections)
-        self._space.apply_of_others(files, state.label, self._cache.indexes)
+        for change_sets in files if is_table_current else ():
+            self._store.table.apply(change_sets)
+        self._space.apply_of_others(files, state.checkpoint_id, self._cache.indexes)
         self._cache.marks = self._space.marks()
         return True
 
@@ -251,13 +259,13 @@ class LocalFolder:
         assert self._space is not None
         groups = self._groups_of(state)
 
-        def files() -> Iterator[Sequence[Section]]:
-            for sections in self._files.read_all(refs, groups):
+        def files() -> Iterator[Sequence[ChangeSet]]:
+            for change_sets in self._files.read_all(refs, groups):
                 if table is not None:
-                    table.apply(sections)
-                yield sections
+                    table.apply(change_sets)
+                yield change_sets
 
-        self._space.apply_of_others(files(), state.label, self._cache.indexes)
+        self._space.apply_of_others(files(), state.checkpoint_id, self._cache.indexes)
         self._cache.marks = self._space.marks()
 
     def _complete(self) -> None:
@@ -274,12 +282,12 @@ class LocalFolder:
         assert self._space is not None
         space = self._space
         self._store.table.apply(
-            [space.section(EVERYWHERE, name) for name in space.names(EVERYWHERE)]
+            [space.change_set(EVERYWHERE, name) for name in space.names(EVERYWHERE)]
         )
 
     def _local_error(self, error: BaseException) -> BicycleError:
-        assert self._slot is not None
-        return LOCAL_STATE_UNUSABLE(folder=str(self._slot.path), reason=str(error))
+        assert self._claimed is not None
+        return LOCAL_STATE_UNUSABLE(folder=str(self._claimed.path), reason=str(error))
 
     # --- bases -------------------------------------------------------------------------------
 
@@ -292,8 +300,8 @@ class LocalFolder:
     def checkpoint(self, state: RangeState, folder: BaseFolder) -> Make | None:
         """Link the space as it is at a sealed state, and return what writes a base of it."""
         assert self._space is not None
-        assert self._slot is not None
-        place = self._slot.scratch(f"{folder.epoch}")
+        assert self._claimed is not None
+        place = self._claimed.scratch(f"{folder.epoch}")
         try:
             self._space.checkpoint(place)
         except SpaceError as error:

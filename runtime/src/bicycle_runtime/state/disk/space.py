@@ -1,6 +1,6 @@
 """The state space of the backend ``rocksdb``: a part is in memory, the rest in a local database.
 
-It gives tables dicts, cells and queues that read what they do not hold (``cache``), and stands on
+It gives tables dicts, entries and queues that read what they do not hold (``cache``), and stands on
 the folder that holds what is sealed (``folder``).
 """
 
@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from bicycle_runtime.state.disk.agenda import Agenda
 from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
-from bicycle_runtime.state.disk.cells import DiskMapCells, DiskValueCells
 from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries, TouchDiskDict
+from bicycle_runtime.state.disk.entries import DiskMapEntries, DiskValueEntries
 from bicycle_runtime.state.disk.expiry import DiskExpiry
 from bicycle_runtime.state.disk.folder import LocalFolder
-from bicycle_runtime.state.disk.records import DiskKeyRecords, DiskPlaceRecords
+from bicycle_runtime.state.disk.records import DiskKeyRecords, DiskNamespaceRecords
+from bicycle_runtime.state.disk.time_queue import TimeQueue
 from bicycle_runtime.state.disk.timers import DiskTimerQueue
-from bicycle_runtime.state.disk.windows import DiskCells
+from bicycle_runtime.state.disk.windows import DiskWindowEntries
 from bicycle_runtime.state.memory.attributes import Attribute
-from bicycle_runtime.state.memory.due import DueTimes, Spot
+from bicycle_runtime.state.memory.due import DueTimes, WindowKey
 from bicycle_runtime.state.memory.space import (
-    KeyedCells,
+    KeyedEntries,
     StateSpace,
     Store,
     TimerKind,
@@ -36,11 +36,17 @@ from bicycle_runtime.state.memory.undoing import (
     UndoTrackedDict,
 )
 from bicycle_runtime.state.memory.window_tables import Moments
-from bicycle_runtime.state.memory.windows import Cells, Records
-from bicycle_runtime.state.rocksdb.indexes import DueIndex, due_order, names_of, spot_in
-from bicycle_runtime.state.rocksdb.places import behind, key_bytes, section_start, time_in, value_in
+from bicycle_runtime.state.memory.windows import Records, WindowEntries
+from bicycle_runtime.state.rocksdb.indexes import DueIndex, due_order, names_of, window_key_in
+from bicycle_runtime.state.rocksdb.key_layout import (
+    behind,
+    key_bytes,
+    state_start,
+    time_in,
+    value_in,
+)
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
-from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.values.codecs import ValueCodec
@@ -75,13 +81,13 @@ class DiskSpace(StateSpace):
     # --- what is sealed ----------------------------------------------------------------------
 
     def read(self, group: int, name: str, key: Any) -> bytes | None:
-        data = self.cache.read(section_start(group, name) + key_bytes(key))
+        data = self.cache.read(state_start(group, name) + key_bytes(key))
         return None if data is None else value_in(data)
 
     def has(self, name: str, groups: Iterable[int] | None = None) -> bool:
         if not self.cache.is_open:
             return False
-        starts = (section_start(each, name) for each in groups or self.cache.groups)
+        starts = (state_start(each, name) for each in groups or self.cache.groups)
         return any(next(self.cache.scan(s, behind(s)), None) is not None for s in starts)
 
     def names(self, prefix: str) -> set[str]:
@@ -93,75 +99,75 @@ class DiskSpace(StateSpace):
     def dicts(self, name: str, codec: ValueCodec) -> dict[int, dict[Any, Any]]:
         return _Dicts(lambda group: DiskDict(SealedEntries(self.cache, name, codec, group=group)))
 
-    def load(self, entries: dict[Any, Any], section: Section, codec: ValueCodec) -> None:
+    def load(self, entries: dict[Any, Any], change_set: ChangeSet, codec: ValueCodec) -> None:
         assert isinstance(entries, DiskDict)
-        entries.load(section, codec)
+        entries.load(change_set, codec)
 
     def attribute_dict(self, attribute: Attribute, group: int, initial: dict[Any, Any]) -> DiskDict:
         assert attribute.tracked is not None
-        sealed = SealedEntries(self.cache, attribute.section, attribute.codec, group=group)
+        sealed = SealedEntries(self.cache, attribute.state_name, attribute.codec, group=group)
         found = DISK_KINDS[attribute.tracked](sealed)
         DiskDict.update(found, initial)  # An attempt does not undo them.
         return found
 
-    def keyed_cells(
+    def keyed_entries(
         self, descriptor: StateDescriptor, codec: ValueCodec, *, entries: str, times: str,
         groups: Mapping[Any, int], clock: Callable[[TimeDomain], int],
-    ) -> KeyedCells:  # fmt: skip
+    ) -> KeyedEntries:  # fmt: skip
         cache, is_map = self.cache, descriptor.kind in ("list", "map")
 
-        def group_of(cell: Any) -> int:
-            return groups[cell[0]] if is_map else groups[cell]
+        def group_of(entry_key: Any) -> int:
+            return groups[entry_key[0]] if is_map else groups[entry_key]
 
         ttl = descriptor.time_to_live
         cache.timed[times] = ttl is not None
-        cells: KeyedCells
+        found: KeyedEntries
         expiry = None
         if ttl is not None:
             expiry = DiskExpiry(
                 ttl, lambda: clock(ttl.time), cache, times,
                 stamps=DiskDict(SealedEntries(cache, times, _STAMPS, group_of=group_of)),
-                cells=lambda: cells.cells(),  # noqa: PLW0108  # they are made below
+                entry_keys=lambda: found.entry_keys(),  # noqa: PLW0108  # they are made below
             )  # fmt: skip
         frozen = descriptor.stored_type is not None and is_frozen_type(descriptor.stored_type)
         sealed = SealedEntries(cache, entries, codec, group_of=group_of)
         if is_map:
-            cells = DiskMapCells(
+            found = DiskMapEntries(
                 cache, entries, groups.__getitem__, sealed,
                 is_frozen=frozen, expiry=expiry, order=map_key_order(descriptor),
             )  # fmt: skip
         else:
-            cells = DiskValueCells(sealed, is_frozen=frozen, expiry=expiry)
-        return cells
+            found = DiskValueEntries(sealed, is_frozen=frozen, expiry=expiry)
+        return found
 
     def timers(self, kind: TimerKind, groups: Mapping[Any, int]) -> TimerQueue:
         return DiskTimerQueue(kind, groups, self.cache)
 
-    def cells(
+    def entries(
         self, prefix: str, value_type: Any = None,
         *, dump: Callable[[Any], Any] | None = None, load: Callable[[Any], Any] | None = None,
-    ) -> Cells:  # fmt: skip
-        return DiskCells(self.cache, prefix, value_type, dump=dump, load=load)
+    ) -> WindowEntries:  # fmt: skip
+        return DiskWindowEntries(self.cache, prefix, value_type, dump=dump, load=load)
 
     def records(self, value_type: Any, *, is_by_key: bool) -> Records:
-        kind = DiskKeyRecords if is_by_key else DiskPlaceRecords
+        kind = DiskKeyRecords if is_by_key else DiskNamespaceRecords
         return kind(self.cache, value_type)
 
     def due_times(self, domain: TimeDomain) -> DueTimes:
         return DiskDueTimes(self.cache, domain)
 
-    def keep_due_times(self, cells: Cells, moments: Moments, rules: str) -> bool:
-        self.cache.keep_index(DueIndex(cells.prefix, cells.decoded, moments, rules))
+    def keep_due_times(self, entries: WindowEntries, moments: Moments, rules: str) -> bool:
+        self.cache.keep_index(DueIndex(entries.prefix, entries.decoded, moments, rules))
         return True
 
     # --- epochs ------------------------------------------------------------------------------
 
     def stand_at(
-        self, store: Store, state: RangeState, label: str | None, written: list[Section]
+        self, store: Store, state: RangeState, checkpoint_id: str | None, written: list[ChangeSet]
     ) -> None:
         if self._folder is None:
             self._folder = LocalFolder(store, self.cache)
-        self._folder.stand_at(state, label, written)
+        self._folder.stand_at(state, checkpoint_id, written)
 
     def prepare_base(self, store: Store, state: RangeState, folder: BaseFolder) -> Make | None:  # noqa: ARG002  # it is the folder's
         assert self._folder is not None
@@ -228,7 +234,7 @@ DISK_KINDS: dict[type[TrackedDict], type[DiskDict]] = {
 
 
 class DiskDueTimes(UncountedPart, DueTimes):
-    """``DueTimes`` over an index that is kept up with the cells (``indexes.DueIndex``).
+    """``DueTimes`` over an index that is kept up with the entries (``indexes.DueIndex``).
 
     Args:
         cache: The operator's.
@@ -240,12 +246,14 @@ class DiskDueTimes(UncountedPart, DueTimes):
     def __init__(self, cache: DiskCache, domain: TimeDomain) -> None:
         super().__init__()
         self._cache = cache
-        self._agenda: Agenda[tuple[int, Spot]] = Agenda(
-            cache, names_of("due", domain), lambda order, data: (time_in(order), spot_in(data))
+        self._time_queue: TimeQueue[tuple[int, WindowKey]] = TimeQueue(
+            cache,
+            names_of("due", domain),
+            lambda order, data: (time_in(order), window_key_in(data)),
         )
         self._taken: dict[bytes, None] = {}  # What the running epoch has taken out.
         self._taking: int | None = None  # The time that is being taken out.
-        self._later: list[tuple[int, Spot]] = []
+        self._later: list[tuple[int, WindowKey]] = []
         cache.join(self)
 
     # --- in the cache ------------------------------------------------------------------------
@@ -253,58 +261,58 @@ class DiskDueTimes(UncountedPart, DueTimes):
     def settle(self) -> None:
         """Regard what the epoch changed as part of the space."""
         for order in self._taken:
-            self._cache.drop_stale(self._agenda.place(order))
+            self._cache.drop_stale(self._time_queue.db_key(order))
         self._taken.clear()
-        self._agenda.trim(self._cache.settings.cache_entries // 2)
+        self._time_queue.trim(self._cache.settings.cache_entries // 2)
 
     # --- as due times ------------------------------------------------------------------------
 
     def reset(self) -> None:
         """Forget all that is in memory."""
-        self._agenda.reset()
+        self._time_queue.reset()
         self._taken.clear()
         self._taking = None
         self._later.clear()
 
-    def add(self, time_ms: int, spot: Spot) -> None:
+    def add(self, time_ms: int, window_key: WindowKey) -> None:
         """Take note of a time."""
         if self._taking is not None and time_ms <= self._taking:
-            self._later.append((time_ms, spot))
+            self._later.append((time_ms, window_key))
             return
-        order = due_order(time_ms, spot)
+        order = due_order(time_ms, window_key)
         self._taken.pop(order, None)
-        self._agenda.add(order, (time_ms, spot))
+        self._time_queue.add(order, (time_ms, window_key))
 
-    def due(self, until_ms: int) -> Iterator[tuple[int, Spot]]:
+    def due(self, until_ms: int) -> Iterator[tuple[int, WindowKey]]:
         """Take out what is due, by time, place, key group and key.
 
         What is added meanwhile comes when its turn comes; for the very time that is being taken
         out, behind all of it.
         """
-        while (entry := self._agenda.first()) is not None and entry[1][0] <= until_ms:
+        while (entry := self._time_queue.first()) is not None and entry[1][0] <= until_ms:
             self._taking = entry[1][0]
             while entry is not None and entry[1][0] == self._taking:
                 self._take(entry[0])
                 yield entry[1]
-                entry = self._agenda.first()
+                entry = self._time_queue.first()
             self._taking = None
             later, self._later = self._later, []
-            for time_ms, spot in later:
-                self.add(time_ms, spot)
+            for time_ms, window_key in later:
+                self.add(time_ms, window_key)
 
-    def first(self, is_set: Callable[[int, Spot], bool]) -> int | None:
+    def first(self, is_set: Callable[[int, WindowKey], bool]) -> int | None:
         """Return the least time that is set; None when there is none. What is not set is forgotten.
 
         Args:
             is_set: Tells whether something is due at a time.
         """
-        while (entry := self._agenda.first()) is not None:
-            time_ms, spot = entry[1]
-            if is_set(time_ms, spot):
+        while (entry := self._time_queue.first()) is not None:
+            time_ms, window_key = entry[1]
+            if is_set(time_ms, window_key):
                 return time_ms
             self._take(entry[0])
         return None
 
     def _take(self, order: bytes) -> None:
-        self._agenda.pop()
+        self._time_queue.pop()
         self._taken[order] = None

@@ -10,12 +10,12 @@ from collections.abc import Container, Hashable, Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.disk.agenda import Agenda
 from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
 from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries
-from bicycle_runtime.state.memory.space import TimerKind, domain_of, timer_section
+from bicycle_runtime.state.disk.time_queue import TimeQueue
+from bicycle_runtime.state.memory.space import TimerKind, domain_of, timer_state_name
 from bicycle_runtime.state.rocksdb.indexes import TimerIndex, names_of, timer_in, timer_order
-from bicycle_runtime.state.rocksdb.places import behind_key, key_in, key_start, section_start
+from bicycle_runtime.state.rocksdb.key_layout import behind_key, key_in, key_start, state_start
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.timers import Timer, TimerQueue
 
@@ -39,12 +39,14 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         super().__init__(domain_of(kind), encode_key)
         self._groups = groups
         self._cache = cache
-        self._name = timer_section(kind)
+        self._name = timer_state_name(kind)
         self.stored = DiskDict(
-            SealedEntries(cache, self._name, ValueCodec(), group_of=lambda cell: groups[cell[0]])
+            SealedEntries(
+                cache, self._name, ValueCodec(), group_of=lambda entry_key: groups[entry_key[0]]
+            )
         )
         self.waiting = self.stored
-        self._agenda: Agenda[tuple[Any, int]] = Agenda(
+        self._time_queue: TimeQueue[tuple[Any, int]] = TimeQueue(
             cache, names_of("timers", kind), lambda _, data: timer_in(data)
         )
         self._deleted_count = 0
@@ -56,29 +58,29 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
 
     def settle(self) -> None:
         """Regard what the epoch changed as part of the space."""
-        self._agenda.trim(self._cache.settings.cache_entries // 2)
+        self._time_queue.trim(self._cache.settings.cache_entries // 2)
         self._deleted_count = 0
 
     # --- as a queue --------------------------------------------------------------------------
 
     def set(self, key: Hashable, time_ms: int) -> None:
         """Set a timer; harmless when it is set already."""
-        cell = (key, time_ms)
-        if cell in self.stored:
+        entry_key = (key, time_ms)
+        if entry_key in self.stored:
             return
-        self.stored[cell] = None
-        self.touched[cell] = None
-        self._agenda.add(timer_order(key, time_ms), cell)
+        self.stored[entry_key] = None
+        self.touched[entry_key] = None
+        self._time_queue.add(timer_order(key, time_ms), entry_key)
 
     def delete(self, key: Hashable, time_ms: int) -> None:
         """Delete a timer; harmless when there is none."""
-        cell = (key, time_ms)
-        if cell not in self.stored:
+        entry_key = (key, time_ms)
+        if entry_key not in self.stored:
             return
-        self._remove(cell)
+        self._remove(entry_key)
         self._deleted_count += 1
-        if self._deleted_count > _DELETED_MIN and 2 * self._deleted_count > len(self._agenda):
-            self._agenda.discard(self._is_deleted)
+        if self._deleted_count > _DELETED_MIN and 2 * self._deleted_count > len(self._time_queue):
+            self._time_queue.discard(self._is_deleted)
             self._deleted_count = 0
 
     def pop_due(self, time_ms: int) -> Timer | None:
@@ -86,7 +88,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         first = self.peek()
         if first is None or first.time_ms > time_ms:
             return None
-        self._agenda.pop()
+        self._time_queue.pop()
         self._remove((first.key, first.time_ms))
         return first
 
@@ -97,23 +99,25 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
 
     def peek(self) -> Timer | None:
         """Return the first timer; None when there is none."""
-        while (entry := self._agenda.first()) is not None:
-            order, cell = entry
-            if cell in self.stored and (self._keys is None or cell[0] in self._keys):
-                return Timer(self.domain, cell[1], cell[0])
-            self._agenda.pop()
-            if self._groups[cell[0]] not in self._cache.groups:  # It came with a base of others.
-                self._cache.drop_stale(self._agenda.place(order))
+        while (entry := self._time_queue.first()) is not None:
+            order, entry_key = entry
+            if entry_key in self.stored and (self._keys is None or entry_key[0] in self._keys):
+                return Timer(self.domain, entry_key[1], entry_key[0])
+            self._time_queue.pop()
+            if (
+                self._groups[entry_key[0]] not in self._cache.groups
+            ):  # It came with a base of others.
+                self._cache.drop_stale(self._time_queue.db_key(order))
         return None
 
     def keep_only(self, keys: Container[Any]) -> None:
         """Forget the timers of other keys, as if there had never been any."""
         self._keys = keys
 
-    def load_all(self, cells: Sequence[tuple[Hashable, int]]) -> None:
+    def load_all(self, entry_keys: Sequence[tuple[Hashable, int]]) -> None:
         """Forget what is in memory of timers that others have sealed."""
-        self.stored.drop(cells)
-        self._agenda.reset()
+        self.stored.drop(entry_keys)
+        self._time_queue.reset()
 
     def unload(self, key: Hashable, time_ms: int) -> None:
         """Forget what is in memory of a timer that others have deleted."""
@@ -123,26 +127,26 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         """Forget all timers that are in memory."""
         self.stored.forget()
         self.touched.clear()
-        self._agenda.reset()
+        self._time_queue.reset()
         self._deleted_count = 0
 
     def times_of(self, key: Hashable) -> list[int]:
         """Return the times for which a key has timers, in order."""
-        start = section_start(self._groups[key], self._name)
+        start = state_start(self._groups[key], self._name)
         first = start + key_start(key)
         found = {
             key_in(place[len(start) :], data)[1]
             for place, data in self._cache.scan(first, behind_key(first))
         }
-        for cell in self.stored.touched:
-            if cell[0] == key:
-                (found.discard if self._is_deleted(cell) else found.add)(cell[1])
+        for entry_key in self.stored.touched:
+            if entry_key[0] == key:
+                (found.discard if self._is_deleted(entry_key) else found.add)(entry_key[1])
         return sorted(found)
 
-    def _remove(self, cell: tuple[Any, int]) -> None:
-        del self.stored[cell]
-        self.touched[cell] = None
+    def _remove(self, entry_key: tuple[Any, int]) -> None:
+        del self.stored[entry_key]
+        self.touched[entry_key] = None
 
-    def _is_deleted(self, cell: tuple[Any, int]) -> bool:
+    def _is_deleted(self, entry_key: tuple[Any, int]) -> bool:
         """Tell whether the running epoch has deleted a timer."""
-        return cell in self.stored.touched and not dict.__contains__(self.stored, cell)
+        return entry_key in self.stored.touched and not dict.__contains__(self.stored, entry_key)

@@ -1,7 +1,7 @@
-"""Cells of windows of which only a part is in memory: a dict on disk per place and key group.
+"""Entries of windows of which only a part is in memory: a dict on disk per namespace and key group.
 
-Which places there are is known without the disk. The dict of a place that nothing is held of is
-let go, and made again when it is asked for.
+Which namespaces there are is known without the disk. The dict of a namespace that nothing is held
+of is let go, and made again when it is asked for.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.disk.dicts import DiskDict, OneCodec, SealedEntries
-from bicycle_runtime.state.memory.windows import Cells
-from bicycle_runtime.state.sealed.changes import Section, emptied_section
+from bicycle_runtime.state.memory.windows import WindowEntries
+from bicycle_runtime.state.sealed.changes import ChangeSet, emptied_change_set
 
-__all__ = ["DiskCells"]
+__all__ = ["DiskWindowEntries"]
 
 _KEYS = AnyCodec()
 
 
-class DiskCells(Cells):
-    """``Cells`` over cache.
+class DiskWindowEntries(WindowEntries):
+    """``WindowEntries`` over cache.
 
     Args:
         cache: The operator's.
-        prefix: First letter of the names of its sections.
+        prefix: First letter of the names of its change sets.
         value_type: Declared type of the values, None when unknown.
         dump: Turns a value into what is stored; ``load`` is its inverse.
         load: See ``dump``.
@@ -61,96 +61,96 @@ class DiskCells(Cells):
             values.age(share)
         self._let_go()
 
-    # --- as cells ----------------------------------------------------------------------------
+    # --- as entries ----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Find out which places there are, once."""
+        """Find out which namespaces there are, once."""
         if not self._is_listed:
             self._is_listed = True
             for group in self._cache.groups:
                 for name in self._cache.names(group, self.prefix):
                     self._note(name, group)
 
-    def _note(self, section_name: str, group: int) -> None:
-        place = int(section_name[len(self.prefix) :])
-        self.places.setdefault(place, {})[group] = None
-        self._sealed.add((place, group))
+    def _note(self, state_name: str, group: int) -> None:
+        namespace = int(state_name[len(self.prefix) :])
+        self.namespaces.setdefault(namespace, {})[group] = None
+        self._sealed.add((namespace, group))
 
-    def group(self, place: int, group: int) -> dict[Any, Any]:
-        """Return the values of a key group at a place, to be read and changed."""
-        self.places.setdefault(place, {})[group] = None
-        return self._dict(place, group)
+    def group(self, namespace: int, group: int) -> dict[Any, Any]:
+        """Return the values of a key group in a namespace, to be read and changed."""
+        self.namespaces.setdefault(namespace, {})[group] = None
+        return self._dict(namespace, group)
 
     def contents(
-        self, place: int, group: int, keys: Collection[Any] | None = None
+        self, namespace: int, group: int, keys: Collection[Any] | None = None
     ) -> Mapping[Any, Any]:
-        """Return the values of a key group at a place, to be read: of some keys, or of all."""
-        if group not in self.places.get(place, ()):
+        """Return the values of a key group in a namespace, to be read: of some keys, or of all."""
+        if group not in self.namespaces.get(namespace, ()):
             return {}
-        values = self._dict(place, group)
+        values = self._dict(namespace, group)
         if keys is None:
             return values.gathered()
         return {key: values[key] for key in keys if key in values}
 
-    def find(self, place: int, group: int, key: Any) -> Any:
+    def find(self, namespace: int, group: int, key: Any) -> Any:
         """Return a value, None when there is none."""
-        if group not in self.places.get(place, ()):
+        if group not in self.namespaces.get(namespace, ()):
             return None
-        return self._dict(place, group).get(key)
+        return self._dict(namespace, group).get(key)
 
-    def touch(self, place: int, group: int, keys: Iterable[Any]) -> None:
+    def touch(self, namespace: int, group: int, keys: Iterable[Any]) -> None:
         """Take note that the values of some keys were put, changed in place, or removed."""
         listed = dict.fromkeys(keys)
-        super().touch(place, group, listed)
-        values = self._dict(place, group)
+        super().touch(namespace, group, listed)
+        values = self._dict(namespace, group)
         # What is not held was removed, which is noted, or is yet to be put.
         values.touched.update((key, None) for key in listed if dict.__contains__(values, key))
 
-    def drop(self, place: int) -> None:
-        """Forget all values of a place."""
-        for group in self.places.pop(place, ()):
-            self._dict(place, group).clear()
-            super().touch(place, group, ())
+    def drop(self, namespace: int) -> None:
+        """Forget all values of a namespace."""
+        for group in self.namespaces.pop(namespace, ()):
+            self._dict(namespace, group).clear()
+            super().touch(namespace, group, ())
 
-    def sections(self) -> Iterator[Section]:
+    def change_sets(self) -> Iterator[ChangeSet]:
         """Yield what changed since the last call."""
-        for (place, group), keys in sorted(self._touched.items(), key=lambda item: item[0]):
-            values = self._dict(place, group)
+        for (namespace, group), keys in sorted(self._touched.items(), key=lambda item: item[0]):
+            values = self._dict(namespace, group)
             if any(dict.__contains__(values, key) for key in keys) or values:
-                yield self._section(place, group, values, keys, is_full=values.is_emptied)
-                self._sealed.add((place, group))
+                yield self._change_set(namespace, group, values, keys, is_full=values.is_emptied)
+                self._sealed.add((namespace, group))
                 continue
-            self._forget(place, group)
-            if (place, group) in self._sealed:
-                self._sealed.discard((place, group))
-                yield emptied_section(group, self._name(place))
+            self._forget(namespace, group)
+            if (namespace, group) in self._sealed:
+                self._sealed.discard((namespace, group))
+                yield emptied_change_set(group, self._name(namespace))
         self._touched.clear()
 
-    def apply(self, section: Section) -> None:
+    def apply(self, change_set: ChangeSet) -> None:
         """Forget what is in memory of what others have sealed."""
-        place, group = int(section.name[len(self.prefix) :]), section.group
-        keys = _KEYS.decode_list(bytes(section.keys))
+        namespace, group = int(change_set.name[len(self.prefix) :]), change_set.group
+        keys = _KEYS.decode_list(bytes(change_set.keys))
         if keys:
-            self._note(section.name, group)
-        elif section.is_full:
-            self._forget(place, group)
-            self._sealed.discard((place, group))
-        values = self._open.get((place, group))
+            self._note(change_set.name, group)
+        elif change_set.is_full:
+            self._forget(namespace, group)
+            self._sealed.discard((namespace, group))
+        values = self._open.get((namespace, group))
         if values is not None:
-            if section.is_full:
+            if change_set.is_full:
                 values.forget()
             values.drop(keys)
-            values.drop(_KEYS.decode_list(bytes(section.deleted)))
+            values.drop(_KEYS.decode_list(bytes(change_set.deleted)))
 
-    def _dict(self, place: int, group: int) -> DiskDict:
-        found = self._open.get((place, group))
+    def _dict(self, namespace: int, group: int) -> DiskDict:
+        found = self._open.get((namespace, group))
         if found is None:
             codec: OneCodec = (
                 self._codec if self._load is None else _Loading(self._codec, self._load)
             )
-            sealed = SealedEntries(self._cache, self._name(place), codec, group=group)
-            is_new = (place, group) not in self._sealed
-            found = self._open[place, group] = DiskDict(sealed, is_part=True, is_new=is_new)
+            sealed = SealedEntries(self._cache, self._name(namespace), codec, group=group)
+            is_new = (namespace, group) not in self._sealed
+            found = self._open[namespace, group] = DiskDict(sealed, is_part=True, is_new=is_new)
         return found
 
     def _let_go(self) -> None:

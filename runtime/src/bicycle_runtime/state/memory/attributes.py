@@ -14,9 +14,9 @@ from typing import Any
 
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.values.codecs import ValueCodec
-from bicycle_runtime.state.values.forms import DeclaredState
-from bicycle_runtime.state.values.reading import Hook, StateBook
+from bicycle_runtime.state.values.schema_registry import Hook, SchemaRegistry
 from bicycle_runtime.state.values.schemas import UNTYPED, describe, describe_key
+from bicycle_runtime.state.values.state_metadata import DeclaredState
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.state.aliases import aliases_of
@@ -33,20 +33,20 @@ _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), complex})
 class Attribute:
     """One state attribute of a rich function: how it is stored.
 
-    ``section`` is the name of its sections, when that is not its own.
+    ``state_name`` is the name of its change sets, when that is not its own.
     """
 
     name: str
     codec: ValueCodec
     tracked: type[TrackedDict] | None
     declared: Any
-    section: str = ""
+    state_name: str = ""
 
     def __post_init__(self) -> None:
-        self.section = self.section or self.name
+        self.state_name = self.state_name or self.name
 
 
-def describe_attributes(function: Any, book: StateBook | None = None) -> list[Attribute]:
+def describe_attributes(function: Any, registry: SchemaRegistry | None = None) -> list[Attribute]:
     """Return the state attributes of a function, which are what it holds now, by name.
 
     A plain ``dict`` annotated ``dict[K, V]`` is stored entry by entry, anything else as one value.
@@ -54,21 +54,21 @@ def describe_attributes(function: Any, book: StateBook | None = None) -> list[At
 
     Args:
         function: The function, before it is opened.
-        book: Knows in which forms they are sealed; None when nothing is.
+        registry: Knows in which schema versions they are sealed; None when nothing is.
 
     Raises:
         SCHEMA_REFUSED: what is sealed cannot be read as it is declared now.
     """
     snapshots = _snapshots(function)
-    sealed = book or StateBook()
-    book = StateBook() if snapshots else sealed  # Nothing of attributes is sealed then.
+    sealed = registry or SchemaRegistry()
+    registry = SchemaRegistry() if snapshots else sealed  # Nothing of attributes is sealed then.
     found = []
     for state, value_type, declared in _declared(function):
-        opened = book.open(state, value_type, _hook_of(function, state.name))
+        opened = registry.open(state, value_type, _hook_of(function, state.name))
         tracked = None
         if state.kind == "entries":
             tracked = TrackedDict if _is_immutable(value_type) else TouchTrackedDict
-        found.append(Attribute(state.name, opened.codec, tracked, declared, opened.place))
+        found.append(Attribute(state.name, opened.codec, tracked, declared, opened.stored_name))
     for state, declared in snapshots:
         opened = sealed.open(state, declared, _hook_of(function, state.name))
         found.append(Attribute(SNAPSHOT, opened.codec, None, declared))
@@ -96,7 +96,7 @@ def _snapshots(function: Any) -> list[tuple[DeclaredState, Any]]:
         schema=describe(declared),
         version=getattr(function, _VERSION, 1),
         migrates=_hook_of(function, _SNAPSHOT_NAME) is not None,
-        place=SNAPSHOT,
+        stored_name=SNAPSHOT,
     )
     return [(state, declared)]
 

@@ -1,4 +1,4 @@
-"""Several state tables of one operator in the same files, told apart by the names of sections."""
+"""Several state tables of one operator in the same files, told apart by prefixes of state names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
 from bicycle_runtime.state.memory.tables import StateTable
-from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.changes import ChangeSet
 
 __all__ = ["CompositeTable", "NamedTable"]
 
@@ -14,17 +14,17 @@ Main = TypeVar("Main", bound=StateTable)
 
 
 class NamedTable(StateTable, Protocol):
-    """A table that knows its sections by their names."""
+    """A table that knows its change sets by their names."""
 
-    def claims(self, section_name: str) -> bool:
-        """Tell whether a section is one of this table."""
+    def claims(self, state_name: str) -> bool:
+        """Tell whether a change set is one of this table."""
 
 
 class CompositeTable(Generic[Main]):
     """A ``StateTable`` made of others.
 
     Args:
-        main: Gets the sections that nobody else claims.
+        main: Gets the change sets that nobody else claims.
         others: Get those that they claim.
     """
 
@@ -32,19 +32,19 @@ class CompositeTable(Generic[Main]):
         self.main = main
         self._others = others
 
-    def changes(self) -> list[Section]:
+    def changes(self) -> list[ChangeSet]:
         """Return what changed since the last call, and regard it as written."""
-        sections = list(self.main.changes())
+        change_sets = list(self.main.changes())
         for table in self._others:
-            sections += table.changes()
-        return sections
+            change_sets += table.changes()
+        return change_sets
 
-    def apply(self, sections: Iterable[Section]) -> None:
+    def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         """Put sealed changes in, oldest first."""
-        shares: list[list[Section]] = [[] for _ in range(len(self._others) + 1)]
-        for section in sections:
-            owners = (i for i, table in enumerate(self._others) if table.claims(section.name))
-            shares[next(owners, -1)].append(section)
+        shares: list[list[ChangeSet]] = [[] for _ in range(len(self._others) + 1)]
+        for change_set in change_sets:
+            owners = (i for i, table in enumerate(self._others) if table.claims(change_set.name))
+            shares[next(owners, -1)].append(change_set)
         self.main.apply(shares.pop())
         for table, share in zip(self._others, shares, strict=True):
             table.apply(share)

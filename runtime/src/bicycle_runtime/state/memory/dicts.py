@@ -16,7 +16,7 @@ from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.space import NotingDict
 from bicycle_runtime.state.memory.tracked import TrackedDict
-from bicycle_runtime.state.sealed.changes import Section, make_section
+from bicycle_runtime.state.sealed.changes import ChangeSet, make_change_set
 
 __all__ = ["DictState"]
 
@@ -56,8 +56,8 @@ class DictState:
             entries = self.entries = tracked
         return entries
 
-    def section(self, group: int, current: Any) -> Section | None:
-        """Return what changed as a section; None when nothing did.
+    def change_set(self, group: int, current: Any) -> ChangeSet | None:
+        """Return what changed as a change set; None when nothing did.
 
         Args:
             group: The key group.
@@ -79,14 +79,14 @@ class DictState:
         values = self._attribute.codec.encode_list(list(kept.values()))
         deleted = _KEYS.encode_list(gone) if gone else None
         keys = _KEYS.encode_list(list(kept))
-        return make_section(
-            group, self._attribute.section, keys, values, deleted=deleted, is_full=is_full
+        return make_change_set(
+            group, self._attribute.state_name, keys, values, deleted=deleted, is_full=is_full
         )
 
-    def apply(self, section: Section) -> None:
+    def apply(self, change_set: ChangeSet) -> None:
         """Take sealed changes over; the dict notes again afterwards."""
         self.begin(compares=False)
-        self._noting.load(section, self._attribute.codec)
+        self._noting.load(change_set, self._attribute.codec)
 
     @property
     def _noting(self) -> NotingDict:

@@ -1,4 +1,4 @@
-"""When windows are due: an index by time of what their cells say, made again from them at will.
+"""When windows are due: an index by time of what their entries say, made again from them at will.
 
 It may name times that a window no longer has: the code that gets one looks the window up.
 """
@@ -11,9 +11,9 @@ from typing import Any
 
 from bicycle_runtime.records.keys import encode_key
 
-__all__ = ["DueTimes", "Spot", "in_order"]
+__all__ = ["DueTimes", "WindowKey", "in_order"]
 
-Spot = tuple[int, int, Any]  # place, key group, key
+WindowKey = tuple[int, int, Any]  # namespace, key group, key
 
 
 class DueTimes:
@@ -21,22 +21,22 @@ class DueTimes:
 
     def __init__(self) -> None:
         self._heap: list[int] = []
-        self._spots: dict[int, dict[Spot, None]] = {}
+        self._window_keys: dict[int, dict[WindowKey, None]] = {}
 
     def reset(self) -> None:
         """Forget all times."""
-        self._heap, self._spots = [], {}
+        self._heap, self._window_keys = [], {}
 
-    def add(self, time_ms: int, spot: Spot) -> None:
+    def add(self, time_ms: int, window_key: WindowKey) -> None:
         """Take note of a time."""
-        known = self._spots.get(time_ms)
+        known = self._window_keys.get(time_ms)
         if known is None:
-            known = self._spots[time_ms] = {}
+            known = self._window_keys[time_ms] = {}
             heapq.heappush(self._heap, time_ms)
-        known[spot] = None
+        known[window_key] = None
 
-    def due(self, until_ms: int) -> Iterator[tuple[int, Spot]]:
-        """Take out what is due, by time, place, key group and key.
+    def due(self, until_ms: int) -> Iterator[tuple[int, WindowKey]]:
+        """Take out what is due, by time, namespace, key group and key.
 
         What is added meanwhile comes when its turn comes; for the very time that is being taken
         out, behind all of it.
@@ -44,13 +44,13 @@ class DueTimes:
         while self._heap and self._heap[0] <= until_ms:
             time_ms = heapq.heappop(self._heap)
             by_part: dict[tuple[int, int], list[Any]] = {}
-            for place, group, key in self._spots.pop(time_ms):
-                by_part.setdefault((place, group), []).append(key)
-            for (place, group), keys in sorted(by_part.items(), key=lambda item: item[0]):
+            for namespace, group, key in self._window_keys.pop(time_ms):
+                by_part.setdefault((namespace, group), []).append(key)
+            for (namespace, group), keys in sorted(by_part.items(), key=lambda item: item[0]):
                 for key in in_order(keys):
-                    yield time_ms, (place, group, key)
+                    yield time_ms, (namespace, group, key)
 
-    def first(self, is_set: Callable[[int, Spot], bool]) -> int | None:
+    def first(self, is_set: Callable[[int, WindowKey], bool]) -> int | None:
         """Return the least time that is set; None when there is none. What is not set is forgotten.
 
         Args:
@@ -58,10 +58,10 @@ class DueTimes:
         """
         while self._heap:
             time_ms = self._heap[0]
-            if any(is_set(time_ms, spot) for spot in self._spots[time_ms]):
+            if any(is_set(time_ms, window_key) for window_key in self._window_keys[time_ms]):
                 return time_ms
             heapq.heappop(self._heap)
-            del self._spots[time_ms]
+            del self._window_keys[time_ms]
         return None
 
 

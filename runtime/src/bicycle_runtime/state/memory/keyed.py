@@ -1,12 +1,12 @@
 """Keyed states of one operator in one subtask: value, list, map, reducing and aggregating state.
 
-Cells, which the space makes, hold entries as Python objects: all of them, or those used last. An
+Entries, which the space makes, hold entries as Python objects: all of them, or those used last. An
 entry is encoded when it is written, by its declared type, and only what changed since the last
 commit is. A state of which a sealed file tells before the function has asked for it stays encoded,
 and is kept even if nobody ever asks.
 
-Three kinds of sections: ``$state.<kind>.<name>`` has entries, ``$ttl.<name>`` the times from which
-they live. A TTL may therefore be added and taken away again.
+Three kinds of change sets: ``$state.<kind>.<name>`` has entries, ``$ttl.<name>`` the times from
+which they live. A TTL may therefore be added and taken away again.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import STATE_KIND_CHANGED
-from bicycle_runtime.state.memory.space import KeyedCells, MemorySpace, StateSpace
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section, make_section
+from bicycle_runtime.state.memory.space import KeyedEntries, MemorySpace, StateSpace
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet, make_change_set
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.declaring import SHAPES, keyed_state
-from bicycle_runtime.state.values.reading import StateBook
-from bicycle_sdk.state.cells import MISSING, MapCells
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain, require_same
+from bicycle_sdk.state.entries import MISSING, MapEntries
 
 __all__ = ["BROADCAST", "BroadcastTable", "KeyedTable"]
 
@@ -36,9 +36,9 @@ class _State:
     """One declared state."""
 
     descriptor: StateDescriptor
-    cells: KeyedCells
+    entries: KeyedEntries
     codec: ValueCodec
-    place: str
+    stored_name: str
     groups: set[int] = field(default_factory=set)  # Those that may have entries.
 
 
@@ -49,8 +49,8 @@ class KeyedTable:
         groups: The key group of a key, by indexing.
         clock: Tells the time in ms in a domain, for states with a TTL.
         space: Where entries lie; None for memory.
-        prefix: Begins the names of its sections, so that tables can share files.
-        book: Knows in which forms states are sealed; None when nothing is.
+        prefix: Begins the names of its change sets, so that tables can share files.
+        registry: Knows in which schema versions states are sealed; None when nothing is.
     """
 
     def __init__(
@@ -60,24 +60,24 @@ class KeyedTable:
         *,
         space: StateSpace | None = None,
         prefix: str = "$",
-        book: StateBook | None = None,
+        registry: SchemaRegistry | None = None,
     ) -> None:
         self._groups = groups
         self._clock = clock
         self._space = space or MemorySpace()
         self._entries_prefix = f"{prefix}state."
         self._times_prefix = f"{prefix}ttl."
-        self._book = book or StateBook()
+        self._registry = registry or SchemaRegistry()
         self._states: dict[str, _State] = {}
-        self._by_place: dict[str, _State] = {}
-        self._unread: dict[str, list[Section]] = {}
+        self._by_stored_name: dict[str, _State] = {}
+        self._unread: dict[str, list[ChangeSet]] = {}
 
-    def claims(self, section_name: str) -> bool:
-        """Tell whether a section is one of this table."""
-        return section_name.startswith((self._entries_prefix, self._times_prefix))
+    def claims(self, state_name: str) -> bool:
+        """Tell whether a change set is one of this table."""
+        return state_name.startswith((self._entries_prefix, self._times_prefix))
 
-    def cells_of(self, descriptor: StateDescriptor) -> KeyedCells:
-        """Return the cells of a state, made and filled when first asked for.
+    def entries_of(self, descriptor: StateDescriptor) -> KeyedEntries:
+        """Return the entries of a state, made and filled when first asked for.
 
         Raises:
             StateDefinitionError: the state was declared otherwise before.
@@ -87,22 +87,22 @@ class KeyedTable:
         known = self._states.get(descriptor.name)
         if known is not None:
             require_same(known.descriptor, descriptor)
-            return known.cells
+            return known.entries
         self._refuse_other_kinds(descriptor)
-        opened = self._book.open(
+        opened = self._registry.open(
             keyed_state(descriptor), descriptor.stored_type, descriptor.migrate
         )
-        entries = self._name_of(SHAPES[descriptor.kind], opened.place)
-        times = self._times_prefix + opened.place
-        cells = self._space.keyed_cells(
+        entries = self._name_of(SHAPES[descriptor.kind], opened.stored_name)
+        times = self._times_prefix + opened.stored_name
+        found = self._space.keyed_entries(
             descriptor, opened.codec,
             entries=entries, times=times, groups=self._groups, clock=self._clock,
         )  # fmt: skip
-        state = _State(descriptor, cells, opened.codec, opened.place)
-        self._states[descriptor.name] = self._by_place[opened.place] = state
+        state = _State(descriptor, found, opened.codec, opened.stored_name)
+        self._states[descriptor.name] = self._by_stored_name[opened.stored_name] = state
         for name in (entries, times):
             self.apply(self._unread.pop(name, ()))
-        return state.cells
+        return state.entries
 
     def declared(self) -> list[StateDescriptor]:
         """Return what was declared, by name."""
@@ -114,8 +114,8 @@ class KeyedTable:
             name: SHAPES[state.descriptor.kind] for name, state in sorted(self._states.items())
         }
         unread = [name for name in self._unread if name.startswith(self._entries_prefix)]
-        for section_name in sorted({*unread, *self._space.names(self._entries_prefix)}):
-            shape, _, name = section_name.removeprefix(self._entries_prefix).partition(".")
+        for state_name in sorted({*unread, *self._space.names(self._entries_prefix)}):
+            shape, _, name = state_name.removeprefix(self._entries_prefix).partition(".")
             found.setdefault(name, shape)
         return found
 
@@ -123,54 +123,54 @@ class KeyedTable:
         """Forget all entries, sealed or not; handles of declared states stay good."""
         self._unread.clear()
         for state in self._states.values():
-            state.cells.reset()
+            state.entries.reset()
             state.groups.clear()
 
-    def changes(self) -> list[Section]:
+    def changes(self) -> list[ChangeSet]:
         """Return what changed since the last call, without what expired by now."""
-        sections: list[Section] = []
+        change_sets: list[ChangeSet] = []
         for _, state in sorted(self._states.items()):
-            cells = state.cells
-            cells.sweep()
-            if cells.touched:
-                touched, cells.touched = cells.touched, {}
-                sections += self._entries(state, touched)
-            expiry = cells.expiry
+            entries = state.entries
+            entries.sweep()
+            if entries.touched:
+                touched, entries.touched = entries.touched, {}
+                change_sets += self._entries(state, touched)
+            expiry = entries.expiry
             if expiry is not None and expiry.touched:
                 stamped, expiry.touched = expiry.touched, {}
-                sections += self._times(state, stamped)
-        return sections
+                change_sets += self._times(state, stamped)
+        return change_sets
 
-    def apply(self, sections: Iterable[Section]) -> None:
+    def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         """Put sealed changes in, oldest first."""
-        for section in sections:
-            state = self._state_of(section.name)
+        for change_set in change_sets:
+            state = self._state_of(change_set.name)
             if state is None:
                 if self._space.holds_all:
-                    self._unread.setdefault(section.name, []).append(section)
-            elif section.name.startswith(self._times_prefix):
-                self._apply_times(state, section)
+                    self._unread.setdefault(change_set.name, []).append(change_set)
+            elif change_set.name.startswith(self._times_prefix):
+                self._apply_times(state, change_set)
             else:
-                self._apply_entries(state, section)
+                self._apply_entries(state, change_set)
 
     def next_due_ms(self) -> int | None:
         """Return when, in processing time, expired entries can be removed; None for never."""
-        expiries = [state.cells.expiry for state in self._states.values() if _is_by_clock(state)]
+        expiries = [state.entries.expiry for state in self._states.values() if _is_by_clock(state)]
         times = [expiry.next_due_ms() for expiry in expiries if expiry is not None]
         return min((time for time in times if time is not None), default=None)
 
-    def _state_of(self, section_name: str) -> _State | None:
-        if section_name.startswith(self._times_prefix):
-            return self._by_place.get(section_name.removeprefix(self._times_prefix))
-        _, _, place = section_name.removeprefix(self._entries_prefix).partition(".")
-        state = self._by_place.get(place)
-        return state if state is not None and self._entries_name(state) == section_name else None
+    def _state_of(self, state_name: str) -> _State | None:
+        if state_name.startswith(self._times_prefix):
+            return self._by_stored_name.get(state_name.removeprefix(self._times_prefix))
+        _, _, stored_name = state_name.removeprefix(self._entries_prefix).partition(".")
+        state = self._by_stored_name.get(stored_name)
+        return state if state is not None and self._entries_name(state) == state_name else None
 
     def _entries_name(self, state: _State) -> str:
-        return self._name_of(SHAPES[state.descriptor.kind], state.place)
+        return self._name_of(SHAPES[state.descriptor.kind], state.stored_name)
 
-    def _name_of(self, shape: str, place: str) -> str:
-        return f"{self._entries_prefix}{shape}.{place}"
+    def _name_of(self, shape: str, stored_name: str) -> str:
+        return f"{self._entries_prefix}{shape}.{stored_name}"
 
     def _refuse_other_kinds(self, descriptor: StateDescriptor) -> None:
         mine = SHAPES[descriptor.kind]
@@ -179,97 +179,97 @@ class KeyedTable:
             if name in self._unread or self._space.has(name):
                 raise STATE_KIND_CHANGED(state=descriptor.name, sealed=shape, asked=descriptor.kind)
 
-    def _entries(self, state: _State, cells: Iterable[Any]) -> list[Section]:
-        name, codec, peek = self._entries_name(state), state.codec, state.cells.peek
+    def _entries(self, state: _State, entry_keys: Iterable[Any]) -> list[ChangeSet]:
+        name, codec, peek = self._entries_name(state), state.codec, state.entries.peek
         return [
-            make_section(
+            make_change_set(
                 group,
                 name,
                 _KEYS.encode_list(kept),
-                codec.encode_list([peek(cell) for cell in kept]),
+                codec.encode_list([peek(entry_key) for entry_key in kept]),
                 deleted=_KEYS.encode_list(gone) if gone else None,
             )
-            for group, kept, gone in self._by_group(state, cells, self._held(state))
+            for group, kept, gone in self._by_group(state, entry_keys, self._held(state))
         ]
 
-    def _times(self, state: _State, cells: Iterable[Any]) -> list[Section]:
-        name = self._times_prefix + state.place
-        assert state.cells.expiry is not None
-        stamps = state.cells.expiry.stamps
+    def _times(self, state: _State, entry_keys: Iterable[Any]) -> list[ChangeSet]:
+        name = self._times_prefix + state.stored_name
+        assert state.entries.expiry is not None
+        stamps = state.entries.expiry.stamps
         return [
-            make_section(
+            make_change_set(
                 group,
                 name,
                 _KEYS.encode_list(kept),
-                _STAMPS.encode_list([stamps[cell] for cell in kept]),
+                _STAMPS.encode_list([stamps[entry_key] for entry_key in kept]),
                 deleted=_KEYS.encode_list(gone) if gone else None,
             )
-            for group, kept, gone in self._by_group(state, cells, stamps.__contains__)
+            for group, kept, gone in self._by_group(state, entry_keys, stamps.__contains__)
         ]
 
     def _held(self, state: _State) -> Callable[[Any], bool]:
-        cells = state.cells
+        entries = state.entries
         if not self._space.holds_all:
-            return lambda cell: cells.peek(cell) is not MISSING
-        if isinstance(cells, MapCells):
-            rows = cells.rows
-            return lambda cell: cell[0] in rows and cell[1] in rows[cell[0]]
-        return cells.entries.__contains__
+            return lambda entry_key: entries.peek(entry_key) is not MISSING
+        if isinstance(entries, MapEntries):
+            rows = entries.rows
+            return lambda entry_key: entry_key[0] in rows and entry_key[1] in rows[entry_key[0]]
+        return entries.entries.__contains__
 
     def _by_group(
-        self, state: _State, cells: Iterable[Any], is_held: Callable[[Any], bool]
+        self, state: _State, entry_keys: Iterable[Any], is_held: Callable[[Any], bool]
     ) -> list[tuple[int, list[Any], list[Any]]]:
-        """Divide cells by key group, and those that are there from those that are gone."""
+        """Divide entries by key group, and those that are there from those that are gone."""
         groups = self._groups
-        is_map = isinstance(state.cells, MapCells)
+        is_map = isinstance(state.entries, MapEntries)
         parts: dict[int, tuple[list[Any], list[Any]]] = {}
-        # hot path: 250 ns a touched cell.
-        for cell in cells:
-            group = groups[cell[0] if is_map else cell]
+        # hot path: 250 ns a touched entry.
+        for entry_key in entry_keys:
+            group = groups[entry_key[0] if is_map else entry_key]
             part = parts.get(group)
             if part is None:
                 part = parts[group] = ([], [])
-            part[not is_held(cell)].append(cell)
+            part[not is_held(entry_key)].append(entry_key)
         state.groups.update(parts)
         return [(group, *part) for group, part in sorted(parts.items())]
 
-    def _apply_entries(self, state: _State, section: Section) -> None:
-        cells = _decoded(section.keys)
+    def _apply_entries(self, state: _State, change_set: ChangeSet) -> None:
+        entry_keys = _decoded(change_set.keys)
         if not self._space.holds_all:  # They are read again when somebody asks.
-            state.cells.unload([*cells, *_decoded(section.deleted)])
+            state.entries.unload([*entry_keys, *_decoded(change_set.deleted)])
             return
-        if section.is_full and section.group in state.groups:
-            self._clear_group(state, section.group)
-        state.groups.add(section.group)
-        values = state.codec.decode_list(section.values, section.keys)
-        state.cells.load(cells, values)
-        state.cells.unload(_decoded(section.deleted))
-        expiry = state.cells.expiry
+        if change_set.is_full and change_set.group in state.groups:
+            self._clear_group(state, change_set.group)
+        state.groups.add(change_set.group)
+        values = state.codec.decode_list(change_set.values, change_set.keys)
+        state.entries.load(entry_keys, values)
+        state.entries.unload(_decoded(change_set.deleted))
+        expiry = state.entries.expiry
         if expiry is not None:  # The state may have had no TTL when this was written.
-            for cell in cells:
-                expiry.start(cell)
+            for entry_key in entry_keys:
+                expiry.start(entry_key)
 
-    def _apply_times(self, state: _State, section: Section) -> None:
-        expiry = state.cells.expiry
+    def _apply_times(self, state: _State, change_set: ChangeSet) -> None:
+        expiry = state.entries.expiry
         if expiry is None:
             return  # The function took the TTL away: entries live on.
         if not self._space.holds_all:
-            expiry.unload([*_decoded(section.keys), *_decoded(section.deleted)])
+            expiry.unload([*_decoded(change_set.keys), *_decoded(change_set.deleted)])
             return
-        stamps = _STAMPS.decode_list(section.values)
-        for cell, stamp in zip(_decoded(section.keys), stamps, strict=True):
-            expiry.put(cell, stamp)
-        expiry.unload(_decoded(section.deleted))
+        stamps = _STAMPS.decode_list(change_set.values)
+        for entry_key, stamp in zip(_decoded(change_set.keys), stamps, strict=True):
+            expiry.put(entry_key, stamp)
+        expiry.unload(_decoded(change_set.deleted))
 
     def _clear_group(self, state: _State, group: int) -> None:
-        is_map = isinstance(state.cells, MapCells)
+        is_map = isinstance(state.entries, MapEntries)
         gone = [
-            cell
-            for cell in state.cells.cells()
-            if self._groups[cell[0] if is_map else cell] == group
+            entry_key
+            for entry_key in state.entries.entry_keys()
+            if self._groups[entry_key[0] if is_map else entry_key] == group
         ]
-        state.cells.unload(gone)
-        expiry = state.cells.expiry
+        state.entries.unload(gone)
+        expiry = state.entries.expiry
         if expiry is not None:
             expiry.unload(gone)
 
@@ -285,7 +285,7 @@ class BroadcastTable(KeyedTable):
     """States without keys that all subtasks hold alike, in memory: each has a copy and writes it.
 
     Every subtask must make the same changes in the same epoch; a rescaled subtask takes the copy
-    of any old one. Handles are made over ``cells_of(descriptor)`` with ``BROADCAST`` for a scope.
+    of any old one. Handles are made over ``entries_of(descriptor)`` with ``BROADCAST`` for a scope.
     The operator is divided by key groups (``StateScope.KEY_GROUPS``), so that each subtask of the
     next run finds files of a former one.
     """
@@ -294,9 +294,9 @@ class BroadcastTable(KeyedTable):
         self,
         clock: Callable[[TimeDomain], int],
         *,
-        book: StateBook | None = None,
+        registry: SchemaRegistry | None = None,
     ) -> None:
-        super().__init__(_Everywhere(), clock, prefix="$broadcast.", book=book)
+        super().__init__(_Everywhere(), clock, prefix="$broadcast.", registry=registry)
 
 
 class _BroadcastScope:

@@ -1,7 +1,7 @@
 """The space in which the state of one operator lies: what tables are made of, and stand on.
 
 A space is ordered by *key group · state · key · map key*. Tables (attributes, keyed states, timers,
-accumulators, windows) are written once, over the dicts, cells and queues that a space gives them:
+accumulators, windows) are written once, over the dicts, entries and queues that a space gives them:
 these work on objects, note what the running epoch changes, and know what is sealed. In memory they
 hold all of it (``MemorySpace``); over a database they hold what was used last, and read the rest.
 A backend is a class that derives from ``StateSpace``, and ``stores.backends`` has its name.
@@ -19,19 +19,19 @@ from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.tracked import TrackedDict
 from bicycle_runtime.state.memory.window_tables import Moments, WindowTables
-from bicycle_runtime.state.memory.windows import Cells, Records
+from bicycle_runtime.state.memory.windows import Records, WindowEntries
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
-from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.values.codecs import ValueCodec
-from bicycle_sdk.state.access import make_cells
-from bicycle_sdk.state.cells import MapCells, ValueCells
+from bicycle_sdk.state.access import make_entries
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
+from bicycle_sdk.state.entries import MapEntries, ValueEntries
 from bicycle_sdk.state.timers import TimerQueue
 
 __all__ = [
-    "KeyedCells",
+    "KeyedEntries",
     "MemorySpace",
     "NotingDict",
     "StateSpace",
@@ -40,10 +40,10 @@ __all__ = [
     "TimerKind",
     "domain_of",
     "map_key_order",
-    "timer_section",
+    "timer_state_name",
 ]
 
-KeyedCells = ValueCells | MapCells
+KeyedEntries = ValueEntries | MapEntries
 # Timers of functions, by domain, and the times for which records of a key wait.
 TimerKind = Literal["event", "processing", "waiting"]
 _KEYS = AnyCodec()
@@ -52,10 +52,10 @@ _KEYS = AnyCodec()
 class StateTable(Protocol):
     """The state of one operator in one subtask."""
 
-    def changes(self) -> list[Section]:
+    def changes(self) -> list[ChangeSet]:
         """Return what changed since the last call, and regard it as written."""
 
-    def apply(self, sections: Iterable[Section]) -> None:
+    def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         """Put sealed changes in, oldest first."""
 
 
@@ -68,8 +68,8 @@ class Store(Protocol):
     def renew(self) -> None:
         """Put an empty table in place of the one that there is."""
 
-    def read_files(self, state: RangeState, label: str | None) -> None:
-        """Let the table, which stands at a label, stand at a sealed state, by its files."""
+    def read_files(self, state: RangeState, checkpoint_id: str | None) -> None:
+        """Let the table, which stands at a checkpoint id, stand at a sealed state, by its files."""
 
     def fold(self, state: RangeState) -> Make:
         """Return what writes a base of the files of a sealed state."""
@@ -84,7 +84,7 @@ class NotingDict(Protocol):
     def take_changes(self) -> tuple[dict[Any, Any], list[Any], bool]:
         """Return what was put and what was removed, and whether that is all there is."""
 
-    def load(self, section: Section, codec: ValueCodec) -> None:
+    def load(self, change_set: ChangeSet, codec: ValueCodec) -> None:
         """Take over what others have sealed."""
 
 
@@ -110,7 +110,7 @@ class StateSpace(WindowTables):
 
     @abstractmethod
     def names(self, prefix: str) -> Iterable[str]:
-        """Return the names, of those that begin so, of sections with such entries."""
+        """Return the names, of those that begin so, of change sets with such entries."""
 
     # --- parts of tables ---------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class StateSpace(WindowTables):
         """Return the entries of a state by key group; ``load`` takes sealed ones over."""
 
     @abstractmethod
-    def load(self, entries: dict[Any, Any], section: Section, codec: ValueCodec) -> None:
+    def load(self, entries: dict[Any, Any], change_set: ChangeSet, codec: ValueCodec) -> None:
         """Let one of these dicts take over what others have sealed."""
 
     @abstractmethod
@@ -129,17 +129,17 @@ class StateSpace(WindowTables):
         """Return the entries of a dict attribute in one key group, with some that count as new."""
 
     @abstractmethod
-    def keyed_cells(
+    def keyed_entries(
         self, descriptor: StateDescriptor, codec: ValueCodec, *, entries: str, times: str,
         groups: Mapping[Any, int], clock: Callable[[TimeDomain], int],
-    ) -> KeyedCells:  # fmt: skip
-        """Return the cells of a keyed state.
+    ) -> KeyedEntries:  # fmt: skip
+        """Return the entries of a keyed state.
 
         Args:
             descriptor: The state.
             codec: How its entries are encoded.
-            entries: Name of the section of its entries.
-            times: Name of the section of the times from which they live.
+            entries: Name of the state of its entries.
+            times: Name of the state of the times from which they live.
             groups: The key group of a key, by indexing.
             clock: Tells the time in ms in a domain, for its TTL.
         """
@@ -157,14 +157,14 @@ class StateSpace(WindowTables):
 
     @abstractmethod
     def stand_at(
-        self, store: Store, state: RangeState, label: str | None, written: list[Section]
+        self, store: Store, state: RangeState, checkpoint_id: str | None, written: list[ChangeSet]
     ) -> None:
         """Let the space and the table of a store stand at a sealed state.
 
         Args:
             store: The store.
             state: The sealed state.
-            label: Where they stand; None for nowhere.
+            checkpoint_id: Where they stand; None for nowhere.
             written: The changes that have led there and are not part of the space yet.
         """
 
@@ -203,35 +203,40 @@ class MemorySpace(StateSpace):
     def dicts(self, name: str, codec: ValueCodec) -> dict[int, dict[Any, Any]]:  # noqa: ARG002  # objects need no codec
         return {}
 
-    def load(self, entries: dict[Any, Any], section: Section, codec: ValueCodec) -> None:
-        if section.is_full:
+    def load(self, entries: dict[Any, Any], change_set: ChangeSet, codec: ValueCodec) -> None:
+        if change_set.is_full:
             entries.clear()
         # hot path: 300 ns a key when a subtask takes over its state, half of it the update.
-        keys = _KEYS.decode_list(bytes(section.keys))
-        entries.update(zip(keys, codec.decode_list(section.values, section.keys), strict=True))
-        for key in _KEYS.decode_list(bytes(section.deleted)):
+        keys = _KEYS.decode_list(bytes(change_set.keys))
+        entries.update(
+            zip(keys, codec.decode_list(change_set.values, change_set.keys), strict=True)
+        )
+        for key in _KEYS.decode_list(bytes(change_set.deleted)):
             entries.pop(key, None)
 
     def attribute_dict(
-        self, attribute: Attribute, group: int, initial: dict[Any, Any]  # noqa: ARG002  # objects need no place
-    ) -> TrackedDict:  # fmt: skip
+        self,
+        attribute: Attribute,
+        group: int,  # noqa: ARG002  # objects are in no group
+        initial: dict[Any, Any],
+    ) -> TrackedDict:
         assert attribute.tracked is not None
         return attribute.tracked(initial)
 
-    def keyed_cells(
+    def keyed_entries(
         self, descriptor: StateDescriptor, codec: ValueCodec, *, entries: str, times: str,  # noqa: ARG002  # objects need neither
         groups: Mapping[Any, int], clock: Callable[[TimeDomain], int],  # noqa: ARG002  # nor place
-    ) -> KeyedCells:  # fmt: skip
-        return make_cells(descriptor, clock=clock, order=map_key_order(descriptor))
+    ) -> KeyedEntries:  # fmt: skip
+        return make_entries(descriptor, clock=clock, order=map_key_order(descriptor))
 
     def timers(self, kind: TimerKind, groups: Mapping[Any, int]) -> TimerQueue:  # noqa: ARG002  # objects need no place
         return TimerQueue(domain_of(kind), KeyBytes().__getitem__)
 
-    def cells(
+    def entries(
         self, prefix: str, value_type: Any = None,
         *, dump: Callable[[Any], Any] | None = None, load: Callable[[Any], Any] | None = None,
-    ) -> Cells:  # fmt: skip
-        return Cells(prefix, value_type, dump=dump, load=load)
+    ) -> WindowEntries:  # fmt: skip
+        return WindowEntries(prefix, value_type, dump=dump, load=load)
 
     def records(self, value_type: Any, *, is_by_key: bool) -> Records:  # noqa: ARG002  # all alike
         return Records(value_type)
@@ -239,13 +244,13 @@ class MemorySpace(StateSpace):
     def due_times(self, domain: TimeDomain) -> DueTimes:  # noqa: ARG002  # both alike
         return DueTimes()
 
-    def keep_due_times(self, cells: Cells, moments: Moments, rules: str) -> bool:  # noqa: ARG002  # no index is kept
+    def keep_due_times(self, entries: WindowEntries, moments: Moments, rules: str) -> bool:  # noqa: ARG002  # no index is kept
         return False
 
     def stand_at(
-        self, store: Store, state: RangeState, label: str | None, written: list[Section]  # noqa: ARG002  # the table has them
+        self, store: Store, state: RangeState, checkpoint_id: str | None, written: list[ChangeSet]  # noqa: ARG002  # the table has them
     ) -> None:  # fmt: skip
-        store.read_files(state, label)
+        store.read_files(state, checkpoint_id)
 
     def prepare_base(self, store: Store, state: RangeState, folder: BaseFolder) -> Make:  # noqa: ARG002  # the files stay
         return store.fold(state)
@@ -265,8 +270,8 @@ def map_key_order(descriptor: StateDescriptor) -> Callable[[Any], Any]:
     return order_of(getattr(descriptor, "key_type", int))
 
 
-def timer_section(kind: TimerKind) -> str:
-    """Return the name of the sections of a kind of timers."""
+def timer_state_name(kind: TimerKind) -> str:
+    """Return the name of the change sets of a kind of timers."""
     return f"$timers.{kind}"
 
 

@@ -1,7 +1,7 @@
 """The tables of rich functions and of running reduces, per key group.
 
-A table takes sealed sections over, is changed by the running epoch, and gives the changes as
-sections at the end of the epoch. It neither reads nor writes files (``stores`` do) and calls no
+A table takes sealed change sets over, is changed by the running epoch, and gives the changes as
+change sets at the end of the epoch. It neither reads nor writes files (``stores`` do) and calls no
 user function but the state hooks of rich functions. Where the space does not hold all, a key group
 is read when it is first used.
 """
@@ -19,7 +19,7 @@ from bicycle_runtime.state.memory.dicts import DictState
 from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
 from bicycle_runtime.state.memory.tracked import TrackedDict
 from bicycle_runtime.state.memory.undoing import UndoNamedDict, attribute_memo, undoing_kind
-from bicycle_runtime.state.sealed.changes import Section, emptied_section, make_section
+from bicycle_runtime.state.sealed.changes import ChangeSet, emptied_change_set, make_change_set
 from bicycle_runtime.state.undo import UndoLog
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.functions import RichAsyncFunction
@@ -82,10 +82,10 @@ class FunctionTable:
         ]
         snapshots = [item.codec for item in attributes if item.name == SNAPSHOT]
         self._snapshots = snapshots[0] if snapshots else ValueCodec()
-        self._values_by_section = {item.section: item for item in self._value_attributes}
-        self._dicts_by_section = {item.section: item.name for item in self._dict_attributes}
+        self._values_by_state = {item.state_name: item for item in self._value_attributes}
+        self._dicts_by_state = {item.state_name: item.name for item in self._dict_attributes}
         self._seeded = [
-            item.section for item in self._dict_attributes if getattr(prototype, item.name)
+            item.state_name for item in self._dict_attributes if getattr(prototype, item.name)
         ]
         self._call_hook = call_hook
         self._initial_hashes = {
@@ -96,7 +96,7 @@ class FunctionTable:
         self.groups: dict[int, GroupState] = {}
         self.touched: set[int] = set()
         # Of key groups whose snapshots were applied: the newest, and what was sealed behind it.
-        self._unrestored: dict[int, list[Section]] = {}
+        self._unrestored: dict[int, list[ChangeSet]] = {}
 
     def group(self, group: int) -> GroupState:
         """Return the state of a key group, which counts as touched until the next commit."""
@@ -132,17 +132,17 @@ class FunctionTable:
         values = {item.name: getattr(state.instance, item.name) for item in self._value_attributes}
         return values | {name: dict(kept.entries) for name, kept in state.dicts.items()}
 
-    def changes(self) -> list[Section]:
-        sections = []
+    def changes(self) -> list[ChangeSet]:
+        change_sets = []
         for group in sorted(self.touched):
-            sections += self._group_changes(group, self.groups[group])
+            change_sets += self._group_changes(group, self.groups[group])
         self.touched.clear()
-        return sections
+        return change_sets
 
-    def apply(self, sections: Iterable[Section]) -> None:
-        for section in sections:
-            if self._space.holds_all or section.group in self.groups:
-                self._apply_or_wait(section)
+    def apply(self, change_sets: Iterable[ChangeSet]) -> None:
+        for change_set in change_sets:
+            if self._space.holds_all or change_set.group in self.groups:
+                self._apply_or_wait(change_set)
 
     def restore_snapshots(self) -> None:
         """Call ``restore_state``, once for each key group of which newer snapshots were applied.
@@ -156,17 +156,17 @@ class FunctionTable:
             self._renew(group, state)
             [snapshot] = self._snapshots.decode_list(newest.values)
             self._call_hook(state.instance.restore_state, snapshot)
-            for section in behind:
-                self._apply_one(section, state)
+            for change_set in behind:
+                self._apply_one(change_set, state)
 
-    def _apply_or_wait(self, section: Section) -> None:
+    def _apply_or_wait(self, change_set: ChangeSet) -> None:
         """Put one sealed change in; what belongs to a snapshot waits with it."""
-        if section.name == SNAPSHOT:
-            self._unrestored[section.group] = [section]
-        elif section.group in self._unrestored and section.name != NAMED:
-            self._unrestored[section.group].append(section)
+        if change_set.name == SNAPSHOT:
+            self._unrestored[change_set.group] = [change_set]
+        elif change_set.group in self._unrestored and change_set.name != NAMED:
+            self._unrestored[change_set.group].append(change_set)
         else:
-            self._apply_one(section, self._known(section.group))
+            self._apply_one(change_set, self._known(change_set.group))
 
     def _known(self, group: int) -> GroupState:
         state = self.groups.get(group)
@@ -183,7 +183,7 @@ class FunctionTable:
         if snapshot is not None:
             self._call_hook(state.instance.restore_state, self._snapshots.decode_one(snapshot))
         for attribute in self._value_attributes:
-            raw = self._space.read(group, attribute.section, None)
+            raw = self._space.read(group, attribute.state_name, None)
             if raw is not None:
                 setattr(state.instance, attribute.name, attribute.codec.decode_one(raw))
                 state.written[attribute.name] = hash(b"\x91" + raw)
@@ -201,7 +201,7 @@ class FunctionTable:
         dicts = {}
         for attribute in self._dict_attributes:
             initial = copy.deepcopy(getattr(self._prototype, attribute.name))
-            if initial and self._is_written(group, attribute.section):
+            if initial and self._is_written(group, attribute.state_name):
                 initial = {}
             kept = _dict_state(self._attribute_space, group, attribute, initial)
             dicts[attribute.name] = kept
@@ -213,70 +213,80 @@ class FunctionTable:
         state.instance, state.dicts = instance, dicts
         state.written, state.known = {}, set()
 
-    def _is_written(self, group: int, section: str) -> bool:
+    def _is_written(self, group: int, change_set: str) -> bool:
         """Tell whether a dict that a function begins with entries in lies written in the space."""
         space = self._attribute_space
-        is_begun = space.read(group, BEGUN, section) is not None
-        return is_begun or space.has(section, (group,))
+        is_begun = space.read(group, BEGUN, change_set) is not None
+        return is_begun or space.has(change_set, (group,))
 
-    def _group_changes(self, group: int, state: GroupState) -> list[Section]:
-        sections = [state.named.section(group, state.named.entries)]
+    def _group_changes(self, group: int, state: GroupState) -> list[ChangeSet]:
+        change_sets = [state.named.change_set(group, state.named.entries)]
         hook = getattr(state.instance, "snapshot_state", None)
         snapshot = self._call_hook(hook) if hook is not None else None
         if snapshot is not None:
-            sections.append(self._whole(group, SNAPSHOT, self._snapshots.encode_list([snapshot])))
+            change_sets.append(
+                self._whole(group, SNAPSHOT, self._snapshots.encode_list([snapshot]))
+            )
         else:
             for name, kept in state.dicts.items():
                 current = getattr(state.instance, name)
-                sections.append(kept.section(group, current))
+                change_sets.append(kept.change_set(group, current))
                 setattr(state.instance, name, kept.entries)
             if state.begun is not None:
-                sections.insert(0, self._begun_section(group, state, state.begun))
-            sections += [self._value_section(group, state, item) for item in self._value_attributes]
-        return [section for section in sections if section is not None]
+                change_sets.insert(0, self._begun_change_set(group, state, state.begun))
+            change_sets += [
+                self._value_change_set(group, state, item) for item in self._value_attributes
+            ]
+        return [change_set for change_set in change_sets if change_set is not None]
 
-    def _begun_section(self, group: int, state: GroupState, begun: DictState) -> Section | None:
+    def _begun_change_set(
+        self, group: int, state: GroupState, begun: DictState
+    ) -> ChangeSet | None:
         """Return which dicts count as written; the first changes of a group have all of them."""
-        for section in self._seeded:
-            if section not in begun.entries:
-                begun.entries[section] = True
+        for change_set in self._seeded:
+            if change_set not in begun.entries:
+                begun.entries[change_set] = True
         state.known.update(self._seeded)
-        return begun.section(group, begun.entries)
+        return begun.change_set(group, begun.entries)
 
-    def _value_section(self, group: int, state: GroupState, attribute: Attribute) -> Section | None:
+    def _value_change_set(
+        self, group: int, state: GroupState, attribute: Attribute
+    ) -> ChangeSet | None:
         data = attribute.codec.encode_list([getattr(state.instance, attribute.name)])
         digest = hash(data)
         known = state.written.get(attribute.name, self._initial_hashes[attribute.name])
         if digest == known:
             return None
         state.written[attribute.name] = digest
-        return self._whole(group, attribute.section, data)
+        return self._whole(group, attribute.state_name, data)
 
-    def _whole(self, group: int, name: str, data: bytes) -> Section:
-        """Return a section of one value, which always has the same place."""
+    def _whole(self, group: int, name: str, data: bytes) -> ChangeSet:
+        """Return a change set of one value, which always has the same place."""
         # Where the space has entries by their place, nothing else must go.
-        return make_section(group, name, _NO_KEY, data, is_full=self._space.holds_all)
+        return make_change_set(group, name, _NO_KEY, data, is_full=self._space.holds_all)
 
-    def _apply_one(self, section: Section, state: GroupState) -> None:
-        name = section.name
+    def _apply_one(self, change_set: ChangeSet, state: GroupState) -> None:
+        name = change_set.name
         if name == NAMED:
-            state.named.apply(section)
+            state.named.apply(change_set)
         elif name == BEGUN:
             if state.begun is not None:
-                state.begun.apply(section)
-            for written in _KEYS.decode_list(bytes(section.keys)):
+                state.begun.apply(change_set)
+            for written in _KEYS.decode_list(bytes(change_set.keys)):
                 if written in self._seeded and written not in state.known:
-                    self._apply_one(emptied_section(section.group, written), state)
-        elif name in self._dicts_by_section:
-            attribute_name = self._dicts_by_section[name]
+                    self._apply_one(emptied_change_set(change_set.group, written), state)
+        elif name in self._dicts_by_state:
+            attribute_name = self._dicts_by_state[name]
             kept = state.dicts[attribute_name]
-            kept.apply(section)
+            kept.apply(change_set)
             setattr(state.instance, attribute_name, kept.entries)
             state.known.add(name)
-        elif name in self._values_by_section:
-            attribute = self._values_by_section[name]
-            setattr(state.instance, attribute.name, attribute.codec.decode_list(section.values)[0])
-            state.written[attribute.name] = hash(bytes(section.values))
+        elif name in self._values_by_state:
+            attribute = self._values_by_state[name]
+            setattr(
+                state.instance, attribute.name, attribute.codec.decode_list(change_set.values)[0]
+            )
+            state.written[attribute.name] = hash(bytes(change_set.values))
 
 
 def _dict_state(
@@ -309,19 +319,19 @@ class AccumulatorTable:
         self.groups = self._space.dicts(self.NAME, self._codec)
         self.touched: dict[tuple[int, Any], None] = {}
 
-    def changes(self) -> list[Section]:
+    def changes(self) -> list[ChangeSet]:
         by_group: dict[int, list[Any]] = {}
         for group, key in self.touched:
             by_group.setdefault(group, []).append(key)
         self.touched.clear()
-        return [self._section(group, keys) for group, keys in sorted(by_group.items())]
+        return [self._change_set(group, keys) for group, keys in sorted(by_group.items())]
 
-    def apply(self, sections: Iterable[Section]) -> None:
-        for section in sections:
-            table = self.groups.setdefault(section.group, {})
-            self._space.load(table, section, self._codec)
+    def apply(self, change_sets: Iterable[ChangeSet]) -> None:
+        for change_set in change_sets:
+            table = self.groups.setdefault(change_set.group, {})
+            self._space.load(table, change_set, self._codec)
 
-    def _section(self, group: int, keys: list[Any]) -> Section:
+    def _change_set(self, group: int, keys: list[Any]) -> ChangeSet:
         table = self.groups[group]
         values = self._codec.encode_list([table[key] for key in keys])
-        return make_section(group, self.NAME, _KEYS.encode_list(keys), values)
+        return make_change_set(group, self.NAME, _KEYS.encode_list(keys), values)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, timer_section
-from bicycle_runtime.state.sealed.changes import Section, make_section
+from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, timer_state_name
+from bicycle_runtime.state.sealed.changes import ChangeSet, make_change_set
 from bicycle_sdk.state.timers import TimerQueue
 
 __all__ = ["TimerTable"]
@@ -37,9 +37,9 @@ class TimerTable:
         self.processing = space.timers("processing", groups)
         self.waiting = space.timers("waiting", groups)
         self._queues = {
-            timer_section("event"): self.event,
-            timer_section("processing"): self.processing,
-            timer_section("waiting"): self.waiting,
+            timer_state_name("event"): self.event,
+            timer_state_name("processing"): self.processing,
+            timer_state_name("waiting"): self.waiting,
         }
 
     def is_due(self, watermark: int, now_ms: int) -> bool:
@@ -49,42 +49,42 @@ class TimerTable:
             processing is not None and processing <= now_ms
         )
 
-    def claims(self, section_name: str) -> bool:
-        """Tell whether a section is one of this table."""
-        return section_name.startswith(_PREFIX)
+    def claims(self, state_name: str) -> bool:
+        """Tell whether a change set is one of this table."""
+        return state_name.startswith(_PREFIX)
 
     def reset(self) -> None:
         """Forget all timers, sealed or not."""
         for queue in self._queues.values():
             queue.reset()
 
-    def changes(self) -> list[Section]:
+    def changes(self) -> list[ChangeSet]:
         """Return what changed since the last call, and regard it as written."""
-        sections = []
+        change_sets = []
         for name, queue in self._queues.items():
             touched, queue.touched = queue.touched, {}
-            sections += self._sections(name, queue, touched)
-        return sections
+            change_sets += self._change_sets(name, queue, touched)
+        return change_sets
 
-    def apply(self, sections: Iterable[Section]) -> None:
+    def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         """Put sealed changes in, oldest first."""
-        for section in sections:
-            queue = self._queues[section.name]
-            if section.is_full:
-                self._clear_group(queue, section.group)
-            queue.load_all(_decoded(section.keys))
-            for key, time_ms in _decoded(section.deleted):
+        for change_set in change_sets:
+            queue = self._queues[change_set.name]
+            if change_set.is_full:
+                self._clear_group(queue, change_set.group)
+            queue.load_all(_decoded(change_set.keys))
+            for key, time_ms in _decoded(change_set.deleted):
                 queue.unload(key, time_ms)
 
-    def _sections(
-        self, name: str, queue: TimerQueue, cells: Iterable[tuple[Any, int]]
-    ) -> list[Section]:
+    def _change_sets(
+        self, name: str, queue: TimerQueue, entry_keys: Iterable[tuple[Any, int]]
+    ) -> list[ChangeSet]:
         parts: dict[int, tuple[list[Any], list[Any]]] = {}
-        for cell in cells:
-            part = parts.setdefault(self._groups[cell[0]], ([], []))
-            part[cell not in queue.waiting].append(cell)
+        for entry_key in entry_keys:
+            part = parts.setdefault(self._groups[entry_key[0]], ([], []))
+            part[entry_key not in queue.waiting].append(entry_key)
         return [
-            make_section(
+            make_change_set(
                 group,
                 name,
                 _KEYS.encode_list(waiting),
@@ -95,9 +95,11 @@ class TimerTable:
         ]
 
     def _clear_group(self, queue: TimerQueue, group: int) -> None:
-        for key, time_ms in [cell for cell in queue.waiting if self._groups[cell[0]] == group]:
+        for key, time_ms in [
+            entry_key for entry_key in queue.waiting if self._groups[entry_key[0]] == group
+        ]:
             queue.unload(key, time_ms)
 
 
-def _decoded(cells: Any) -> list[tuple[Any, int]]:
-    return _KEYS.decode_list(bytes(cells))
+def _decoded(entry_keys: Any) -> list[tuple[Any, int]]:
+    return _KEYS.decode_list(bytes(entry_keys))

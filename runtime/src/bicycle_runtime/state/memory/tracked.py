@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.values.codecs import ValueCodec
-from bicycle_sdk.state.cells import MISSING
+from bicycle_sdk.state.entries import MISSING
 
 if TYPE_CHECKING:
     from _collections_abc import dict_items, dict_values
@@ -116,13 +116,13 @@ class TrackedDict(dict[Any, Any]):
             del touched[key]
         return touched, gone, False
 
-    def load(self, section: Section, codec: ValueCodec) -> None:
+    def load(self, change_set: ChangeSet, codec: ValueCodec) -> None:
         """Put sealed changes in: they do not count as written."""
-        if section.is_full:
+        if change_set.is_full:
             super().clear()
-        values = codec.decode_list(section.values, section.keys)
-        super().update(zip(_KEYS.decode_list(bytes(section.keys)), values, strict=True))
-        for key in _KEYS.decode_list(bytes(section.deleted)):
+        values = codec.decode_list(change_set.values, change_set.keys)
+        super().update(zip(_KEYS.decode_list(bytes(change_set.keys)), values, strict=True))
+        for key in _KEYS.decode_list(bytes(change_set.deleted)):
             super().pop(key, None)
         self.touched.clear()
 

@@ -1,4 +1,4 @@
-"""State that an attempt can be undone in: what stands before cells, timers, dicts and attributes.
+"""State that an attempt can be undone in: what stands before entries, timers, dicts and attributes.
 
 Each of these notes in the log of the attempt (``state.undo``) how to go back, and then does what
 the bare thing does. A value that can be changed in place is copied when it is handed out.
@@ -13,8 +13,8 @@ from typing import Any
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.undo import ATOMIC, ATTEMPT, Attempts, UndoLog, copied
-from bicycle_sdk.state.cells import MISSING, MapCells, ValueCells
 from bicycle_sdk.state.descriptors import StateDescriptor
+from bicycle_sdk.state.entries import MISSING, MapEntries, ValueEntries
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.timers import TimerQueue
 
@@ -28,7 +28,7 @@ __all__ = [
     "UndoTrackedDict",
     "attribute_memo",
     "is_frozen_attribute",
-    "undoing_cells",
+    "undoing_entries",
     "undoing_kind",
 ]
 
@@ -36,53 +36,53 @@ __all__ = [
 # --- keyed states --------------------------------------------------------------------------------
 
 
-def undoing_cells(
-    cells: ValueCells | MapCells, descriptor: StateDescriptor, attempts: Attempts
-) -> UndoPlainCells | UndoValueCells | UndoMapCells:
-    """Return what stands before the cells of a state while attempts can be undone."""
+def undoing_entries(
+    entries: ValueEntries | MapEntries, descriptor: StateDescriptor, attempts: Attempts
+) -> UndoPlainEntries | UndoValueEntries | UndoMapEntries:
+    """Return what stands before the entries of a state while attempts can be undone."""
     stored = descriptor.stored_type
     is_frozen = stored is not None and is_frozen_type(stored)
-    if isinstance(cells, MapCells):
-        return UndoMapCells(cells, is_frozen=is_frozen)
-    if type(cells) is ValueCells:
-        return UndoPlainCells(cells, attempts.note)
-    return UndoValueCells(cells, is_frozen=is_frozen)
+    if isinstance(entries, MapEntries):
+        return UndoMapEntries(entries, is_frozen=is_frozen)
+    if type(entries) is ValueEntries:
+        return UndoPlainEntries(entries, attempts.note)
+    return UndoValueEntries(entries, is_frozen=is_frozen)
 
 
-class UndoPlainCells:
+class UndoPlainEntries:
     """One value per key, of a type whose values never change, in memory and living for ever."""
 
     __slots__ = ("delete", "get", "put")
 
     # hot path: reading costs what it does elsewhere, writing 120 ns more.
 
-    def __init__(self, cells: ValueCells, note: Callable[[tuple[Any, ...]], None]) -> None:
-        entries, back = cells.entries, cells.put_back
-        known = entries.get
+    def __init__(self, entries: ValueEntries, note: Callable[[tuple[Any, ...]], None]) -> None:
+        values, back = entries.entries, entries.put_back
+        known = values.get
 
         def put(key: Hashable, value: Any) -> None:
             note((back, key, known(key, MISSING)))
-            entries[key] = value
-            cells.touched[key] = None
+            values[key] = value
+            entries.touched[key] = None
 
         def delete(key: Hashable) -> None:
             note((back, key, known(key, MISSING)))
-            cells.delete(key)
+            entries.delete(key)
 
-        self.get, self.put, self.delete = cells.get, put, delete
+        self.get, self.put, self.delete = entries.get, put, delete
 
 
-class UndoValueCells:
+class UndoValueEntries:
     """One value per key."""
 
-    def __init__(self, cells: ValueCells, *, is_frozen: bool) -> None:
-        self._put, self._delete, self._back = cells.put, cells.delete, cells.put_back
-        self._get, self._peek = cells.get, cells.peek
+    def __init__(self, entries: ValueEntries, *, is_frozen: bool) -> None:
+        self._put, self._delete, self._back = entries.put, entries.delete, entries.put_back
+        self._get, self._peek = entries.get, entries.peek
         self._is_frozen = is_frozen
-        self._stamps = None if cells.expiry is None else cells.expiry.stamps
+        self._stamps = None if entries.expiry is None else entries.expiry.stamps
         if is_frozen and self._stamps is None:
             # hot path: reading changes nothing, so that it costs what it does elsewhere.
-            self.get = cells.get  # type: ignore[method-assign]  # it is the same
+            self.get = entries.get  # type: ignore[method-assign]  # it is the same
 
     def get(self, key: Hashable, default: Any = None) -> Any:
         """Return the value of a key, else the default."""
@@ -106,54 +106,54 @@ class UndoValueCells:
         ATTEMPT.get().append((self._back, key, value, stamp))
 
 
-class UndoMapCells:
+class UndoMapEntries:
     """A map or a list per key, entry by entry."""
 
-    def __init__(self, cells: MapCells, *, is_frozen: bool) -> None:
-        self._cells = cells
+    def __init__(self, entries: MapEntries, *, is_frozen: bool) -> None:
+        self._entries = entries
         self._is_frozen = is_frozen
-        expiry = cells.expiry
+        expiry = entries.expiry
         self._stamps = None if expiry is None else expiry.stamps
         self._renews = expiry is not None and expiry.is_on_access
-        self.is_empty = cells.is_empty
+        self.is_empty = entries.is_empty
 
     def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:
         """Return an entry of a key's map, else the default."""
         if self._renews or not self._is_frozen:
             self._note((key, part), is_handed=True)
-        return self._cells.get(key, part, default)
+        return self._entries.get(key, part, default)
 
     def has(self, key: Hashable, part: Hashable) -> bool:
         """Tell whether a key's map has an entry."""
         if self._renews:
             self._note((key, part))
-        return self._cells.has(key, part)
+        return self._entries.has(key, part)
 
     def put(self, key: Hashable, part: Hashable, value: Any) -> None:
         """Set an entry of a key's map."""
         self._note((key, part))
-        self._cells.put(key, part, value)
+        self._entries.put(key, part, value)
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""
-        ATTEMPT.get().append((self._cells.cut, key, self._cells.end(key)))
-        self._cells.append(key, values)
+        ATTEMPT.get().append((self._entries.cut, key, self._entries.end(key)))
+        self._entries.append(key, values)
 
     def delete(self, key: Hashable, part: Hashable) -> None:
         """Remove an entry of a key's map; harmless when there is none."""
         self._note((key, part))
-        self._cells.delete(key, part)
+        self._entries.delete(key, part)
 
     def clear(self, key: Hashable) -> None:
         """Remove a key's map."""
-        for part in reversed(self._cells.parts(key)):
+        for part in reversed(self._entries.parts(key)):
             self._note((key, part))  # Steps back are taken in reverse: the first comes back first.
-        self._cells.clear(key)
+        self._entries.clear(key)
 
     def items(self, key: Hashable) -> list[tuple[Any, Any]]:
         """Return the entries of a key's map, oldest first."""
         self._note_all(key)
-        return self._cells.items(key)
+        return self._entries.items(key)
 
     def scan(
         self, key: Hashable, start: Any = MISSING, end: Any = MISSING, *, prefix: Any = MISSING
@@ -161,22 +161,22 @@ class UndoMapCells:
         """Yield the entries of a key's map in key order, as they are when they are reached."""
         if self._renews:
             self._note_all(key)
-        for part, value in self._cells.scan(key, start, end, prefix=prefix):
+        for part, value in self._entries.scan(key, start, end, prefix=prefix):
             if not self._is_frozen:
                 self._note((key, part), is_handed=True)
             yield part, value
 
     def _note_all(self, key: Hashable) -> None:
         if self._renews or not self._is_frozen:
-            for part in self._cells.parts(key):
+            for part in self._entries.parts(key):
                 self._note((key, part), is_handed=True)
 
-    def _note(self, cell: tuple[Any, Any], *, is_handed: bool = False) -> None:
-        value = self._cells.peek(cell)
+    def _note(self, entry_key: tuple[Any, Any], *, is_handed: bool = False) -> None:
+        value = self._entries.peek(entry_key)
         if is_handed and not self._is_frozen:
             value = _copied(value)
-        stamp = None if self._stamps is None else self._stamps.get(cell)
-        ATTEMPT.get().append((self._cells.put_back, cell, value, stamp))
+        stamp = None if self._stamps is None else self._stamps.get(entry_key)
+        ATTEMPT.get().append((self._entries.put_back, entry_key, value, stamp))
 
 
 # --- timers and side outputs ---------------------------------------------------------------------

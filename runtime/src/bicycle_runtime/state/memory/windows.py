@@ -1,9 +1,9 @@
-"""State of windows: cells (one value per place, key group and key) and the records that are kept.
+"""State of windows: entries (a value per namespace, key group and key), and kept records.
 
-A *place* is an int that the operator chooses: the start of a window, or 0 where windows belong to
-keys. Cells are written whole when touched. Records are written in *chunks*: those of one epoch and
-place, so that a long window is not written again each time a record joins it. What was never
-sealed leaves no trace when it is dropped. Nothing here knows when windows fire.
+A *namespace* is an int that the operator chooses: the start of a window, or 0 where windows belong
+to keys. Entries are written whole when touched. Records are written in *chunks*: those of one epoch
+and namespace, so that a long window is not written again each time a record joins it. What was
+never sealed leaves no trace when it is dropped. Nothing here knows when windows fire.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.sealed.changes import Section, emptied_section, make_section
+from bicycle_runtime.state.sealed.changes import ChangeSet, emptied_change_set, make_change_set
 from bicycle_runtime.state.values.codecs import ValueCodec
-from bicycle_runtime.state.values.forms import DeclaredState
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_runtime.state.values.schemas import describe
+from bicycle_runtime.state.values.state_metadata import DeclaredState
 
-__all__ = ["RECORDS", "Cells", "Records", "WindowTable", "extend_row", "joined_row"]
+__all__ = ["RECORDS", "Records", "WindowEntries", "WindowTable", "extend_row", "joined_row"]
 
 _KEYS = AnyCodec()
-RECORDS = "r"  # First letter of the names of sections of records, as that of cells.
+RECORDS = "r"  # First letter of the names of change sets of records, as that of entries.
 Row = tuple[list[int], list[Any]]  # times and values of records, in the order of arrival
 Settings = tuple[tuple[str, Any], ...]  # Those of the window that give stored values their meaning.
 
 
-class Cells:
-    """Values by place, key group and key. The operator reads ``places`` and reports changes.
+class WindowEntries:
+    """Values by namespace, key group and key; the operator reads ``namespaces``, reports changes.
 
     Args:
-        prefix: First letter of the names of its sections; names are part of the state format.
+        prefix: First letter of the names of its change sets; names are part of the state format.
         value_type: Declared type of the values, None when unknown.
         dump: Turns a value into what is stored; ``load`` is its inverse.
         load: See ``dump``.
@@ -48,33 +48,33 @@ class Cells:
         self._value_type = value_type
         self._codec = ValueCodec(value_type)
         self._dump, self._load = dump, load
-        # By place and key group; where the values themselves lie is told by ``contents``.
-        self.places: dict[int, dict[int, Any]] = {}
+        # By namespace and key group; where the values themselves lie is told by ``contents``.
+        self.namespaces: dict[int, dict[int, Any]] = {}
         self._touched: dict[tuple[int, int], dict[Any, None]] = {}
         self._sealed: set[tuple[int, int]] = set()
 
     def declared(self, settings: Settings) -> DeclaredState:
-        """Return the state that the cells are, of a window with these settings."""
+        """Return the state that the entries are, of a window with these settings."""
         return DeclaredState(
             name="$windows",
             kind=f"windows-{self.prefix}",
             schema=describe(self._value_type),
             settings=settings,
-            place="$windows",
+            stored_name="$windows",
         )
 
-    def open(self, book: StateBook, settings: Settings) -> None:
-        """Read what is sealed in any form that the book knows."""
-        self._codec = book.open(self.declared(settings), self._value_type, None).codec
+    def open(self, registry: SchemaRegistry, settings: Settings) -> None:
+        """Read what is sealed in any schema version that the registry knows."""
+        self._codec = registry.open(self.declared(settings), self._value_type, None).codec
 
     def begin(self) -> None:
         """Get ready to be read. Called when the table stands at a sealed state."""
 
-    def group(self, place: int, group: int) -> dict[Any, Any]:
-        """Return the values of a key group at a place, to be read and changed."""
-        groups = self.places.get(place)
+    def group(self, namespace: int, group: int) -> dict[Any, Any]:
+        """Return the values of a key group in a namespace, to be read and changed."""
+        groups = self.namespaces.get(namespace)
         if groups is None:
-            groups = self.places[place] = {}
+            groups = self.namespaces[namespace] = {}
         found: dict[Any, Any] | None = groups.get(group)
         if found is None:
             found = groups[group] = {}
@@ -82,102 +82,102 @@ class Cells:
 
     def contents(
         self,
-        place: int,
+        namespace: int,
         group: int,
         keys: Collection[Any] | None = None,  # noqa: ARG002  # all are at hand
     ) -> Mapping[Any, Any]:
-        """Return the values of a key group at a place, to be read.
+        """Return the values of a key group in a namespace, to be read.
 
         Args:
-            place: The place.
+            namespace: The namespace.
             group: The key group.
             keys: Those of other keys need not be there; None for all.
         """
-        found: Mapping[Any, Any] = self.places.get(place, {}).get(group, {})
+        found: Mapping[Any, Any] = self.namespaces.get(namespace, {}).get(group, {})
         return found
 
-    def find(self, place: int, group: int, key: Any) -> Any:
+    def find(self, namespace: int, group: int, key: Any) -> Any:
         """Return a value, None when there is none."""
-        return self.places.get(place, {}).get(group, {}).get(key)
+        return self.namespaces.get(namespace, {}).get(group, {}).get(key)
 
     def all(self) -> Iterator[tuple[int, int, Any, Any]]:
-        """Yield place, key group, key and value of all cells."""
-        for place, groups in self.places.items():
+        """Yield namespace, key group, key and value of all entries."""
+        for namespace, groups in self.namespaces.items():
             for group in groups:
-                for key, value in self.contents(place, group).items():
-                    yield place, group, key, value
+                for key, value in self.contents(namespace, group).items():
+                    yield namespace, group, key, value
 
-    def touch(self, place: int, group: int, keys: Iterable[Any]) -> None:
+    def touch(self, namespace: int, group: int, keys: Iterable[Any]) -> None:
         """Take note that the values of some keys were put, changed in place, or removed."""
-        self._touched.setdefault((place, group), {}).update(dict.fromkeys(keys))
+        self._touched.setdefault((namespace, group), {}).update(dict.fromkeys(keys))
 
-    def remove(self, place: int, group: int, key: Any) -> None:
+    def remove(self, namespace: int, group: int, key: Any) -> None:
         """Forget the value of a key."""
-        self.group(place, group).pop(key, None)
-        self.touch(place, group, (key,))
+        self.group(namespace, group).pop(key, None)
+        self.touch(namespace, group, (key,))
 
-    def drop(self, place: int) -> None:
-        """Forget all values of a place."""
-        for group, values in self.places.pop(place, {}).items():
-            self.touch(place, group, values)
+    def drop(self, namespace: int) -> None:
+        """Forget all values of a namespace."""
+        for group, values in self.namespaces.pop(namespace, {}).items():
+            self.touch(namespace, group, values)
 
-    def sections(self) -> Iterator[Section]:
+    def change_sets(self) -> Iterator[ChangeSet]:
         """Yield what changed since the last call."""
-        for (place, group), keys in sorted(self._touched.items(), key=lambda item: item[0]):
-            values = self.places.get(place, {}).get(group)
+        for (namespace, group), keys in sorted(self._touched.items(), key=lambda item: item[0]):
+            values = self.namespaces.get(namespace, {}).get(group)
             if values:
-                yield self._section(place, group, values, keys)
-                self._sealed.add((place, group))
+                yield self._change_set(namespace, group, values, keys)
+                self._sealed.add((namespace, group))
             else:
-                self._forget(place, group)
-                if (place, group) in self._sealed:
-                    self._sealed.discard((place, group))
-                    yield emptied_section(group, self._name(place))
+                self._forget(namespace, group)
+                if (namespace, group) in self._sealed:
+                    self._sealed.discard((namespace, group))
+                    yield emptied_change_set(group, self._name(namespace))
         self._touched.clear()
 
-    def apply(self, section: Section) -> None:
-        """Put a sealed section in."""
-        place = int(section.name[1:])
-        values = self.group(place, section.group)
-        if section.is_full:
+    def apply(self, change_set: ChangeSet) -> None:
+        """Put a sealed change set in."""
+        namespace = int(change_set.name[1:])
+        values = self.group(namespace, change_set.group)
+        if change_set.is_full:
             values.clear()
-        values.update(self.decoded(section))
-        for key in _KEYS.decode_list(bytes(section.deleted)):
+        values.update(self.decoded(change_set))
+        for key in _KEYS.decode_list(bytes(change_set.deleted)):
             values.pop(key, None)
-        self._sealed.add((place, section.group))
+        self._sealed.add((namespace, change_set.group))
         if not values:
-            self._forget(place, section.group)
-            self._sealed.discard((place, section.group))
+            self._forget(namespace, change_set.group)
+            self._sealed.discard((namespace, change_set.group))
 
-    def decoded(self, section: Section) -> Iterator[tuple[Any, Any]]:
-        """Return the keys and values of a sealed section."""
-        loaded = self._codec.decode_list(section.values, section.keys)
+    def decoded(self, change_set: ChangeSet) -> Iterator[tuple[Any, Any]]:
+        """Return the keys and values of a sealed change set."""
+        loaded = self._codec.decode_list(change_set.values, change_set.keys)
         if self._load is not None:
             loaded = list(map(self._load, loaded))
-        return zip(_KEYS.decode_list(bytes(section.keys)), loaded, strict=True)
+        return zip(_KEYS.decode_list(bytes(change_set.keys)), loaded, strict=True)
 
-    def _name(self, place: int) -> str:
-        return f"{self.prefix}{place}"
+    def _name(self, namespace: int) -> str:
+        return f"{self.prefix}{namespace}"
 
-    def _forget(self, place: int, group: int) -> None:
-        groups = self.places.get(place)
+    def _forget(self, namespace: int, group: int) -> None:
+        groups = self.namespaces.get(namespace)
         if groups is not None:
             groups.pop(group, None)
             if not groups:
-                del self.places[place]
+                del self.namespaces[namespace]
 
-    def _section(
-        self, place: int, group: int, values: dict[Any, Any], keys: Iterable[Any],
+    def _change_set(
+        self, namespace: int, group: int, values: dict[Any, Any], keys: Iterable[Any],
         *, is_full: bool = False,
-    ) -> Section:  # fmt: skip
+    ) -> ChangeSet:  # fmt: skip
         put = [key for key in keys if key in values]
         gone = [key for key in keys if key not in values]
         stored = [values[key] for key in put]
         if self._dump is not None:
             stored = list(map(self._dump, stored))
-        return make_section(
+        return make_change_set(
             group,
-            self._name(place),
+            self._name(namespace),
             _KEYS.encode_list(put),
             self._codec.encode_list(stored),
             deleted=_KEYS.encode_list(gone) if gone and not is_full else None,
@@ -186,7 +186,7 @@ class Cells:
 
 
 class Records:
-    """Kept records by place, key group and key: times and values in chunks by epoch.
+    """Kept records by namespace, key group and key: times and values in chunks by epoch.
 
     Args:
         value_type: Declared type of the records, None when unknown.
@@ -196,8 +196,8 @@ class Records:
         self._row_type = None if value_type is None else tuple[list[int], list[value_type]]
         self._codec = ValueCodec(self._row_type)
         self.epoch = 0
-        # place -> key group -> key -> epoch -> row
-        self.places: dict[int, dict[int, Any]] = {}
+        # namespace -> key group -> key -> epoch -> row
+        self.namespaces: dict[int, dict[int, Any]] = {}
         self._touched: dict[tuple[int, int, int], dict[Any, None]] = {}
         self._sealed: dict[tuple[int, int], set[int]] = {}
 
@@ -208,114 +208,120 @@ class Records:
             kind="records",
             schema=describe(self._row_type),
             settings=settings,
-            place="$records",
+            stored_name="$records",
         )
 
-    def open(self, book: StateBook, settings: Settings) -> None:
-        """Read what is sealed in any form that the book knows."""
-        self._codec = book.open(self.declared(settings), self._row_type, None).codec
+    def open(self, registry: SchemaRegistry, settings: Settings) -> None:
+        """Read what is sealed in any schema version that the registry knows."""
+        self._codec = registry.open(self.declared(settings), self._row_type, None).codec
 
     def begin(self) -> None:
         """Get ready to be read. Called when the table stands at a sealed state."""
 
-    def add(self, place: int, group: int, key: Any, row: Row) -> None:
+    def add(self, namespace: int, group: int, key: Any, row: Row) -> None:
         """Add records of a key, in the order of arrival."""
-        chunks = self.places.setdefault(place, {}).setdefault(group, {}).setdefault(key, {})
+        chunks = self.namespaces.setdefault(namespace, {}).setdefault(group, {}).setdefault(key, {})
         extend_row(chunks, self.epoch, row)
-        self._touched.setdefault((place, group, self.epoch), {})[key] = None
+        self._touched.setdefault((namespace, group, self.epoch), {})[key] = None
 
-    def row(self, place: int, group: int, key: Any) -> Row:
+    def row(self, namespace: int, group: int, key: Any) -> Row:
         """Return all records of a key, in the order of arrival. They are a copy."""
-        return joined_row(self.places.get(place, {}).get(group, {}).get(key, {}))
+        return joined_row(self.namespaces.get(namespace, {}).get(group, {}).get(key, {}))
 
-    def rows(self, place: int, group: int, keys: Collection[Any] | None = None) -> dict[Any, Row]:
-        """Return all records of a key group at a place by key; of some keys, or of all."""
-        kept = self.places.get(place, {}).get(group, ())
-        return {key: self.row(place, group, key) for key in kept if keys is None or key in keys}
+    def rows(
+        self, namespace: int, group: int, keys: Collection[Any] | None = None
+    ) -> dict[Any, Row]:
+        """Return all records of a key group in a namespace by key; of some keys, or of all."""
+        kept = self.namespaces.get(namespace, {}).get(group, ())
+        return {key: self.row(namespace, group, key) for key in kept if keys is None or key in keys}
 
-    def replace(self, place: int, group: int, key: Any, row: Row) -> None:
+    def replace(self, namespace: int, group: int, key: Any, row: Row) -> None:
         """Keep these records of a key and no others."""
-        chunks = self.places.get(place, {}).get(group, {}).pop(key, {})
+        chunks = self.namespaces.get(namespace, {}).get(group, {}).pop(key, {})
         for epoch in chunks:
-            self._touched.setdefault((place, group, epoch), {})[key] = None
+            self._touched.setdefault((namespace, group, epoch), {})[key] = None
         if row[0]:
-            self.add(place, group, key, row)
+            self.add(namespace, group, key, row)
 
-    def drop(self, place: int) -> None:
-        """Forget all records of a place."""
-        self.places.pop(place, None)
-        for touched_place, group, epoch in [part for part in self._touched if part[0] == place]:
-            del self._touched[touched_place, group, epoch]
-        for sealed_place, group in [part for part in self._sealed if part[0] == place]:
-            for epoch in self._sealed[sealed_place, group]:
-                self._touched[place, group, epoch] = {}
+    def drop(self, namespace: int) -> None:
+        """Forget all records of a namespace."""
+        self.namespaces.pop(namespace, None)
+        for touched_namespace, group, epoch in [
+            part for part in self._touched if part[0] == namespace
+        ]:
+            del self._touched[touched_namespace, group, epoch]
+        for sealed_namespace, group in [part for part in self._sealed if part[0] == namespace]:
+            for epoch in self._sealed[sealed_namespace, group]:
+                self._touched[namespace, group, epoch] = {}
 
-    def sections(self) -> Iterator[Section]:
+    def change_sets(self) -> Iterator[ChangeSet]:
         """Yield what changed since the last call."""
-        for (place, group, epoch), keys in sorted(self._touched.items(), key=lambda item: item[0]):
-            kept = self.places.get(place, {}).get(group, {})
+        for (namespace, group, epoch), keys in sorted(
+            self._touched.items(), key=lambda item: item[0]
+        ):
+            kept = self.namespaces.get(namespace, {}).get(group, {})
             put = [key for key in keys if epoch in kept.get(key, ())]
             gone = [key for key in keys if epoch not in kept.get(key, ())]
-            sealed = self._sealed.setdefault((place, group), set())
+            sealed = self._sealed.setdefault((namespace, group), set())
             if not keys:
                 sealed.discard(epoch)
-                yield emptied_section(group, self._name(place, epoch))
+                yield emptied_change_set(group, self._name(namespace, epoch))
             elif put or epoch in sealed:
                 sealed.add(epoch)
                 rows = {key: kept[key][epoch] for key in put}
-                yield self._chunk_section((place, group, epoch), rows, gone)
+                yield self._chunk_change_set((namespace, group, epoch), rows, gone)
             if not sealed:
-                del self._sealed[place, group]
+                del self._sealed[namespace, group]
         self._touched.clear()
 
-    def apply(self, section: Section) -> None:
-        """Put a sealed section in."""
-        place, epoch = self._place_in(section.name)
-        kept = self.places.setdefault(place, {}).setdefault(section.group, {})
-        gone = list(kept) if section.is_full else _KEYS.decode_list(bytes(section.deleted))
+    def apply(self, change_set: ChangeSet) -> None:
+        """Put a sealed change set in."""
+        namespace, epoch = self._namespace_in(change_set.name)
+        kept = self.namespaces.setdefault(namespace, {}).setdefault(change_set.group, {})
+        gone = list(kept) if change_set.is_full else _KEYS.decode_list(bytes(change_set.deleted))
         for key in gone:
             chunks = kept.get(key)
             if chunks is not None:
                 chunks.pop(epoch, None)
                 if not chunks:
                     del kept[key]
-        rows = self._codec.decode_list(section.values, section.keys)
-        for key, row in zip(_KEYS.decode_list(bytes(section.keys)), rows, strict=True):
+        rows = self._codec.decode_list(change_set.values, change_set.keys)
+        for key, row in zip(_KEYS.decode_list(bytes(change_set.keys)), rows, strict=True):
             kept.setdefault(key, {})[epoch] = (list(row[0]), list(row[1]))
-        self._sealed.setdefault((place, section.group), set()).add(epoch)
+        self._sealed.setdefault((namespace, change_set.group), set()).add(epoch)
         if not kept:
-            del self.places[place][section.group]
-            del self._sealed[place, section.group]
-            if not self.places[place]:
-                del self.places[place]
+            del self.namespaces[namespace][change_set.group]
+            del self._sealed[namespace, change_set.group]
+            if not self.namespaces[namespace]:
+                del self.namespaces[namespace]
 
     @staticmethod
-    def _name(place: int, epoch: int) -> str:
-        return f"{RECORDS}{place}#{epoch}"
+    def _name(namespace: int, epoch: int) -> str:
+        return f"{RECORDS}{namespace}#{epoch}"
 
     @staticmethod
-    def _place_in(section_name: str) -> tuple[int, int]:
-        place, epoch = section_name[1:].split("#")
-        return int(place), int(epoch)
+    def _namespace_in(state_name: str) -> tuple[int, int]:
+        namespace, epoch = state_name[1:].split("#")
+        return int(namespace), int(epoch)
 
-    def _chunk_section(
+    def _chunk_change_set(
         self, part: tuple[int, int, int], rows: Mapping[Any, Row], gone: Sequence[Any] = ()
-    ) -> Section:
-        place, group, epoch = part
-        return make_section(
+    ) -> ChangeSet:
+        namespace, group, epoch = part
+        return make_change_set(
             group,
-            self._name(place, epoch),
+            self._name(namespace, epoch),
             _KEYS.encode_list(list(rows)),
             self._codec.encode_list(list(rows.values())),
             deleted=_KEYS.encode_list(gone) if gone else None,
         )
 
 
-def extend_row(rows: dict[Any, Row], place: Any, row: Row) -> None:
-    """Put records behind those of a place; there may be none yet."""
-    known = rows.get(place)
+def extend_row(rows: dict[Any, Row], namespace: Any, row: Row) -> None:
+    """Put records behind those of a namespace; there may be none yet."""
+    known = rows.get(namespace)
     if known is None:
-        rows[place] = (list(row[0]), list(row[1]))
+        rows[namespace] = (list(row[0]), list(row[1]))
     else:
         known[0].extend(row[0])
         known[1].extend(row[1])
@@ -338,35 +344,43 @@ class WindowTable:
     must then be made again.
     """
 
-    def __init__(self, cells: Cells, records: Records, values: Cells | None = None) -> None:
-        self.cells = cells
-        self.values = Cells("v") if values is None else values
+    def __init__(
+        self, entries: WindowEntries, records: Records, values: WindowEntries | None = None
+    ) -> None:
+        self.entries = entries
+        self.values = WindowEntries("v") if values is None else values
         self.records = records
         self.generation = 0
-        self.parts: dict[str, Cells | Records] = {
-            cells.prefix: cells, "v": self.values, RECORDS: records
-        }  # fmt: skip
+        self.parts: dict[str, WindowEntries | Records] = {
+            entries.prefix: entries,
+            "v": self.values,
+            RECORDS: records,
+        }
 
     def begin(self) -> None:
         """Get ready to be read. Called when the table stands at a sealed state."""
         for part in self.parts.values():
             part.begin()
 
-    def open(self, book: StateBook, settings: Settings, *, keeps_records: bool) -> None:
-        """Read what is sealed in any form that the book knows."""
-        self.cells.open(book, settings)
+    def open(self, registry: SchemaRegistry, settings: Settings, *, keeps_records: bool) -> None:
+        """Read what is sealed in any schema version that the registry knows."""
+        self.entries.open(registry, settings)
         if keeps_records:
-            self.records.open(book, settings)
+            self.records.open(registry, settings)
 
     def declared(self, settings: Settings, *, keeps_records: bool) -> list[DeclaredState]:
         """Return the states of a window with these settings."""
-        cells = self.cells.declared(settings)
-        return [cells, self.records.declared(settings)] if keeps_records else [cells]
+        entries = self.entries.declared(settings)
+        return [entries, self.records.declared(settings)] if keeps_records else [entries]
 
-    def changes(self) -> list[Section]:
-        return [*self.cells.sections(), *self.values.sections(), *self.records.sections()]
+    def changes(self) -> list[ChangeSet]:
+        return [
+            *self.entries.change_sets(),
+            *self.values.change_sets(),
+            *self.records.change_sets(),
+        ]
 
-    def apply(self, sections: Iterable[Section]) -> None:
+    def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         self.generation += 1
-        for section in sections:
-            self.parts[section.name[0]].apply(section)
+        for change_set in change_sets:
+            self.parts[change_set.name[0]].apply(change_set)

@@ -1,10 +1,10 @@
 """Bases that RocksDB made: the files of a local database, in the storage of the job.
 
-A checkpoint links the files of the database at a label, in a moment; a thread then writes those
-that the storage has not got. A file is named by its content and by the base that first had it.
-What the sealed state names is used again, and nothing else: so a file that is being collected is
-never counted on, nor is one that was removed ever written again. The small files that say which of
-them form a database lie in the index of the base.
+A checkpoint links the files of the database at a checkpoint id, in a moment; a thread then writes
+those that the storage has not got. A file is named by its content and by the base that first had
+it. What the sealed state names is used again, and nothing else: so a file that is being collected
+is never counted on, nor is one that was removed ever written again. The small files that say which
+of them form a database lie in the index of the base.
 
 Reading goes the other way round: the files are brought into a folder, which opens as a database.
 They are copied, not linked, into folders that are written to: a cache that shares its files with
@@ -32,13 +32,13 @@ from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
 from bicycle_runtime.state.rocksdb.space import LAYOUT, READ_LAYOUTS, RocksSpace, SpaceError
 from bicycle_runtime.state.sealed.bases import BaseFolder, BaseIndex, Make, decode_index
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
 from bicycle_runtime.state.settings import StateSettings
 
-__all__ = ["Progress", "bring", "index_of", "mounted", "sections_of", "upload", "watched"]
+__all__ = ["Progress", "bring", "change_sets_of", "index_of", "mounted", "upload", "watched"]
 
 Progress = Callable[[int], None]  # Told how many bytes more have come; from any thread.
 
@@ -240,8 +240,10 @@ def mounted(
             space.close()
 
 
-def sections_of(files: SealedFiles, ref: StateRef, groups: range) -> Iterator[Sequence[Section]]:
-    """Yield the sections of a base for some key groups, and of what all have: a group at a time.
+def change_sets_of(
+    files: SealedFiles, ref: StateRef, groups: range
+) -> Iterator[Sequence[ChangeSet]]:
+    """Yield the change sets of a base for some key groups, and of what all have: a group at a time.
 
     Raises:
         StateFileError: a file is missing or damaged.
@@ -249,10 +251,10 @@ def sections_of(files: SealedFiles, ref: StateRef, groups: range) -> Iterator[Se
     with mounted(files, index_of(files, ref), path=ref.path) as space:
         for group in (EVERYWHERE, *groups):
             try:
-                sections = [space.section(group, name) for name in space.names(group)]
+                change_sets = [space.change_set(group, name) for name in space.names(group)]
             except SpaceError as error:
                 raise files.damaged(ref.path, str(error)) from error
-            yield sections
+            yield change_sets
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """Entries that follow from sealed ones, and lie in the space beside them to be found in an order.
 
 An index is part of the space only: state files know nothing of it. It is kept up with whatever
-sections are put in, and a mark in the space says that it is complete. Where the mark is missing,
-as in what an earlier version or other code has written, it is made again from the sections. It may
-hold entries that are out of date, so the code that finds one looks at what it stands for.
+change sets are put in, and a mark in the space says that it is complete. Where the mark is missing,
+as in what an earlier version or other code has written, it is made again from the change sets. It
+may hold entries that are out of date, so the code that finds one looks at what it stands for.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import msgspec
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.memory.due import Spot
+from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.space import TimerKind
-from bicycle_runtime.state.rocksdb.places import group_start, index_start, key_bytes, raw_list
-from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.rocksdb.key_layout import group_start, index_start, key_bytes, raw_list
+from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = [
@@ -31,9 +31,9 @@ __all__ = [
     "due_order",
     "names_of",
     "row_start",
-    "spot_in",
     "timer_in",
     "timer_order",
+    "window_key_in",
 ]
 
 INDEX_MARK = "#"  # Begins the marks of indexes, and their names.
@@ -45,19 +45,19 @@ Entry = tuple[bytes, bytes]
 
 
 class Index(Protocol):
-    """What is kept for some sections. ``mark`` names it with what its entries go by.
+    """What is kept for some change sets. ``mark`` names it with what its entries go by.
 
-    ``prefix`` begins the names of the sections that it may be about.
+    ``prefix`` begins the names of the change sets that it may be about.
     """
 
     mark: str
     prefix: str
 
-    def put(self, section: Section) -> Iterable[Entry]:
-        """Return places and data for the entries that a section puts."""
+    def put(self, change_set: ChangeSet) -> Iterable[Entry]:
+        """Return keys and data for the entries that a change set puts."""
 
-    def gone(self, section: Section) -> Iterable[bytes]:
-        """Return places for the entries that a section deletes, where they can be known."""
+    def gone(self, change_set: ChangeSet) -> Iterable[bytes]:
+        """Return keys for the entries that a change set deletes, where they can be known."""
 
 
 class TimerIndex:
@@ -66,29 +66,31 @@ class TimerIndex:
     mark = "#timers"
     prefix = "$timers."
 
-    def put(self, section: Section) -> Iterator[Entry]:
-        start = index_start(_timer_name(section.name))
-        for cell, raw in zip(_decoded(section.keys), raw_list(section.keys), strict=True):
-            yield start + timer_order(*cell), bytes(raw)
+    def put(self, change_set: ChangeSet) -> Iterator[Entry]:
+        start = index_start(_timer_name(change_set.name))
+        for entry_key, raw in zip(
+            _decoded(change_set.keys), raw_list(change_set.keys), strict=True
+        ):
+            yield start + timer_order(*entry_key), bytes(raw)
 
-    def gone(self, section: Section) -> Iterator[bytes]:
-        start = index_start(_timer_name(section.name))
-        for cell in _decoded(section.deleted):
-            yield start + timer_order(*cell)
+    def gone(self, change_set: ChangeSet) -> Iterator[bytes]:
+        start = index_start(_timer_name(change_set.name))
+        for entry_key in _decoded(change_set.deleted):
+            yield start + timer_order(*entry_key)
 
 
 class DueIndex:
-    """When the windows in cells are due, by time, place, key group and key.
+    """When the windows in entries are due, by time, key, key group and key.
 
     Args:
-        prefix: Begins the names of the sections of the cells.
-        decoded: Returns keys and values of a section.
+        prefix: Begins the names of the change sets of the entries.
+        decoded: Returns keys and values of a change set.
         moments: Gives the times that a value waits for.
         rules: What ``moments`` goes by, besides the value.
     """
 
     def __init__(
-        self, prefix: str, decoded: Callable[[Section], Iterable[tuple[Any, Any]]],
+        self, prefix: str, decoded: Callable[[ChangeSet], Iterable[tuple[Any, Any]]],
         moments: Callable[[Any], Iterable[tuple[TimeDomain, int]]], rules: str,
     ) -> None:  # fmt: skip
         self.mark = f"#due:{rules}"
@@ -96,35 +98,37 @@ class DueIndex:
         self._decoded = decoded
         self._moments = moments
 
-    def put(self, section: Section) -> Iterator[Entry]:
-        place, group = int(section.name[len(self.prefix) :]), section.group
-        head = _ARRAY_OF_THREE + _ENCODE(place) + _ENCODE(group)
-        for (key, value), raw in zip(self._decoded(section), raw_list(section.keys), strict=True):
+    def put(self, change_set: ChangeSet) -> Iterator[Entry]:
+        namespace, group = int(change_set.name[len(self.prefix) :]), change_set.group
+        head = _ARRAY_OF_THREE + _ENCODE(namespace) + _ENCODE(group)
+        for (key, value), raw in zip(
+            self._decoded(change_set), raw_list(change_set.keys), strict=True
+        ):
             for domain, time_ms in self._moments(value):
                 start = index_start(names_of("due", domain))
-                yield start + due_order(time_ms, (place, group, key)), head + raw
+                yield start + due_order(time_ms, (namespace, group, key)), head + raw
 
-    def gone(self, section: Section) -> Iterable[bytes]:  # noqa: ARG002  # what was due is not told
+    def gone(self, change_set: ChangeSet) -> Iterable[bytes]:  # noqa: ARG002  # what was due is not told
         return ()
 
 
 class RowIndex:
-    """In which epochs the chunks lie that hold the records of a key at a place."""
+    """In which epochs the chunks lie that hold the records of a key at a key."""
 
     mark = ROWS
     prefix = "r"
 
-    def put(self, section: Section) -> Iterator[Entry]:
-        return ((place, b"") for place in self._places(section, section.keys))
+    def put(self, change_set: ChangeSet) -> Iterator[Entry]:
+        return ((namespace, b"") for namespace in self._db_keys(change_set, change_set.keys))
 
-    def gone(self, section: Section) -> Iterator[bytes]:
-        return self._places(section, section.deleted)
+    def gone(self, change_set: ChangeSet) -> Iterator[bytes]:
+        return self._db_keys(change_set, change_set.deleted)
 
-    def _places(self, section: Section, keys: Any) -> Iterator[bytes]:
-        place, epoch = map(int, section.name[len(self.prefix) :].split("#"))
+    def _db_keys(self, change_set: ChangeSet, keys: Any) -> Iterator[bytes]:
+        namespace, epoch = map(int, change_set.name[len(self.prefix) :].split("#"))
         end = encode_key(epoch)
         for key in _decoded(keys):
-            yield row_start(section.group, place, key) + end
+            yield row_start(change_set.group, namespace, key) + end
 
 
 def names_of(base: str, domain: TimerKind) -> str:
@@ -139,29 +143,31 @@ def timer_order(key: Any, time_ms: int) -> bytes:
 
 def timer_in(data: bytes) -> tuple[Any, int]:
     """Return key and time of a timer from an entry."""
-    cell: tuple[Any, int] = _KEYS.decode_list(_ARRAY_OF_ONE + data)[0]
-    return cell
+    entry_key: tuple[Any, int] = _KEYS.decode_list(_ARRAY_OF_ONE + data)[0]
+    return entry_key
 
 
-def due_order(time_ms: int, spot: Spot) -> bytes:
-    """Return what sorts due windows: by time, place, key group and key."""
-    place, group, key = spot
-    return b"".join((encode_key(time_ms), encode_key(place), group_start(group), key_bytes(key)))
+def due_order(time_ms: int, window_key: WindowKey) -> bytes:
+    """Return what sorts due windows: by time, key, key group and key."""
+    namespace, group, key = window_key
+    return b"".join(
+        (encode_key(time_ms), encode_key(namespace), group_start(group), key_bytes(key))
+    )
 
 
-def spot_in(data: bytes) -> Spot:
-    """Return place, key group and key from an entry."""
-    place, group, key = _KEYS.decode_list(data)
-    return place, group, key
+def window_key_in(data: bytes) -> WindowKey:
+    """Return key, key group and key from an entry."""
+    namespace, group, key = _KEYS.decode_list(data)
+    return namespace, group, key
 
 
-def row_start(group: int, place: int, key: Any) -> bytes:
-    """Return what the places of the epochs begin with that hold records of a key at a place."""
-    return b"".join((index_start(ROWS), group_start(group), encode_key(place), key_bytes(key)))
+def row_start(group: int, namespace: int, key: Any) -> bytes:
+    """Return what the places of the epochs begin with that hold records of a key at a key."""
+    return b"".join((index_start(ROWS), group_start(group), encode_key(namespace), key_bytes(key)))
 
 
-def _timer_name(section_name: str) -> str:
-    return INDEX_MARK + section_name.removeprefix("$")
+def _timer_name(state_name: str) -> str:
+    return INDEX_MARK + state_name.removeprefix("$")
 
 
 def _decoded(keys: Any) -> list[Any]:

@@ -25,7 +25,7 @@ def restore(
     files: SealedFiles, bases: Sequence[StateRef], groups: range,
     *, place: Path, open_space: Callable[[Path], RocksSpace],
 ) -> tuple[RocksSpace, dict[str, SstRef]]:  # fmt: skip
-    """Return a space with what bases have of some key groups; it stands at no label.
+    """Return a space with what bases have of some key groups; it stands at no checkpoint id.
 
     Args:
         files: The operator's.

@@ -1,8 +1,8 @@
-"""One RocksDB: the sealed entries of one operator in one subtask, and the label they stand at.
+"""One RocksDB: the sealed entries of one operator in one subtask, and their checkpoint id.
 
-It knows sections but no types. What is applied is applied with its label as one step, or else the
-label is gone meanwhile, so that a process that dies leaves nothing that passes for whole. There is
-no log of writes: what was lost is applied again.
+It knows change sets but no types. What is applied is applied with its checkpoint id as one step, or
+else the checkpoint id is gone meanwhile, so that a process that dies leaves nothing that passes for
+whole. There is no log of writes: what was lost is applied again.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ import rocksdict
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK, ROWS, Index
-from bicycle_runtime.state.rocksdb.places import (
+from bicycle_runtime.state.rocksdb.key_layout import (
     INDEX_START,
     behind,
     framed,
     group_start,
-    index_place,
+    index_key,
     index_start,
     key_bytes,
     key_in,
     name_in,
     name_start,
     raw_list,
-    section_start,
+    state_start,
     value_in,
 )
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, Section, make_section
+from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet, make_change_set
 from bicycle_runtime.state.settings import StateSettings
 
 __all__ = [
@@ -44,8 +44,8 @@ __all__ = [
 ]
 
 _KEYS = AnyCodec()
-_LABEL, _IDENTITY, _MARK = b"\xff\x01label", b"\xff\x02identity", b"\xff\x03"
-# Of places and values. A folder of another layout is foreign; bases in the storage name it, too.
+_CHECKPOINT_ID, _IDENTITY, _MARK = b"\xff\x01label", b"\xff\x02identity", b"\xff\x03"
+# Of keys and values. A folder of another layout is foreign; bases in the storage name it, too.
 # Layout 1 knew no indexes and would not keep them up: what it has written is read all the same.
 LAYOUT = "2"
 READ_LAYOUTS = ("1", LAYOUT)
@@ -68,7 +68,7 @@ class UnreadableError(SpaceError):
 
 
 class RocksSpace:
-    """An open folder; ``label`` is None while what lies in it is not whole.
+    """An open folder; ``checkpoint_id`` is None while what lies in it is not whole.
 
     Use ``open_space`` to make one.
     """
@@ -78,8 +78,8 @@ class RocksSpace:
         self._without_log = rocksdict.WriteOptions()
         self._without_log.disable_wal = True  # type: ignore[method-assign, assignment]  # its stub errs
         self.is_foreign = database.get(_IDENTITY) not in (None, identity.encode())
-        found = database.get(_LABEL)
-        self.label: str | None = None if found is None else found.decode()
+        found = database.get(_CHECKPOINT_ID)
+        self.checkpoint_id: str | None = None if found is None else found.decode()
         self._identity = identity
         self.get: Callable[[bytes], bytes | None] = database.get
 
@@ -139,12 +139,12 @@ class RocksSpace:
             rocksdict.Checkpoint(self._database).create_checkpoint(str(path))
 
     def keep_only(self, groups: range) -> None:
-        """Remove other key groups; what all have stays. The space stands at no label then.
+        """Remove other key groups; what all have stays. The space stands at no checkpoint id then.
 
         Their entries by time stay until they are looked up, as others that are out of date.
         """
         batch = self._new_batch()
-        self.label = None
+        self.checkpoint_id = None
         rows = index_start(ROWS)
         if groups.start > 0:
             batch.delete_range(group_start(0), group_start(groups.start))
@@ -173,11 +173,11 @@ class RocksSpace:
 
     def _put_all(self, other: RocksSpace, start: bytes, end: bytes) -> None:
         batch = self._new_batch()
-        self.label = None
+        self.checkpoint_id = None
         put = batch.put
         # hot path: 1.4 us an entry of a range that joins another.
-        for count, (place, data) in enumerate(_all_of(other, start, end), start=1):
-            put(place, data)
+        for count, (db_key, data) in enumerate(_all_of(other, start, end), start=1):
+            put(db_key, data)
             if count % _BATCH_ENTRIES == 0:
                 self._write(batch)
                 batch = self._new_batch()
@@ -185,31 +185,37 @@ class RocksSpace:
         self._write(batch)
 
     def apply(
-        self, files: Iterable[Sequence[Section]], label: str, indexes: Sequence[Index] = ()
+        self,
+        files: Iterable[Sequence[ChangeSet]],
+        checkpoint_id: str,
+        indexes: Sequence[Index] = (),
     ) -> None:
-        """Put sealed changes in, oldest first, and stand at ``label`` then.
+        """Put sealed changes in, oldest first, and stand at ``checkpoint_id`` then.
 
         Args:
             files: The changes.
-            label: The label.
+            checkpoint_id: The checkpoint id.
             indexes: Those that are kept up.
         """
         batch = self._new_batch()
-        self.label = None
-        for sections in files:
-            for section in sections:
-                _put(batch, section)
-                _put_in_indexes(batch, section, indexes)
+        self.checkpoint_id = None
+        for change_sets in files:
+            for change_set in change_sets:
+                _put(batch, change_set)
+                _put_in_indexes(batch, change_set, indexes)
                 if batch.size_in_bytes() > _BATCH_BYTES:
                     self._write(batch)
                     batch = self._new_batch()
         batch.put(_IDENTITY, self._identity.encode())
-        batch.put(_LABEL, label.encode())
+        batch.put(_CHECKPOINT_ID, checkpoint_id.encode())
         self._write(batch)
-        self.label = label
+        self.checkpoint_id = checkpoint_id
 
     def apply_of_others(
-        self, files: Iterable[Sequence[Section]], label: str, indexes: Sequence[Index] = ()
+        self,
+        files: Iterable[Sequence[ChangeSet]],
+        checkpoint_id: str,
+        indexes: Sequence[Index] = (),
     ) -> None:
         """Put sealed changes in that others made, and make sure that marks are still true.
 
@@ -219,30 +225,30 @@ class RocksSpace:
         marks = self.marks()
         untimed: dict[str, list[bytes]] = {}
 
-        def looked_at() -> Iterator[Sequence[Section]]:
-            for sections in files:
-                timed = {(s.group, s.name): s for s in sections if s.name.startswith(_TIMES)}
-                for section in sections if marks else ():
-                    name = _times_of(section.name)
-                    if section.name.startswith(_ENTRIES) and name in marks:
-                        found = timed.get((section.group, name))
-                        untimed.setdefault(name, []).extend(_untimed(section, found))
-                yield sections
+        def looked_at() -> Iterator[Sequence[ChangeSet]]:
+            for change_sets in files:
+                timed = {(s.group, s.name): s for s in change_sets if s.name.startswith(_TIMES)}
+                for change_set in change_sets if marks else ():
+                    name = _times_of(change_set.name)
+                    if change_set.name.startswith(_ENTRIES) and name in marks:
+                        found = timed.get((change_set.group, name))
+                        untimed.setdefault(name, []).extend(_untimed(change_set, found))
+                yield change_sets
 
-        self.apply(looked_at(), label, indexes)
-        belied = [mark for mark, places in untimed.items() if any(self._lacks(p) for p in places)]
+        self.apply(looked_at(), checkpoint_id, indexes)
+        belied = [mark for mark, db_keys in untimed.items() if any(self._lacks(p) for p in db_keys)]
         if belied:
             self.tidy((), dict.fromkeys(belied, False))
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield places and what is stored there, ``start <= place < end``, in order."""
+        """Yield keys and what is stored there, ``start <= db_key < end``, in order."""
         options = rocksdict.ReadOptions()
         options.set_iterate_upper_bound(end)
         with _space_errors():
             yield from self._database.items(from_key=start, read_opt=options)
 
     def last(self, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
-        """Return the last entry with ``start <= place < end``."""
+        """Return the last entry with ``start <= db_key < end``."""
         with _space_errors():
             iterator = self._database.iter()
             iterator.seek_for_prev(end)
@@ -253,27 +259,27 @@ class RocksSpace:
             return (iterator.key(), iterator.value()) if is_found else None
 
     def names(self, group: int, prefix: str = "") -> list[str]:
-        """Return the names of the sections of a key group, of those that begin so."""
+        """Return the names of the change sets of a key group, of those that begin so."""
         found = []
-        place = name_start(group, prefix)
-        end = behind(place)
-        while (entry := next(self.scan(place, end), None)) is not None:
+        db_key = name_start(group, prefix)
+        end = behind(db_key)
+        while (entry := next(self.scan(db_key, end), None)) is not None:
             name, _ = name_in(entry[0])
             found.append(name)
-            place = behind(section_start(group, name))
+            db_key = behind(state_start(group, name))
         return found
 
-    def section(self, group: int, name: str) -> Section:
-        """Return all entries of one state in one key group, as a full section."""
-        start = section_start(group, name)
+    def change_set(self, group: int, name: str) -> ChangeSet:
+        """Return all entries of one state in one key group, as a full change set."""
+        start = state_start(group, name)
         keys, values = [], []
-        for place, data in self.scan(start, behind(start)):
-            keys.append(key_in(place[len(start) :], data))
+        for db_key, data in self.scan(start, behind(start)):
+            keys.append(key_in(db_key[len(start) :], data))
             values.append(value_in(data))
-        return make_section(group, name, _KEYS.encode_list(keys), _array(values), is_full=True)
+        return make_change_set(group, name, _KEYS.encode_list(keys), _array(values), is_full=True)
 
     def complete(self, indexes: Sequence[Index], groups: range) -> None:
-        """Have these indexes and no others; what is missing is made of the sections.
+        """Have these indexes and no others; what is missing is made of the change sets.
 
         Args:
             indexes: The indexes.
@@ -291,26 +297,26 @@ class RocksSpace:
     def marks(self) -> set[str]:
         """Return the marks that were set."""
         end = behind(_MARK)
-        return {place[len(_MARK) :].decode() for place, _ in self.scan(_MARK, end)}
+        return {db_key[len(_MARK) :].decode() for db_key, _ in self.scan(_MARK, end)}
 
     def tidy(self, gone: Iterable[bytes], marks: dict[str, bool]) -> None:
         """Remove places of the index that nothing stands for any more; set and remove marks."""
         batch = rocksdict.WriteBatch(raw_mode=True)
-        for place in gone:
-            batch.delete(place)
+        for db_key in gone:
+            batch.delete(db_key)
         for mark, is_set in marks.items():
-            place = _MARK + mark.encode()
+            db_key = _MARK + mark.encode()
             if is_set:
-                batch.put(place, b"")
+                batch.put(db_key, b"")
             else:
-                batch.delete(place)
+                batch.delete(db_key)
         self._write(batch)
 
     def _make_index(self, index: Index, groups: range) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
         for group in groups:
             for name in self.names(group, index.prefix):
-                _put_in_indexes(batch, self.section(group, name), (index,))
+                _put_in_indexes(batch, self.change_set(group, name), (index,))
                 if batch.size_in_bytes() > _BATCH_BYTES:
                     self._write(batch)
                     batch = rocksdict.WriteBatch(raw_mode=True)
@@ -324,14 +330,14 @@ class RocksSpace:
         self._write(batch)
         self.tidy((), {mark: False})
 
-    def _lacks(self, place: bytes) -> bool:
+    def _lacks(self, db_key: bytes) -> bool:
         with _space_errors():
             # An entry that is gone again needs no time.
-            return self.get(place) is None
+            return self.get(db_key) is None
 
     def _new_batch(self) -> rocksdict.WriteBatch:
         batch = rocksdict.WriteBatch(raw_mode=True)
-        batch.delete(_LABEL)
+        batch.delete(_CHECKPOINT_ID)
         return batch
 
     def _write(self, batch: rocksdict.WriteBatch) -> None:
@@ -362,43 +368,43 @@ def _all_of(other: RocksSpace, start: bytes, end: bytes) -> Iterator[tuple[bytes
         raise UnreadableError(str(error)) from error
 
 
-def _put(batch: rocksdict.WriteBatch, section: Section) -> None:
-    start = section_start(section.group, section.name)
-    if section.is_full:
+def _put(batch: rocksdict.WriteBatch, change_set: ChangeSet) -> None:
+    start = state_start(change_set.group, change_set.name)
+    if change_set.is_full:
         batch.delete_range(start, behind(start))
-    keys = _KEYS.decode_list(bytes(section.keys))
+    keys = _KEYS.decode_list(bytes(change_set.keys))
     put = batch.put
     # hot path: 700 ns an entry of an epoch, once it is sealed.
     for key, raw_key, raw_value in zip(
-        keys, raw_list(section.keys), raw_list(section.values), strict=True
+        keys, raw_list(change_set.keys), raw_list(change_set.values), strict=True
     ):
         put(start + key_bytes(key), framed(key, raw_key, raw_value))
-    gone = _KEYS.decode_list(bytes(section.deleted))
+    gone = _KEYS.decode_list(bytes(change_set.deleted))
     for key in gone:
         batch.delete(start + key_bytes(key))
-    if section.name.startswith(_TIMES):
+    if change_set.name.startswith(_TIMES):
         # What is deleted or renewed stays in the index by time until a sweep finds it.
-        times = _KEYS.decode_list(bytes(section.values))
-        for key, raw_key, time_ms in zip(keys, raw_list(section.keys), times, strict=True):
-            put(index_place(section.name, time_ms, key), bytes(raw_key))
+        times = _KEYS.decode_list(bytes(change_set.values))
+        for key, raw_key, time_ms in zip(keys, raw_list(change_set.keys), times, strict=True):
+            put(index_key(change_set.name, time_ms, key), bytes(raw_key))
 
 
 def _put_in_indexes(
-    batch: rocksdict.WriteBatch, section: Section, indexes: Iterable[Index]
+    batch: rocksdict.WriteBatch, change_set: ChangeSet, indexes: Iterable[Index]
 ) -> None:
     for index in indexes:
-        if section.name.startswith(index.prefix):
-            for place in index.gone(section):
-                batch.delete(place)
-            for place, data in index.put(section):
-                batch.put(place, data)
+        if change_set.name.startswith(index.prefix):
+            for db_key in index.gone(change_set):
+                batch.delete(db_key)
+            for db_key, data in index.put(change_set):
+                batch.put(db_key, data)
 
 
-def _untimed(section: Section, times: Section | None) -> list[bytes]:
-    """Return where times must lie for the entries of a section that come without."""
+def _untimed(change_set: ChangeSet, times: ChangeSet | None) -> list[bytes]:
+    """Return where times must lie for the entries of a change set that come without."""
     known = () if times is None else _KEYS.decode_list(bytes(times.keys))
-    start = section_start(section.group, _times_of(section.name))
-    keys = dict.fromkeys(_KEYS.decode_list(bytes(section.keys)))
+    start = state_start(change_set.group, _times_of(change_set.name))
+    keys = dict.fromkeys(_KEYS.decode_list(bytes(change_set.keys)))
     for key in known:
         keys.pop(key, None)
     return [start + key_bytes(key) for key in keys]

@@ -1,1 +1,1 @@
-"""What is sealed: the changes of an epoch as sections, their files, and references to them."""
+"""What is sealed: the changes of an epoch as change sets, their files, and references to them."""

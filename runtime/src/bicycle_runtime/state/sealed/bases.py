@@ -42,7 +42,7 @@ _END_SECONDS_MAX = 1.0
 
 
 class BaseIndex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a base is made of: files of sections, or a database.
+    """What a base is made of: files of change sets, or a database.
 
     ``groups`` are first and end of its key groups, ``epoch`` the last epoch in it. ``layout`` says
     how entries lie in the ``ssts``; ``files`` are the small files of the database.

@@ -1,9 +1,9 @@
-"""The changes of an epoch as sections, and the file that holds them.
+"""The changes of an epoch as change sets, and the file that holds them.
 
-One section is what changed in one named state of one key group: entries put, entries deleted, or
-the whole state replaced (*full*). Values are encoded before they come here, so that sections can
+One change set is what changed in one named state of one key group: entries put, entries deleted, or
+the whole state replaced (*full*). Values are encoded before they come here, so that change sets can
 be merged, restricted to a range of key groups and moved without knowing their types; keys are
-compared as Python does, where ``1 == 1.0``. Merging is last-wins, so applying a section twice,
+compared as Python does, where ``1 == 1.0``. Merging is last-wins, so applying a change set twice,
 or one that repeats older entries, changes nothing.
 """
 
@@ -19,13 +19,13 @@ from bicycle_runtime.state.sealed.framing import framed, unframed
 
 __all__ = [
     "EVERYWHERE",
-    "Section",
-    "decode_sections",
-    "emptied_section",
-    "encode_sections",
-    "full_sections",
-    "make_section",
-    "merge_sections",
+    "ChangeSet",
+    "decode_change_sets",
+    "emptied_change_set",
+    "encode_change_sets",
+    "full_change_sets",
+    "make_change_set",
+    "merge_change_sets",
 ]
 
 # Stands for the key group of what every subtask has a copy of: it is read by all of them.
@@ -39,7 +39,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _KEYS = AnyCodec()
 
 
-class Section(msgspec.Struct, array_like=True, frozen=True):
+class ChangeSet(msgspec.Struct, array_like=True, frozen=True):
     """Changes of the state ``name`` in key group ``group``.
 
     ``keys``, ``values`` and ``deleted`` are MessagePack arrays (``keys[i]`` belongs to
@@ -54,11 +54,11 @@ class Section(msgspec.Struct, array_like=True, frozen=True):
     deleted: msgspec.Raw
 
 
-_SECTIONS = msgspec.msgpack.Decoder(list[Section])
+_CHANGE_SETS = msgspec.msgpack.Decoder(list[ChangeSet])
 EMPTY_ARRAY = msgspec.Raw(b"\x90")
 
 
-def make_section(
+def make_change_set(
     group: int,
     name: str,
     keys: bytes,
@@ -66,25 +66,25 @@ def make_section(
     *,
     deleted: bytes | None = None,
     is_full: bool = False,
-) -> Section:
-    """Build a section from encoded arrays."""
+) -> ChangeSet:
+    """Build a change set from encoded arrays."""
     gone = EMPTY_ARRAY if deleted is None else msgspec.Raw(deleted)
-    return Section(group, name, is_full, msgspec.Raw(keys), msgspec.Raw(values), gone)
+    return ChangeSet(group, name, is_full, msgspec.Raw(keys), msgspec.Raw(values), gone)
 
 
-def emptied_section(group: int, name: str) -> Section:
-    """Build the section that says: nothing is left of the state."""
-    return Section(group, name, True, EMPTY_ARRAY, EMPTY_ARRAY, EMPTY_ARRAY)
+def emptied_change_set(group: int, name: str) -> ChangeSet:
+    """Build the change set that says: nothing is left of the state."""
+    return ChangeSet(group, name, True, EMPTY_ARRAY, EMPTY_ARRAY, EMPTY_ARRAY)
 
 
-def encode_sections(sections: Sequence[Section]) -> bytes:
-    """Return a whole state file: magic, format version, checksum, sections."""
-    return framed(_MAGIC, _FORMAT_VERSION, _ENCODER.encode(sections))
+def encode_change_sets(change_sets: Sequence[ChangeSet]) -> bytes:
+    """Return a whole state file: magic, format version, checksum, change sets."""
+    return framed(_MAGIC, _FORMAT_VERSION, _ENCODER.encode(change_sets))
 
 
-def decode_sections(
+def decode_change_sets(
     data: bytes, *, path: str, operator: str, groups: Collection[int] | None = None
-) -> list[Section]:
+) -> list[ChangeSet]:
     """Read a state file, keeping only the key groups asked for (None: all) and ``EVERYWHERE``.
 
     Raises:
@@ -94,32 +94,32 @@ def decode_sections(
         data, _MAGIC, _FORMAT_VERSION,
         path=path, operator=operator, foreign="it is not a state file",
     )  # fmt: skip
-    sections = _SECTIONS.decode(body)
+    change_sets = _CHANGE_SETS.decode(body)
     if groups is None:
-        return sections
-    return [s for s in sections if s.group in groups or s.group == EVERYWHERE]
+        return change_sets
+    return [s for s in change_sets if s.group in groups or s.group == EVERYWHERE]
 
 
-def merge_sections(files: Iterable[Sequence[Section]]) -> list[Section]:
-    """Fold the sections of several files, oldest first, into one list with the same effect.
+def merge_change_sets(files: Iterable[Sequence[ChangeSet]]) -> list[ChangeSet]:
+    """Fold the change sets of several files, oldest first, into one list with the same effect.
 
-    Tombstones are kept unless a full section below them makes them needless.
+    Tombstones are kept unless a full change set below them makes them needless.
     """
     merged: dict[tuple[int, str], _Merged] = {}
-    for sections in files:
-        for section in sections:
-            place = (section.group, section.name)
-            if section.is_full or place not in merged:
-                merged[place] = _Merged(is_full=section.is_full)
-            merged[place].add(section)
-    return [merged[place].section(*place) for place in sorted(merged)]
+    for change_sets in files:
+        for change_set in change_sets:
+            place = (change_set.group, change_set.name)
+            if change_set.is_full or place not in merged:
+                merged[place] = _Merged(is_full=change_set.is_full)
+            merged[place].add(change_set)
+    return [merged[place].change_set(*place) for place in sorted(merged)]
 
 
-def full_sections(sections: Iterable[Section]) -> list[Section]:
-    """Return what ``merge_sections`` made of all files as what is left of each, for a base."""
+def full_change_sets(change_sets: Iterable[ChangeSet]) -> list[ChangeSet]:
+    """Return what ``merge_change_sets`` made of all files as what is left of each, for a base."""
     return [
-        make_section(s.group, s.name, bytes(s.keys), bytes(s.values), is_full=True)
-        for s in sections
+        make_change_set(s.group, s.name, bytes(s.keys), bytes(s.values), is_full=True)
+        for s in change_sets
         if s.keys != EMPTY_ARRAY
     ]
 
@@ -134,20 +134,22 @@ class _Merged:
         self.entries: dict[Any, tuple[msgspec.Raw, msgspec.Raw]] = {}
         self.deleted: dict[Any, msgspec.Raw] = {}
 
-    def add(self, section: Section) -> None:
-        pairs = zip(_RAW_LIST.decode(section.keys), _RAW_LIST.decode(section.values), strict=True)
-        for key, pair in zip(_keys_in(section.keys), pairs, strict=True):
+    def add(self, change_set: ChangeSet) -> None:
+        pairs = zip(
+            _RAW_LIST.decode(change_set.keys), _RAW_LIST.decode(change_set.values), strict=True
+        )
+        for key, pair in zip(_keys_in(change_set.keys), pairs, strict=True):
             self.entries[key] = pair
             self.deleted.pop(key, None)
         for key, raw in zip(
-            _keys_in(section.deleted), _RAW_LIST.decode(section.deleted), strict=True
+            _keys_in(change_set.deleted), _RAW_LIST.decode(change_set.deleted), strict=True
         ):
             self.entries.pop(key, None)
             if not self.is_full:
                 self.deleted[key] = raw
 
-    def section(self, group: int, name: str) -> Section:
-        return make_section(
+    def change_set(self, group: int, name: str) -> ChangeSet:
+        return make_change_set(
             group,
             name,
             _ENCODER.encode([key for key, _ in self.entries.values()]),

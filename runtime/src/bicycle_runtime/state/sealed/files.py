@@ -14,10 +14,10 @@ from bicycle_runtime.base.reading_ahead import objects_ahead
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.changes import (
-    Section,
-    decode_sections,
-    encode_sections,
-    merge_sections,
+    ChangeSet,
+    decode_change_sets,
+    encode_change_sets,
+    merge_change_sets,
 )
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef, merge_start
@@ -49,16 +49,16 @@ class SealedFiles:
         other._is_told = False
         return other
 
-    def read(self, ref: StateRef, groups: range) -> Sequence[Section]:
-        """Return the sections of a file that count for some key groups.
+    def read(self, ref: StateRef, groups: range) -> Sequence[ChangeSet]:
+        """Return the change sets of a file that count for some key groups.
 
         Raises:
             StateFileError: the file is missing or damaged, or a database.
         """
-        [sections] = self.read_all([ref], groups)
-        return sections
+        [change_sets] = self.read_all([ref], groups)
+        return change_sets
 
-    def read_all(self, refs: Sequence[StateRef], groups: range) -> Iterator[Sequence[Section]]:
+    def read_all(self, refs: Sequence[StateRef], groups: range) -> Iterator[Sequence[ChangeSet]]:
         """Yield what ``read`` returns of each file, while the next ones are on their way.
 
         Raises:
@@ -68,10 +68,10 @@ class SealedFiles:
         for ref, data in zip(refs, self._ahead(objects), strict=True):
             self._require_whole(ref, data)
             counted = ref.groups_in(groups)
-            yield decode_sections(data, path=ref.path, operator=self.operator, groups=counted)
+            yield decode_change_sets(data, path=ref.path, operator=self.operator, groups=counted)
 
-    def read_deltas(self, paths: Sequence[str], groups: range) -> list[Sequence[Section]]:
-        """Return the sections of deltas that only their paths are known of.
+    def read_deltas(self, paths: Sequence[str], groups: range) -> list[Sequence[ChangeSet]]:
+        """Return the change sets of deltas that only their paths are known of.
 
         Raises:
             StateFileError: one is missing or damaged, or no delta.
@@ -81,7 +81,7 @@ class SealedFiles:
                 raise self.damaged(path, "it is no delta")
         files = zip(paths, self._ahead([(path, 0) for path in paths]), strict=True)
         return [
-            decode_sections(data, path=path, operator=self.operator, groups=groups)
+            decode_change_sets(data, path=path, operator=self.operator, groups=groups)
             for path, data in files
         ]
 
@@ -100,7 +100,7 @@ class SealedFiles:
         return StateFileError(path=path, operator=self.operator, reason=reason)
 
     def write_delta(
-        self, state: RangeState, changes: Sequence[Section], *, epoch: int, attempt: str
+        self, state: RangeState, changes: Sequence[ChangeSet], *, epoch: int, attempt: str
     ) -> RangeState:
         """Write the changes of an epoch and return the state that includes them.
 
@@ -108,7 +108,7 @@ class SealedFiles:
 
         Args:
             state: The sealed state they follow.
-            changes: The sections.
+            changes: The change sets.
             epoch: The epoch being run.
             attempt: Unique name of this attempt; makes the path unique.
         """
@@ -117,7 +117,7 @@ class SealedFiles:
         kept, merged = state.files[:start], state.files[start:]
         if merged:
             groups = range(state.first_group, state.end_group)
-            changes = merge_sections([*self.read_all(merged, groups), changes])
+            changes = merge_change_sets([*self.read_all(merged, groups), changes])
         ref = self._write(
             f"{self.folder(state)}/{epoch:012}-{attempt}.delta", changes,
             tier=1 + max((ref.tier for ref in merged), default=-1),
@@ -125,9 +125,9 @@ class SealedFiles:
         )  # fmt: skip
         return state.committed(ref, kept)
 
-    def write_base(self, path: str, sections: Sequence[Section], *, epoch: int) -> StateRef:
+    def write_base(self, path: str, change_sets: Sequence[ChangeSet], *, epoch: int) -> StateRef:
         """Write the state as of an epoch, or a part of it that lies in a file of its own."""
-        return self._write(path, sections, tier=0, first_epoch=0, epoch=epoch)
+        return self._write(path, change_sets, tier=0, first_epoch=0, epoch=epoch)
 
     def folder(self, state: RangeState) -> str:
         """Return where the files of a range lie."""
@@ -150,9 +150,15 @@ class SealedFiles:
             raise self.damaged(ref.path, reason)
 
     def _write(
-        self, path: str, sections: Sequence[Section], *, tier: int, first_epoch: int, epoch: int
+        self,
+        path: str,
+        change_sets: Sequence[ChangeSet],
+        *,
+        tier: int,
+        first_epoch: int,
+        epoch: int,
     ) -> StateRef:
-        data = encode_sections(sections)
+        data = encode_change_sets(change_sets)
         self.storage.write(path, data)
         return StateRef(
             path=path,

@@ -91,7 +91,7 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_database(self) -> bool:
-        """Whether it is the index of a database, and not a file of sections."""
+        """Whether it is the index of a database, and not a file of change sets."""
         return self.path.endswith(f"/{BASE_INDEX}")
 
     @property
@@ -164,7 +164,7 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
         return self if value == self.list_files else msgspec.structs.replace(self, list_files=value)
 
     @property
-    def label(self) -> str:
+    def checkpoint_id(self) -> str:
         """The path of the newest commit, the identity of this state; empty without any."""
         return self.recent[-1][1] if self.recent else ""
 
@@ -193,10 +193,10 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
         for ref in self.files:
             yield from ref.objects
 
-    def epoch_of(self, label: str) -> int | None:
-        """Return the epoch whose commit has this label, if it is recent."""
+    def epoch_of(self, checkpoint_id: str) -> int | None:
+        """Return the epoch whose commit has this checkpoint id, if it is recent."""
         for epoch, path in reversed(self.recent):
-            if path == label:
+            if path == checkpoint_id:
                 return epoch
         return None
 

@@ -21,7 +21,7 @@ from bicycle_runtime.state.memory.window_tables import WindowTables
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.values.declaring import accumulator_state
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = ["Tables", "remove_unowned", "space_for", "tables_for"]
@@ -35,12 +35,14 @@ class Tables:
     ``undoes`` says whether attempts can be undone in what is made.
 
     Args:
-        book: Knows in which forms the states of the operator are sealed; None when nothing is.
+        registry: Knows in which forms the states of the operator are sealed; None when nothing is.
         space: Where their entries lie; None for memory.
     """
 
-    def __init__(self, book: StateBook | None = None, space: StateSpace | None = None) -> None:
-        self.book = book or StateBook()
+    def __init__(
+        self, registry: SchemaRegistry | None = None, space: StateSpace | None = None
+    ) -> None:
+        self.registry = registry or SchemaRegistry()
         self.space = space or MemorySpace()
         self.undoes = False
 
@@ -51,7 +53,7 @@ class Tables:
 
     def accumulators(self, value_type: Any) -> AccumulatorTable:
         """Return an empty table of a running reduce."""
-        opened = self.book.open(accumulator_state(value_type), value_type, None)
+        opened = self.registry.open(accumulator_state(value_type), value_type, None)
         return AccumulatorTable(value_type, opened.codec, space=self.space)
 
     def attributes(
@@ -62,7 +64,7 @@ class Tables:
 
     def keyed(self, groups: Mapping[Any, int], clock: Callable[[TimeDomain], int]) -> KeyedTable:
         """Return an empty table of keyed states."""
-        return KeyedTable(groups, clock, space=self.space, book=self.book)
+        return KeyedTable(groups, clock, space=self.space, registry=self.registry)
 
     def timers(self, groups: Mapping[Any, int]) -> TimerTable:
         """Return an empty table of timers."""
@@ -78,22 +80,24 @@ class Tables:
             storage: Checkpoint storage of the job.
             new_table: Makes an empty table.
         """
-        return StateStore(operator, storage, new_table, book=self.book, space=self.space)
+        return StateStore(operator, storage, new_table, registry=self.registry, space=self.space)
 
     def trim(self) -> None:
         """Keep the bound on what is in memory. Called between batches."""
         self.space.trim()
 
 
-def tables_for(settings: StateSettings, *, job_url: str, book: StateBook | None = None) -> Tables:
+def tables_for(
+    settings: StateSettings, *, job_url: str, registry: SchemaRegistry | None = None
+) -> Tables:
     """Return what makes the tables of one operator in one subtask.
 
     Args:
         settings: The backend and its bounds.
         job_url: The job's checkpoint storage, which tells its state from that of others.
-        book: Knows in which forms the states of the operator are sealed; None when nothing is.
+        registry: Knows in which forms the states of the operator are sealed; None when nothing is.
     """
-    return Tables(book, space_for(settings, job_url=job_url))
+    return Tables(registry, space_for(settings, job_url=job_url))
 
 
 def space_for(settings: StateSettings, *, job_url: str) -> StateSpace:
@@ -139,7 +143,7 @@ def remove_unowned(
     if settings.backend != "rocksdb" or settings.folder is None:
         return 0
     # As above: jobs with state in memory have no use for it.
-    from bicycle_runtime.state.rocksdb.slots import identity_of, remove_others
+    from bicycle_runtime.state.rocksdb.claimed_folders import identity_of, remove_others
 
     kept = {identity_of(job_url, uid, groups) for uid, parts in owned.items() for groups in parts}
     return remove_others(settings.folder, job_url, kept)

@@ -1,11 +1,11 @@
-"""The content of any files that a sealed state names: of sections, or of a database."""
+"""The content of any files that a sealed state names: of change sets, or of a database."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from bicycle_runtime.state.sealed.changes import Section
+from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import StateRef
 
@@ -14,8 +14,8 @@ __all__ = ["parts_of"]
 
 def parts_of(
     files: SealedFiles, refs: Sequence[StateRef], groups: range
-) -> Iterator[Sequence[Section]]:
-    """Yield the sections of files, in their order, that count for some key groups.
+) -> Iterator[Sequence[ChangeSet]]:
+    """Yield the change sets of files, in their order, that count for some key groups.
 
     Those of a database come one key group at a time, those of other files all at once.
 
@@ -27,7 +27,7 @@ def parts_of(
             yield from files.read_all(list(alike), groups)
             continue
         # A library of 11 MB, which jobs with state in memory do not need.
-        from bicycle_runtime.state.rocksdb.bases import sections_of
+        from bicycle_runtime.state.rocksdb.bases import change_sets_of
 
         for ref in alike:
-            yield from sections_of(files, ref, ref.groups_in(groups))
+            yield from change_sets_of(files, ref, ref.groups_in(groups))

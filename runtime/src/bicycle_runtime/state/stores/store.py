@@ -1,10 +1,11 @@
 """A state table at the sealed state: load what is sealed, catch up, write the changes of an epoch.
 
 A store belongs to one operator in one subtask and lives as long as the worker process. Its table
-stands at a *label*, the path of the commit that it includes. The driver says which label is
-sealed; a table that stands elsewhere (another attempt won, or another worker ran the last epochs)
-catches up, or is built again: by the space in which its entries lie, where that is a database, else
-from the files. Bases are made beside the epochs, so no epoch writes all of a state.
+stands at a *checkpoint id*, the path of the commit that it includes. The driver says which
+checkpoint id is sealed; a table that stands elsewhere (another attempt won, or another worker ran
+the last epochs) catches up, or is built again: by the space in which its entries lie, where that is
+a database, else from the files. Bases are made beside the epochs, so no epoch writes all of a
+state.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
 from bicycle_runtime.state.sealed.bases import BaseFolder, BaseIndex, Bases, Make
-from bicycle_runtime.state.sealed.changes import Section, full_sections, merge_sections
+from bicycle_runtime.state.sealed.changes import ChangeSet, full_change_sets, merge_change_sets
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 from bicycle_runtime.state.stores.contents import parts_of
-from bicycle_runtime.state.values.reading import StateBook
+from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 
 __all__ = ["StateStore"]
 
@@ -37,21 +38,21 @@ class StateStore(Generic[Table]):
         operator: Operator uid, for paths and errors.
         storage: Checkpoint storage of the job.
         new_table: Makes an empty table.
-        book: Is told of the classes of what is pickled.
+        registry: Is told of the classes of what is pickled.
         space: Where the entries of the table lie; None for memory.
     """
 
     def __init__(
         self, operator: str, storage: Storage, new_table: Callable[[], Table],
-        *, book: StateBook | None = None, space: StateSpace | None = None,
+        *, registry: SchemaRegistry | None = None, space: StateSpace | None = None,
     ) -> None:  # fmt: skip
         self.files = SealedFiles(operator, storage)
         self._new_table = new_table
-        self._book = book or StateBook(operator)
+        self._registry = registry or SchemaRegistry(operator)
         self._space = space or MemorySpace()
         self.table = new_table()
-        self._label: str | None = "" if self._space.holds_all else None
-        self._written: list[Section] = []
+        self._checkpoint_id: str | None = "" if self._space.holds_all else None
+        self._written: list[ChangeSet] = []
         self.bases = Bases(self.files)
 
     def at(self, state: RangeState) -> Table:
@@ -61,9 +62,9 @@ class StateStore(Generic[Table]):
             StateFileError: a file is missing or damaged.
             LOCAL_STATE_UNUSABLE: the local folder cannot be used.
         """
-        label, self._label = self._label, None
+        checkpoint_id, self._checkpoint_id = self._checkpoint_id, None
         written, self._written = self._written, []
-        self._space.stand_at(self, state, label, written)
+        self._space.stand_at(self, state, checkpoint_id, written)
         self.bases.begin(state, partial(self._space.prepare_base, self, state))
         self._space.trim()
         return self.table
@@ -82,7 +83,7 @@ class StateStore(Generic[Table]):
             attempt: Unique name of this attempt; makes the path unique.
             is_interval_over: Whether the checkpoint interval has passed since the last base.
         """
-        with self._book.noting_classes():
+        with self._registry.noting_classes():
             changes = self.table.changes()
         if changes:
             state = self.bases.settled(
@@ -92,7 +93,7 @@ class StateStore(Generic[Table]):
             state = self.files.write_delta(state, changes, epoch=epoch, attempt=attempt)
             if is_announced:
                 self._space.announce_base()
-        self._label = state.label
+        self._checkpoint_id = state.checkpoint_id
         self._written = [] if self._space.holds_all else changes
         return state
 
@@ -105,7 +106,7 @@ class StateStore(Generic[Table]):
         self.bases.close()
         self._space.close()
         if not self._space.holds_all:
-            self._label = None
+            self._checkpoint_id = None
 
     # --- for the space -----------------------------------------------------------------------
 
@@ -113,11 +114,11 @@ class StateStore(Generic[Table]):
         """Put an empty table in place of the one that there is."""
         self.table = self._new_table()
 
-    def read_files(self, state: RangeState, label: str | None) -> None:
-        """Let the table, which stands at a label, stand at a sealed state, by its files."""
-        if label == state.label and label != "":
+    def read_files(self, state: RangeState, checkpoint_id: str | None) -> None:
+        """Let the table, which stands at a checkpoint id, stand at a sealed state, by its files."""
+        if checkpoint_id == state.checkpoint_id and checkpoint_id != "":
             return
-        since = state.epoch_of(label) if label else None
+        since = state.epoch_of(checkpoint_id) if checkpoint_id else None
         if since is not None and any(r.is_base and r.last_epoch > since for r in state.files):
             if self._replay(state, since):
                 return
@@ -134,7 +135,7 @@ class StateStore(Generic[Table]):
 
     def fold(self, state: RangeState) -> Make:
         """Return what writes a base of the files of a sealed state."""
-        return fold_files(state)
+        return compact_files(state)
 
     def _replay(self, state: RangeState, since: int) -> bool:
         """Apply the deltas that a base has taken in meanwhile, if all of them are still there."""
@@ -144,8 +145,8 @@ class StateStore(Generic[Table]):
             files = self.files.read_deltas(paths, groups)
         except StateFileError:
             return False
-        for sections in files:
-            self.table.apply(sections)
+        for change_sets in files:
+            self.table.apply(change_sets)
         return True
 
 
@@ -159,36 +160,38 @@ _FILE_BYTES = 32 << 20  # A base lies in files of about this size.
 _REST = 3.0  # It rests so many times as long as it works.
 
 
-def fold_files(state: RangeState) -> Make:
+def compact_files(state: RangeState) -> Make:
     """Return what writes the base of a sealed state. Its files stay while the state names them."""
     return partial(_fold, state.files)
 
 
 def _fold(refs: Sequence[StateRef], folder: BaseFolder) -> None:
-    by_group: dict[int, list[Section]] = {}
+    by_group: dict[int, list[ChangeSet]] = {}
     for ref in refs:
         for part in parts_of(folder.files, [ref], folder.groups):
-            for section in part:
-                by_group.setdefault(section.group, []).append(section)
+            for change_set in part:
+                by_group.setdefault(change_set.group, []).append(change_set)
             folder.pause()
     written: list[StateRef] = []
-    for sections in _gathered(by_group, folder):
+    for change_sets in _gathered(by_group, folder):
         path = f"{folder.path}/{len(written):04}.base"
-        written.append(folder.files.write_base(path, sections, epoch=folder.epoch))
+        written.append(folder.files.write_base(path, change_sets, epoch=folder.epoch))
         folder.note_file()
     groups = (folder.groups.start, folder.groups.stop)
     folder.finish(BaseIndex(epoch=folder.epoch, groups=groups, refs=tuple(written)))
 
 
-def _gathered(by_group: dict[int, list[Section]], folder: BaseFolder) -> Iterator[list[Section]]:
+def _gathered(
+    by_group: dict[int, list[ChangeSet]], folder: BaseFolder
+) -> Iterator[list[ChangeSet]]:
     """Yield what is left of all groups, as much at a time as one file has."""
-    gathered: list[Section] = []
+    gathered: list[ChangeSet] = []
     size = 0
     for group in sorted(by_group):
         began = time.perf_counter()
-        sections = full_sections(merge_sections([by_group.pop(group)]))
-        gathered += sections
-        size += sum(len(bytes(s.keys)) + len(bytes(s.values)) for s in sections)
+        change_sets = full_change_sets(merge_change_sets([by_group.pop(group)]))
+        gathered += change_sets
+        size += sum(len(bytes(s.keys)) + len(bytes(s.values)) for s in change_sets)
         folder.pause(_REST * (time.perf_counter() - began))
         if size > _FILE_BYTES:
             yield gathered

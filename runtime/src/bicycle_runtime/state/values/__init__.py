@@ -1,1 +1,1 @@
-"""What stored values look like: schemas of types, the forms they were sealed in, and codecs."""
+"""Stored values: schemas of types, the schema versions they were sealed in, and codecs."""

@@ -2,8 +2,9 @@
 
 Each encoded value tells by itself how it was written, because files of several epochs are merged
 without knowing types: what the declared type cannot hold exactly is written as an extension, like
-undeclared values. A value of a form that is not the state's first is led by the index of the form
-(see ``forms``), so that values of several forms can stand in one file.
+undeclared values. A value of a schema version that is not the state's first is led by the index of
+the schema version (see ``schema_versions``), so that values of several schema versions can stand in
+one file.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, same_bytes
 from bicycle_runtime.records.errors import RecordDecodingError
 from bicycle_runtime.state.values.schemas import UNTYPED, describe
 
-__all__ = ["Evolution", "ValueCodec", "without_form"]
+__all__ = ["Evolution", "ValueCodec", "without_version"]
 
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODER = msgspec.msgpack.Encoder()
@@ -27,20 +28,21 @@ _ARRAY_OF_ONE = b"\x91"
 # A value that is led by its form is an array of two: an extension of type 3 that holds the index in
 # two bytes, and the value. No value begins so by itself: extensions of ours are of type 1 and 2.
 _FORM_TYPE = 3
-_FORM_LEAD = b"\x92\xd5\x03"
-_LEAD_BYTES = len(_FORM_LEAD) + 2
+_VERSION_LEAD = b"\x92\xd5\x03"
+_LEAD_BYTES = len(_VERSION_LEAD) + 2
 Reader = Callable[[bytes, Any], Any]
 _NO_KEYS: Any = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Evolution:
-    """The forms of a state of which values may be left.
+    """The schema versions of a state of which values may be left.
 
     Args:
-        index: The form that values get.
-        readers: What reads values of the other forms, by index: gets a value and its key.
-        is_first_direct: Whether the declared type reads values of the first form as they are.
+        index: The schema version that values get.
+        readers: What reads values of the other schema versions, by index: gets a value and its key.
+        is_first_direct: Whether the declared type reads values of the first schema version as they
+            are.
     """
 
     index: int
@@ -53,7 +55,7 @@ class ValueCodec:
 
     Args:
         declared: The type; None when it is not known.
-        evolution: The other forms of the state; None while it has had but one.
+        evolution: The other schema versions of the state; None while it has had but one.
     """
 
     __slots__ = (
@@ -73,7 +75,7 @@ class ValueCodec:
         self._typed = RecordCodec(declared if self.is_typed else None)
         self._evolution = evolution
         named = (0 if evolution is None else evolution.index).to_bytes(2, "big")
-        self._lead = _FORM_LEAD + named if any(named) else b""
+        self._lead = _VERSION_LEAD + named if any(named) else b""
         self._mark = msgspec.msgpack.Ext(_FORM_TYPE, named)
         self._marked = _marked_decoder(declared) if self._lead and self.is_typed else None
 
@@ -157,17 +159,17 @@ class ValueCodec:
             return [self._own(bytes(item)) for item in _RAW_LIST.decode(raw)]
 
     def _decoded_at_once(self, raw: bytes) -> list[Any] | None:
-        """Return the values when all have a form that the declared type reads; None else."""
+        """Return the values when the declared type reads all their schema versions; None else."""
         # hot path: 150 ns a value instead of 1,300.
         assert self._evolution is not None
         if self._marked is not None:
-            # Others may be among them, or all are of the first form.
+            # Others may be among them, or all are of the first schema version.
             with contextlib.suppress(msgspec.ValidationError, msgspec.DecodeError):
                 pairs = self._marked.decode(raw)
                 if all(mark == self._mark for mark, _ in pairs):
                     return [value for _, value in pairs]
         is_readable = self._evolution.index == 0 or self._evolution.is_first_direct
-        if not is_readable or not self.is_typed or _FORM_LEAD in raw:
+        if not is_readable or not self.is_typed or _VERSION_LEAD in raw:
             return None
         try:
             return self._typed.decode("typed", raw)
@@ -175,18 +177,18 @@ class ValueCodec:
             return None
 
     def _decoded(self, item: bytes, key: Any) -> Any:
-        """Return a value of any form."""
+        """Return a value of any schema version."""
         assert self._evolution is not None
         index = 0
-        if item.startswith(_FORM_LEAD):
-            index = int.from_bytes(item[len(_FORM_LEAD) : _LEAD_BYTES], "big")
+        if item.startswith(_VERSION_LEAD):
+            index = int.from_bytes(item[len(_VERSION_LEAD) : _LEAD_BYTES], "big")
             item = item[_LEAD_BYTES:]
         if index == self._evolution.index:
             return self._own(item)
         return self._evolution.readers[index](item, key)
 
     def _own(self, item: bytes) -> Any:
-        """Return a value of the form that values get now."""
+        """Return a value of the schema version that values get now."""
         array = _ARRAY_OF_ONE + item
         if not self.is_typed:
             return self._any.decode_list(array)[0]
@@ -200,6 +202,6 @@ def _marked_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[tuple[Any, An
     return msgspec.msgpack.Decoder(list[tuple[msgspec.msgpack.Ext, declared]])
 
 
-def without_form(item: bytes) -> bytes:
+def without_version(item: bytes) -> bytes:
     """Return an encoded value without the index of its form."""
-    return item[_LEAD_BYTES:] if item.startswith(_FORM_LEAD) else item
+    return item[_LEAD_BYTES:] if item.startswith(_VERSION_LEAD) else item

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_runtime.state.values.forms import DeclaredState
 from bicycle_runtime.state.values.schemas import describe, describe_key
+from bicycle_runtime.state.values.state_metadata import DeclaredState
 from bicycle_sdk.state import MapStateDescriptor, StateDescriptor
 
 __all__ = ["ACCUMULATOR", "LIST_KINDS", "SHAPES", "accumulator_state", "keyed_state"]
@@ -42,5 +42,5 @@ def keyed_state(descriptor: StateDescriptor) -> DeclaredState:
 def accumulator_state(value_type: Any) -> DeclaredState:
     """Return the state of a running reduce; its type is None when it is not known."""
     return DeclaredState(
-        name=ACCUMULATOR, kind="accumulator", schema=describe(value_type), place=ACCUMULATOR
+        name=ACCUMULATOR, kind="accumulator", schema=describe(value_type), stored_name=ACCUMULATOR
     )

@@ -23,8 +23,13 @@ from typing import Any
 from msgspec import Struct
 
 from bicycle_runtime.records.codecs import type_name_of
-from bicycle_runtime.state.values.forms import PICKLED, DeclaredState, StateForm, StateForms
 from bicycle_runtime.state.values.schemas import UNTYPED, Schema, describe
+from bicycle_runtime.state.values.state_metadata import (
+    PICKLED,
+    DeclaredState,
+    SchemaVersion,
+    StateMetadata,
+)
 
 __all__ = ["Shapes", "declared_classes", "noted_class", "shape_of", "shapes_here"]
 
@@ -36,7 +41,7 @@ _OURS = frozenset({"builtins", "__main__", "bicycle_sdk", "bicycle_runtime"})
 _HOOKS = ("__reduce__", "__reduce_ex__", "__setstate__")
 
 
-def noted_class(cls: type) -> StateForms | None:
+def noted_class(cls: type) -> StateMetadata | None:
     """Return what a manifest keeps of a class that was pickled; None for one that will not change.
 
     Example:
@@ -49,7 +54,12 @@ def noted_class(cls: type) -> StateForms | None:
     if is_ours or not _is_by_name(cls, module):
         return None
     name = f"{_PREFIX}{module}:{cls.__qualname__}"
-    return StateForms(name=name, place=name, kind=PICKLED, forms=(StateForm(schema=shape_of(cls)),))
+    return StateMetadata(
+        name=name,
+        stored_name=name,
+        kind=PICKLED,
+        schema_versions=(SchemaVersion(schema=shape_of(cls)),),
+    )
 
 
 def _is_by_name(cls: type, module: str) -> bool:
@@ -60,12 +70,12 @@ def _is_by_name(cls: type, module: str) -> bool:
         return False
 
 
-def declared_classes(states: Iterable[StateForms], shapes: Shapes) -> list[DeclaredState]:
+def declared_classes(states: Iterable[StateMetadata], shapes: Shapes) -> list[DeclaredState]:
     """Return those of the noted classes that are still there, as they look now."""
     names = [state.name for state in states if state.kind == PICKLED]
     found = shapes(names) if names else {}
     return [
-        DeclaredState(name=name, kind=PICKLED, schema=found[name], place=name)
+        DeclaredState(name=name, kind=PICKLED, schema=found[name], stored_name=name)
         for name in names
         if name in found
     ]

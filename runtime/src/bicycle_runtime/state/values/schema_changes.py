@@ -55,7 +55,7 @@ def compare(old: Schema, new: Schema) -> Fit:
         return _untyped(old, new)
     if "object" in (_kind(old), _kind(new)):
         return _objects(old, new)
-    return _Comparison().of(old, new, place="it")
+    return _Comparison().of(old, new, stored_name="it")
 
 
 def compare_keys(old: Schema, new: Schema) -> Fit:
@@ -67,7 +67,7 @@ def compare_keys(old: Schema, new: Schema) -> Fit:
         return Fit()
     if names_classes(old) or names_classes(new):
         return Fit(problems=(_was(old, new, "the key"),))
-    fit = _Comparison().of(old, new, place="the key")
+    fit = _Comparison().of(old, new, stored_name="the key")
     if fit.rewrite is not None:
         return Fit(problems=(_was(old, new, "the key"),))
     return fit
@@ -114,46 +114,46 @@ class _Comparison:
         self._rewrites: list[_Recursion] = []
 
     def of(  # noqa: PLR0911  # one return for each kind of schema
-        self, old: Schema, new: Schema, *, place: str
+        self, old: Schema, new: Schema, *, stored_name: str
     ) -> Fit:
         if "again" in (_kind(old), _kind(new)):
-            return self._again(old, new, place)
+            return self._again(old, new, stored_name)
         if "union" in (_kind(old), _kind(new)):
-            return self._union(_members(old), _members(new), (old, new), place)
+            return self._union(_members(old), _members(new), (old, new), stored_name)
         if _kind(old) == "record" and _kind(new) == "record":
-            return self._record(old, new, place)
+            return self._record(old, new, stored_name)
         if _kind(old) != _kind(new):
-            return self._scalar(old, new, place)
+            return self._scalar(old, new, stored_name)
         match _kind(old):
             case "literal":
-                return _superset(old["values"], new["values"], (old, new), place)
+                return _superset(old["values"], new["values"], (old, new), stored_name)
             case "enum":
                 values = old["members"].values(), new["members"].values()
-                return _superset(*values, (old, new), place)
+                return _superset(*values, (old, new), stored_name)
             case "tuple":
-                return self._tuple(old, new, place)
+                return self._tuple(old, new, stored_name)
             case "dict":
-                return self._dict(old, new, place)
+                return self._dict(old, new, stored_name)
             case kind if kind in _WRAPPERS:
-                inner = self.of(old["items"], new["items"], place=f"an item of {place}")
+                inner = self.of(old["items"], new["items"], stored_name=f"an item of {stored_name}")
                 return _mapped(inner, lambda rewrite: lambda raw: [rewrite(each) for each in raw])
             case _:
-                return Fit() if old == new else Fit(problems=(_was(old, new, place),))
+                return Fit() if old == new else Fit(problems=(_was(old, new, stored_name),))
 
-    def _scalar(self, old: Schema, new: Schema, place: str) -> Fit:
+    def _scalar(self, old: Schema, new: Schema, stored_name: str) -> Fit:
         is_wider = (old, new) in _WIDER if isinstance(old, str) and isinstance(new, str) else False
         if _kind(old) == "literal" and isinstance(new, str):
             found = {type(value).__name__ for value in old["values"]}
             is_wider = found == {new}
         if is_wider:
-            return Fit(changes=(_was(old, new, place),))
-        return Fit(problems=(_was(old, new, place),))
+            return Fit(changes=(_was(old, new, stored_name),))
+        return Fit(problems=(_was(old, new, stored_name),))
 
-    def _tuple(self, old: Schema, new: Schema, place: str) -> Fit:
+    def _tuple(self, old: Schema, new: Schema, stored_name: str) -> Fit:
         if len(old["items"]) != len(new["items"]):
-            return Fit(problems=(_was(old, new, place),))
+            return Fit(problems=(_was(old, new, stored_name),))
         fits = [
-            self.of(one, other, place=f"item {index} of {place}")
+            self.of(one, other, stored_name=f"item {index} of {stored_name}")
             for index, (one, other) in enumerate(zip(old["items"], new["items"], strict=True))
         ]
         rewrites = [fit.rewrite or _itself for fit in fits]
@@ -162,9 +162,9 @@ class _Comparison:
             lambda raw: [rewrite(each) for rewrite, each in zip(rewrites, raw, strict=True)],
         )
 
-    def _dict(self, old: Schema, new: Schema, place: str) -> Fit:
-        keys = self.of(old["keys"], new["keys"], place=f"a key of {place}")
-        values = self.of(old["values"], new["values"], place=f"a value of {place}")
+    def _dict(self, old: Schema, new: Schema, stored_name: str) -> Fit:
+        keys = self.of(old["keys"], new["keys"], stored_name=f"a key of {stored_name}")
+        values = self.of(old["values"], new["values"], stored_name=f"a value of {stored_name}")
         of_key, of_value = keys.rewrite or _itself, values.rewrite or _itself
         return _joined(
             [keys, values],
@@ -172,14 +172,14 @@ class _Comparison:
         )
 
     def _union(
-        self, olds: list[Schema], news: list[Schema], whole: tuple[Schema, Schema], place: str
+        self, olds: list[Schema], news: list[Schema], whole: tuple[Schema, Schema], stored_name: str
     ) -> Fit:
-        found = [self._best(old, news, place) for old in olds]
+        found = [self._best(old, news, stored_name) for old in olds]
         if any(fit.problems for fit in found):
-            return Fit(problems=(_was(*whole, place),))
+            return Fit(problems=(_was(*whole, stored_name),))
         changes = tuple(change for fit in found for change in fit.changes)
         if not changes:
-            changes = () if len(olds) == len(news) else (_was(*whole, place),)
+            changes = () if len(olds) == len(news) else (_was(*whole, stored_name),)
         if all(fit.rewrite is None for fit in found):
             return Fit(changes=changes)
         cases = [(old, fit.rewrite or _itself) for old, fit in zip(olds, found, strict=True)]
@@ -190,18 +190,18 @@ class _Comparison:
 
         return Fit(changes=changes, rewrite=rewrite)
 
-    def _best(self, old: Schema, news: list[Schema], place: str) -> Fit:
-        fits = [self.of(old, new, place=place) for new in news]
+    def _best(self, old: Schema, news: list[Schema], stored_name: str) -> Fit:
+        fits = [self.of(old, new, stored_name=stored_name) for new in news]
         return min(fits, key=lambda fit: (len(fit.problems) > 0, len(fit.changes)))
 
-    def _again(self, old: Schema, new: Schema, place: str) -> Fit:
+    def _again(self, old: Schema, new: Schema, stored_name: str) -> Fit:
         if _kind(old) != "again" or _kind(new) != "again":
-            return Fit(problems=(_was(old, new, place),))
+            return Fit(problems=(_was(old, new, stored_name),))
         if old["up"] != new["up"]:
-            return Fit(problems=(f"{place} holds itself at another depth",))
+            return Fit(problems=(f"{stored_name} holds itself at another depth",))
         return Fit(rewrite=self._rewrites[-1 - old["up"]])
 
-    def _record(self, old: Schema, new: Schema, place: str) -> Fit:
+    def _record(self, old: Schema, new: Schema, stored_name: str) -> Fit:
         recursion = _Recursion()
         self._rewrites.append(recursion)
         parts = [self._field(field, old, new) for field in new["fields"]]
@@ -209,7 +209,9 @@ class _Comparison:
         problems = [problem for part in parts for problem in part.fit.problems]
         problems += _gaps(parts, new)
         if old.get("tag") != new.get("tag"):
-            problems.append(f"the tag of {place} was {old.get('tag')} and is {new.get('tag')}")
+            problems.append(
+                f"the tag of {stored_name} was {old.get('tag')} and is {new.get('tag')}"
+            )
         used = {part.source for part in parts}
         removed = [each["name"] for each in old["fields"] if each["name"] not in used]
         changes = [change for part in parts for change in part.fit.changes]
@@ -235,7 +237,7 @@ class _Comparison:
                 return _Part(name, None, Fit(problems=(text,)))
             return _Part(name, None, Fit(changes=(f"field {name!r} was added",)))
         before = olds[source]
-        fit = self.of(before["type"], field["type"], place=f"field {name!r}")
+        fit = self.of(before["type"], field["type"], stored_name=f"field {name!r}")
         if source != name:
             changes = (f"field {source!r} is called {name!r}", *fit.changes)
             fit = Fit(changes, fit.problems, fit.rewrite)
@@ -319,8 +321,8 @@ class _Taker:
         if isinstance(raw, dict):
             value = raw.get(part.source, _MISSING)
         else:
-            place = self._places[part.source]
-            value = raw[place] if place < len(raw) else _MISSING
+            stored_name = self._places[part.source]
+            value = raw[stored_name] if stored_name < len(raw) else _MISSING
         if value is _MISSING:
             return self._omitted.get(part.source, _MISSING)
         return value if part.fit.rewrite is None else part.fit.rewrite(value)
@@ -348,8 +350,8 @@ def _members(schema: Schema) -> list[Schema]:
     return members
 
 
-def _was(old: Schema, new: Schema, place: str) -> str:
-    return f"{place} was {words(old)} and is {words(new)}"
+def _was(old: Schema, new: Schema, stored_name: str) -> str:
+    return f"{stored_name} was {words(old)} and is {words(new)}"
 
 
 def _itself(raw: Any) -> Any:
@@ -357,13 +359,13 @@ def _itself(raw: Any) -> Any:
 
 
 def _superset(
-    old: Iterable[Any], new: Iterable[Any], whole: tuple[Schema, Schema], place: str
+    old: Iterable[Any], new: Iterable[Any], whole: tuple[Schema, Schema], stored_name: str
 ) -> Fit:
     olds = {(type(value), value) for value in old}
     news = {(type(value), value) for value in new}
     if not olds <= news:
-        return Fit(problems=(_was(*whole, place),))
-    return Fit() if olds == news else Fit(changes=(_was(*whole, place),))
+        return Fit(problems=(_was(*whole, stored_name),))
+    return Fit() if olds == news else Fit(changes=(_was(*whole, stored_name),))
 
 
 def _mapped(inner: Fit, wrap: Callable[[Rewrite], Rewrite]) -> Fit:

@@ -4,7 +4,7 @@ A *schema* is JSON data: a word for a scalar (``"int"``), a mapping for anything
 of classes stand in it for people; reading never needs them. Records are described field by field,
 with what stands in for an absent one. An *object* is what a pickle holds: it is read by its class
 alone, and its schema only tells whether that has changed (see ``pickled``). ``schema_changes``
-compares schemas, ``forms`` keeps them.
+compares schemas, ``schema_versions`` keeps them.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ class HasOutages(ABC):
         """Let what the connector talks to be silent or dead. Called from any thread."""
 
     @abstractmethod
-    def mend_transport(self) -> None:
+    def repair_transport(self) -> None:
         """Take that back. Called from any thread, also when nothing is broken."""
 
 

@@ -43,7 +43,7 @@ from bicycle_sdk.errors import BicycleError
 
 __all__ = ["SinkSuite"]
 
-_WIDTHS = (2, 1, 3, 2)  # Writers of each epoch: the sink is rescaled between them.
+_PARALLELISMS = (2, 1, 3, 2)  # Writers of each epoch: the sink is rescaled between them.
 _PER_WRITER = 5
 _PART = 10  # Records of one of the three parts of a job's input.
 
@@ -414,15 +414,15 @@ def plan_of(case: SinkCase) -> list[list[list[Any]]]:
     """Return the records of all epochs: epoch, subtask, records."""
     numbers = count()
     return [
-        [[case.record(next(numbers)) for _ in range(_PER_WRITER)] for _ in range(width)]
-        for width in _WIDTHS
+        [[case.record(next(numbers)) for _ in range(_PER_WRITER)] for _ in range(parallelism)]
+        for parallelism in _PARALLELISMS
     ]
 
 
 def epochs_of(case: SinkCase) -> Iterator[tuple[list[list[Any]], bool]]:
     """Yield the records of each epoch, and whether it is the last one."""
     for number, records in enumerate(plan_of(case), start=1):
-        yield records, number == len(_WIDTHS)
+        yield records, number == len(_PARALLELISMS)
 
 
 def publish_or_restart(run: SinkRun) -> None:
@@ -436,7 +436,7 @@ def publish_or_restart(run: SinkRun) -> None:
 def publish_through_outage(run: SinkRun, case: SinkCase, point: str) -> None:
     """Publish while the other side is away, with a restart after every error."""
     assert isinstance(case, HasOutages)
-    timer = threading.Timer(case.outage_s, case.mend_transport)
+    timer = threading.Timer(case.outage_s, case.repair_transport)
     going_away = leaving(case, timer)
     if point == "before":
         going_away()

@@ -304,7 +304,7 @@ class SourceSuite(Suite):
         until_planned(run, case)
         first = run.read(budget)
         run.seal(first)
-        timer = threading.Timer(case.outage_s, case.mend_transport)
+        timer = threading.Timer(case.outage_s, case.repair_transport)
 
         case.break_transport()
         timer.start()

@@ -14,7 +14,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from bicycle_runtime.service.people.roles import Role
+from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.webui.rendering import Site

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
-from bicycle_runtime.service.people.roles import Role
+from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bicycle_runtime.service.errors import ListQueryError
-from bicycle_runtime.service.people.roles import Role
+from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 from bicycle_runtime.service.watching.states import State

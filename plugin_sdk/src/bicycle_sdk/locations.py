@@ -1,0 +1,28 @@
+"""Where in a user's code a call stands, for errors of the graph.
+
+Knows frames of the running thread only: the nearest one that is not of this package.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+__all__ = ["calling_location"]
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def calling_location() -> str | None:
+    """Return ``file:line`` of the nearest call outside this package, None where there is none.
+
+    Example:
+        >>> calling_location() is None
+        False
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] != _PACKAGE:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None

@@ -1,0 +1,133 @@
+"""State metadata that a run begins with, from what is sealed and what the code declares.
+
+It is decided before connectors are started and before anything is written: what cannot be read is
+refused, with both schemas; what would be lost is refused unless somebody allows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import cloudpickle
+from msgspec.structs import replace
+
+from bicycle_runtime.operators.spec import StagePlan, StateScope
+from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator, declared_operator
+from bicycle_runtime.operators.user_calls.policy import user_hook
+from bicycle_runtime.recovery.errors import STATE_LOST
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.state.memory.attributes import SNAPSHOT
+from bicycle_runtime.state.values.pickled import Shapes, declared_classes, shapes_here
+from bicycle_runtime.state.values.schema_registry import refusal_of
+from bicycle_runtime.state.values.state_metadata import (
+    OperatorStateMetadata,
+    SchemaVersion,
+    StateChange,
+    StateMetadata,
+    evolve,
+)
+
+__all__ = ["compared_states", "declared_operators", "initial_state_metadata"]
+
+
+def declared_operators(
+    plan: StagePlan, payloads: Mapping[str, bytes]
+) -> dict[str, DeclaredOperator]:
+    """Return what the code of each operator with state declares, by uid. Loads the functions.
+
+    Args:
+        plan: The operators.
+        payloads: Functions and types, by payload id.
+
+    Raises:
+        FunctionHookError: a function cannot be loaded here.
+    """
+    found = {}
+    for spec in plan.operators():
+        if spec.scope is not StateScope.NONE:
+            with user_hook(spec.uid, "loading or open()"):
+                found[spec.uid] = declared_operator(
+                    spec, lambda payload_id: cloudpickle.loads(payloads[payload_id])
+                )
+    return found
+
+
+def compared_states(
+    manifest: Manifest, declared: Mapping[str, DeclaredOperator], shapes: Shapes
+) -> tuple[dict[str, OperatorStateMetadata], list[StateChange]]:
+    """Return what is known of all states from now on, and what becomes of each.
+
+    Args:
+        manifest: What is sealed.
+        declared: What the code declares, by operator.
+        shapes: Tells how classes look of which objects are pickled.
+    """
+    state_metadata: dict[str, OperatorStateMetadata] = {}
+    changes: list[StateChange] = []
+    for uid, operator in declared.items():
+        stored = _stored(manifest, uid, operator)
+        known, found = evolve(
+            uid,
+            stored,
+            [*operator.states, *declared_classes(stored.states, shapes)],
+            keys=operator.keys,
+            may_ask=operator.may_ask_for,
+        )
+        changes += found
+        if known != OperatorStateMetadata():
+            state_metadata[uid] = known
+    return state_metadata, changes
+
+
+def _stored(manifest: Manifest, uid: str, declared: DeclaredOperator) -> OperatorStateMetadata:
+    """Return what is known of an operator; of snapshots older manifests know nothing."""
+    stored = manifest.state_metadata.get(uid, OperatorStateMetadata())
+    sealed = manifest.states.get(uid)
+    snapshots = [state for state in declared.states if state.stored_name == SNAPSHOT]
+    if sealed is None or not any(part.files for part in sealed.ranges):
+        return stored
+    untold = tuple(
+        StateMetadata(
+            name=state.name,
+            stored_name=SNAPSHOT,
+            kind=state.kind,
+            schema_versions=(SchemaVersion(),),
+        )
+        for state in snapshots
+        if stored.find(state) is None
+    )
+    return replace(stored, states=(*stored.states, *untold)) if untold else stored
+
+
+def initial_state_metadata(
+    manifest: Manifest,
+    plan: StagePlan,
+    payloads: Mapping[str, bytes],
+    *,
+    job: str,
+    allows_dropped: bool,
+) -> dict[str, OperatorStateMetadata]:
+    """Return the schema versions that a run begins with.
+
+    Args:
+        manifest: What is sealed.
+        plan: The operators of this run.
+        payloads: Their functions and types, by payload id.
+        job: Name of the job.
+        allows_dropped: Whether states may be given up.
+
+    Raises:
+        SCHEMA_REFUSED: sealed state cannot be read as it is declared now.
+        STATE_LOST: a state is not declared any more, and that is not allowed.
+    """
+    state_metadata, changes = compared_states(
+        manifest, declared_operators(plan, payloads), shapes_here
+    )
+    refused = [change for change in changes if change.verdict == "refused"]
+    if refused:
+        raise refusal_of(refused)
+    dropped = [change for change in changes if change.verdict == "dropped"]
+    if dropped and not allows_dropped:
+        lost = ", ".join(f"{change.state!r} of operator {change.operator!r}" for change in dropped)
+        raise STATE_LOST(job=job, lost=lost, instead="")
+    return state_metadata

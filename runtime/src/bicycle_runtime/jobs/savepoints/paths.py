@@ -1,0 +1,65 @@
+"""Where savepoints lie, and what they are called.
+
+A job's savepoints lie in ``savepoints/<name>`` of its checkpoint directory, or below a directory or
+URL that somebody names. Nothing is made or read here but the list of what is there.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from bicycle_runtime.base.errors import OptionError
+from bicycle_runtime.base.storage import Storage, open_storage
+from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER
+from bicycle_runtime.recovery.copying import folder_of
+from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
+
+__all__ = ["new_savepoint_path", "require_savepoint_name", "savepoints_below"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def new_savepoint_path(
+    checkpoint: Storage, *, epoch: int, name: str | None, to: str | None, now_ms: int
+) -> tuple[str, Storage]:
+    """Return name and storage of a savepoint that is to be made.
+
+    Args:
+        checkpoint: Checkpoint storage of the job.
+        epoch: The epoch, which is part of a name that nobody chose.
+        name: The name; None makes one of the time.
+        to: Directory or URL for savepoints; None is that of the job.
+        now_ms: The time of day.
+
+    Raises:
+        OptionError: the name cannot be a folder.
+    """
+    if name is None:
+        time = datetime.fromtimestamp(now_ms / 1_000, tz=UTC)
+        name = f"{time:%Y%m%d-%H%M%S}-epoch-{epoch}"
+    require_savepoint_name(name)
+    if to is None:
+        return name, folder_of(checkpoint, f"{SAVEPOINTS_FOLDER}/{name}")
+    return name, folder_of(open_storage(to), name)
+
+
+def require_savepoint_name(name: str) -> None:
+    """See that a name can be that of a folder.
+
+    Raises:
+        OptionError: it cannot.
+    """
+    if not _NAME.fullmatch(name):
+        expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
+        raise OptionError(group="savepoint", name="name", found=name, expected=expected)
+
+
+def savepoints_below(storage: Storage, prefix: str = "") -> list[Storage]:
+    """Return every savepoint below a place, unfinished ones included, by path."""
+    folders = set()
+    for path in storage.list(prefix):
+        folder, _, name = path.rpartition("/")
+        if name in SAVEPOINT_FILES:
+            folders.add(folder)
+    return [folder_of(storage, folder) if folder else storage for folder in sorted(folders)]

@@ -1,0 +1,123 @@
+"""Attempts that leave nothing behind when they fail, are cancelled, or take too long."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from bicycle_runtime.operators.user_calls.direct import direct
+from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
+from bicycle_runtime.state.undo import Attempts, UndoLog, begin_attempt, undo
+from bicycle_sdk.connected import BuiltInFunction
+
+__all__ = ["prepare_attempts", "undoing"]
+
+_Note = Callable[[UndoLog], None]
+
+
+def prepare_attempts(function: Any, calls: Iterable[Callable[..., Any]]) -> Attempts:
+    """Return what the attempts of an operator share.
+
+    Args:
+        function: Its function.
+        calls: What is called of it.
+    """
+    awaits = isinstance(function, BuiltInFunction) and function.awaits
+    awaits = awaits or any(is_async(eager(each)) and direct(each) is None for each in calls)
+    return Attempts(one_by_one=not awaits)
+
+
+def undoing(
+    call: Callable[..., Any], attempts: Attempts, note: _Note | None = None
+) -> Callable[..., Any]:
+    """Return a call that undoes what it did to state before it raises.
+
+    What it returns is read here, since the body of a generator is part of the attempt.
+
+    Args:
+        call: The user's function.
+        attempts: Those of the operator.
+        note: Notes in the log, at the beginning, what the attempt may change unseen.
+    """
+    if is_async(call):
+        return _awaiting(call, note)
+    if attempts.log is None:
+        return _in_flight(call, note)
+    return _one_by_one(call, attempts.log, note)
+
+
+def _one_by_one(call: Callable[..., Any], log: UndoLog, note: _Note | None) -> Callable[..., Any]:
+    begin = log.clear
+
+    def attempt(value: Any, context: Any) -> Any:
+        # hot path: 120 ns a call.
+        begin()
+        try:
+            if note is not None:
+                note(log)
+            result = call(value, context)
+            if type(result) is list:
+                return result
+            return _awaited(result, log, log.copy()) if _waits(result) else _read(result)
+        except BaseException:
+            undo(log)
+            raise
+
+    return attempt
+
+
+def _in_flight(call: Callable[..., Any], note: _Note | None) -> Callable[..., Any]:
+    def attempt(value: Any, context: Any) -> Any:
+        log = begin_attempt()
+        try:
+            if note is not None:
+                note(log)
+            result = call(value, context)
+            return _awaited(result, None, log) if _waits(result) else _read(result)
+        except BaseException:
+            undo(log)
+            raise
+
+    return attempt
+
+
+def _awaiting(call: Callable[..., Any], note: _Note | None) -> Callable[..., Any]:
+    async def attempt(value: Any, context: Any) -> Any:
+        log = begin_attempt()
+        try:
+            if note is not None:
+                note(log)
+            return _read(await call(value, context))
+        except BaseException:
+            undo(log)
+            raise
+
+    return attempt
+
+
+async def _awaited(result: Awaitable[Any], shared: UndoLog | None, begun: UndoLog) -> Any:
+    """Await the result of a plain call.
+
+    Args:
+        result: The result.
+        shared: The log of calls one after another; None when each has its own.
+        begun: What the call has noted before it returned.
+    """
+    log = begin_attempt() if shared is None else shared
+    log.clear()
+    try:
+        return _read(await result)
+    except BaseException:
+        undo(log)
+        undo(begun)
+        raise
+
+
+def _waits(result: Any) -> bool:
+    return hasattr(result, "__await__")
+
+
+def _read(result: Any) -> Any:
+    """Return the records of an iterable in a list; what is none is refused by others."""
+    is_plain = isinstance(result, list | tuple | str | bytes | dict)
+    return result if is_plain or not hasattr(result, "__iter__") else list(result)

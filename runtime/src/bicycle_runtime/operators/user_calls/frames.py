@@ -1,0 +1,47 @@
+"""Whose code a frame is: ours, the event loop's, or the user's with the libraries below it."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Sequence
+from itertools import dropwhile
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import bicycle_runtime
+import bicycle_sdk
+
+__all__ = ["Location", "blamed", "is_ours", "without_loop"]
+
+_OWN_FOLDERS = tuple(
+    str(Path(file).parent.resolve()) for file in (bicycle_runtime.__file__, bicycle_sdk.__file__)
+)
+_LOOP_FILES = (str(Path(asyncio.__file__).parent), selectors.__file__)
+
+
+class Location(Protocol):
+    """A frame, as far as its file."""
+
+    @property
+    def filename(self) -> str:
+        """The file of its code."""
+
+
+Frame = TypeVar("Frame", bound=Location)
+
+
+def is_ours(frame: Location) -> bool:
+    """Tell whether a frame is code of the runtime or of the SDK."""
+    return str(Path(frame.filename).resolve()).startswith(_OWN_FOLDERS)
+
+
+def without_loop(frames: Sequence[Frame]) -> list[Frame]:
+    """Leave out the event loop that calls an ``async`` function; outermost frame first."""
+    return list(dropwhile(lambda frame: frame.filename.startswith(_LOOP_FILES), frames))
+
+
+def blamed(frames: Sequence[Frame]) -> Frame:
+    """Return the user's line: the deepest frame in the folder of the outermost one."""
+    folder = Path(frames[0].filename).parent
+    return [frame for frame in frames if Path(frame.filename).parent == folder][-1]

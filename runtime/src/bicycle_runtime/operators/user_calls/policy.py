@@ -1,0 +1,400 @@
+"""What happens to a record whose function failed: retry, then fail, skip or dead letter.
+
+One policy serves one operator in one task. It is the border to user code: what crosses it is
+either a plain result or one of our errors, with the user's file and line first and our own frames
+left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NoReturn
+
+from bicycle_runtime.base.faults import InjectedFault
+from bicycle_runtime.contract import BadRecord, Headers, Raw
+from bicycle_runtime.operators.batch import Batch, Origin, SourceLineage
+from bicycle_runtime.operators.errors import (
+    RECORD_UNDECODABLE,
+    ErrorRateError,
+    FunctionFailedError,
+    FunctionHookError,
+)
+from bicycle_runtime.operators.metrics.operator_counts import FailureCount, add_failure
+from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
+from bicycle_runtime.operators.user_calls.frames import blamed, is_ours, without_loop
+from bicycle_runtime.operators.user_calls.last_position import enter_operator
+from bicycle_runtime.records.codecs import pickle_any
+from bicycle_sdk.contexts import WATERMARK_MAX
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.failures import BACKOFF_MS_MAX
+from bicycle_sdk.graph import ErrorAction
+from bicycle_sdk.state import Timer
+
+__all__ = ["DROPPED", "RecordPolicy", "pause_ms", "user_frames", "user_hook"]
+
+_TRACEBACK_LINES_MAX = 60
+_REPR_LENGTH_MAX = 10_000
+_EXAMPLE_LENGTH_MAX = 200
+
+
+class _Dropped(list[Any]):
+    """What stands for the outputs of a record that was left out: nothing, and known by identity."""
+
+
+DROPPED: Final = _Dropped()
+
+
+class RecordPolicy:
+    """Settles failed calls of one operator and counts them.
+
+    Args:
+        spec: The operator.
+        plugin: Where its function comes from.
+        subtask: Index of the task's instance.
+        dead_letters: Takes the dead letters, as plain dicts.
+    """
+
+    def __init__(
+        self,
+        spec: OperatorSpec,
+        plugin: PluginInfo,
+        subtask: int,
+        dead_letters: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._spec = spec
+        self._plugin = plugin
+        self._subtask = subtask
+        self._dead_letters = dead_letters
+        self._policy = spec.vertex.on_error
+        self.batch: Batch | None = None
+        self.key_of: Callable[[Any], Any] | None = None
+        self.on_failure: Callable[[Exception], None] | None = None  # a debugger that looks at it
+        self.total = 0
+        self.failed = 0
+        self.retried = 0
+        self.failures: dict[str, FailureCount] = {}
+        self.last_error = ""
+        self._few = (0, 0)  # failed and all records of epochs before, while they are few
+        self._looked_at: Batch | None = None
+        self._times: Sequence[int] | None = None
+        self._messages: tuple[SourceLineage, Sequence[int]] | None = None
+
+    @property
+    def operator(self) -> str:
+        """The uid of the operator."""
+        return self._spec.uid
+
+    @property
+    def undoes(self) -> bool:
+        """Whether what a failed attempt did must be undone."""
+        return self._policy.goes_on
+
+    @property
+    def plugin(self) -> PluginInfo:
+        """The plugin that the function comes from."""
+        return self._plugin
+
+    def begin(self, batch: Batch) -> None:
+        """Take note of the batch whose calls are settled next."""
+        self.batch = batch
+        self.total += len(batch.values)
+
+    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+        """Return what stands for a failed call; raise to fail the epoch."""
+        retries, backoff_ms = self._policy.retries, self._policy.backoff_ms
+        return await self.settle_with(error, index, call, retries=retries, backoff_ms=backoff_ms)
+
+    async def settle_with(
+        self,
+        error: Exception,
+        index: int,
+        call: Callable[[], Any],
+        *,
+        retries: int,
+        backoff_ms: int,
+    ) -> Sequence[Any]:
+        """Call again ``retries`` times, with pauses between; then apply the action.
+
+        An error of ours is no matter of luck: it is not tried again.
+        """
+        retries = 0 if _is_ours(error) else retries
+        try:
+            return await self.repeat(error, call, retries=retries, backoff_ms=backoff_ms)
+        except Exception as last:  # noqa: BLE001  # the boundary to user code
+            self.give_up(last, index)
+            return DROPPED
+
+    async def repeat(
+        self, error: Exception, call: Callable[[], Any], *, retries: int, backoff_ms: int
+    ) -> Sequence[Any]:
+        """Call again ``retries`` times, with pauses between; raise the last error."""
+        for attempt in range(retries):
+            self.retried += 1
+            await asyncio.sleep(pause_ms(backoff_ms, attempt) / 1000)
+            try:
+                output = call()
+                repeated: Sequence[Any] = await output if inspect.isawaitable(output) else output
+                return repeated
+            except Exception as again:  # noqa: BLE001  # the boundary to user code
+                error = again
+        raise error
+
+    def give_up(self, error: Exception, index: int) -> None:
+        """Apply the action of the policy to a record that failed for good.
+
+        Returns when it is to be left out.
+        """
+        assert self.batch is not None
+        if self.on_failure is not None:
+            self.on_failure(error)
+        if isinstance(error, BicycleError) and _is_ours(error):
+            self.refuse(error, index)
+        facts = self._facts(error, index)
+        if self._policy.action is ErrorAction.FAIL:
+            raise FunctionFailedError(**facts) from None
+        said = f"{facts['exception']}: {facts['exception_message']}"
+        self._count(said, f"{facts['exception']} at {facts['location']}", facts["position"])
+        if self._policy.action is ErrorAction.DEAD_LETTER:
+            data, encoding = _as_bytes(self.batch.values[index])
+            letter = self._letter(facts, self.batch.lineage.origin(index), data, encoding)
+            self._dead_letters({**letter, **self._beside(self.batch, index)})
+
+    def refuse(self, error: BicycleError, index: int) -> NoReturn:
+        """End the epoch by an error of ours, whatever the policy; it tells the record's place."""
+        error.facts.update({**self._place(index), **error.facts})
+        raise error
+
+    def reject_input(self, bad: BadRecord, origin: Origin) -> None:
+        """Apply the action to input that a source could not decode."""
+        self.total += 1
+        position = _position(origin)
+        if self._policy.action is ErrorAction.FAIL:
+            raise RECORD_UNDECODABLE(
+                operator=self._spec.uid, position=position, reason=bad.reason,
+                source=origin.source, shard=origin.shard, offset=origin.offset,
+            )  # fmt: skip
+        self._count(bad.reason, "what cannot be decoded", position)
+        if self._policy.action is ErrorAction.DEAD_LETTER:
+            facts = {
+                "exception": "DecodeError", "exception_message": bad.reason, "user_traceback": "",
+                "location": "", "key": "none", "position": position,
+            }  # fmt: skip
+            letter = self._letter(facts, origin, bad.raw, "raw")
+            message = _source_message((bad.key, bad.raw), bad.headers, bad.timestamp_ms)
+            self._dead_letters(
+                {**letter, "event_time_ms": bad.timestamp_ms, "source_message": message}
+            )
+
+    def check_rate(self) -> None:
+        """Fail the epoch when a larger share of its records failed than allowed.
+
+        A single failure says nothing among fewer records than would allow for one: while epochs are
+        that small, they count together.
+
+        Raises:
+            ErrorRateError: the share is larger than ``max_error_rate``.
+        """
+        rate = self._policy.max_error_rate
+        if rate is None:
+            return
+        failed, total = self._few[0] + self.failed, self._few[1] + self.total
+        is_few = total < (int(1 / rate) if rate else 0)
+        self._few = (failed, total) if is_few else (0, 0)
+        if failed > rate * total and not (is_few and failed == 1):
+            raise ErrorRateError(
+                operator=self._spec.uid,
+                failed=failed,
+                total=total,
+                rate=rate,
+                last_error=self.last_error,
+            )
+
+    def reset(self) -> None:
+        """Start counting for a new epoch."""
+        self.total = self.failed = self.retried = 0
+        self.failures = {}
+
+    def _count(self, error: str, kind: str, position: str) -> None:
+        self.failed += 1
+        self.last_error = error
+        example = f"{error[:_EXAMPLE_LENGTH_MAX]} ({position})"
+        add_failure(self.failures, kind, 1, example)
+
+    def _facts(self, error: Exception, index: int) -> dict[str, Any]:
+        assert self.batch is not None
+        value = self.batch.values[index]
+        text, location = user_frames(error)
+        return {
+            "exception": type(error).__qualname__,
+            "exception_message": str(error),
+            "location": location,
+            "operator": self._spec.uid,
+            "operator_name": self._spec.vertex.label,
+            "plugin": self._plugin.name,
+            "plugin_version": self._plugin.version,
+            "subtask": self._subtask,
+            **self._place(index),
+            "key": self._key(value),
+            "value_type": type(value).__qualname__,
+            "user_traceback": text,
+        }
+
+    def _place(self, index: int) -> dict[str, Any]:
+        """Return where a record stood, for people and for the source, which knows more of it."""
+        assert self.batch is not None
+        value, origin = self.batch.values[index], self.batch.lineage.origin(index)
+        return {
+            "position": _timer_words(value) if isinstance(value, Timer) else _position(origin),
+            "source": origin.source if origin else None,
+            "shard": origin.shard if origin else None,
+            "offset": origin.offset if origin else None,
+            "end_offset": origin.end_offset if origin else None,
+        }
+
+    def _key(self, value: Any) -> str:
+        if isinstance(value, Timer):
+            return repr(value.key)
+        if self.key_of is None:
+            return "none"
+        return repr(self.key_of(value))
+
+    def _beside(self, batch: Batch, index: int) -> dict[str, Any]:
+        """Return what a dead letter says of its record beside the value."""
+        if self._looked_at is not batch:  # Once for a batch: many of its records may fail.
+            self._looked_at = batch
+            self._times, self._messages = batch.lineage.times(), batch.lineage.messages()
+        return {
+            "event_time_ms": None if self._times is None else self._times[index],
+            "source_message": _message_of(self._messages, index),
+        }
+
+    def _letter(
+        self, facts: dict[str, Any], origin: Origin | None, data: bytes, encoding: str
+    ) -> dict[str, Any]:
+        return {
+            "operator": self._spec.uid,
+            "operator_name": self._spec.vertex.label,
+            "plugin": self._plugin.name,
+            "plugin_version": self._plugin.version,
+            "source": origin.source if origin else None,
+            "shard": origin.shard if origin else None,
+            "offset": origin.offset if origin else None,
+            "end_offset": origin.end_offset if origin else None,
+            "key": facts["key"],
+            "exception": facts["exception"],
+            "message": facts["exception_message"],
+            "location": facts["location"],
+            "traceback": facts["user_traceback"],
+            "attempt": self._policy.retries + 1,
+            "encoding": encoding,
+            "value": base64.b64encode(data).decode("ascii"),
+        }
+
+
+def _is_ours(error: Exception) -> bool:
+    """Tell whether an error ends the epoch whatever the policy says."""
+    return isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError)
+
+
+def pause_ms(backoff_ms: int, attempt: int) -> int:
+    """Return the pause before a retry: twice that of the one before, up to a minute.
+
+    Args:
+        backoff_ms: The pause before the first.
+        attempt: Number of the retry, from 0.
+
+    Example:
+        >>> [pause_ms(100, attempt) for attempt in (0, 1, 9, 10, 999)]
+        [100, 200, 51200, 60000, 60000]
+    """
+    return min(backoff_ms << attempt, BACKOFF_MS_MAX)
+
+
+def _as_bytes(value: Any) -> tuple[bytes, str]:
+    """Return a record pickled; what cannot be (a lock, a connection) as Python shows it."""
+    try:
+        return pickle_any(value), "pickle"
+    except Exception:  # noqa: BLE001  # pickling calls methods of the record, which may raise anything
+        return repr(value)[:_REPR_LENGTH_MAX].encode(errors="backslashreplace"), "repr"
+
+
+def _source_message(raw: Raw, headers: Headers, timestamp_ms: int | None) -> dict[str, Any]:
+    """Return the message of a source as it came: key, value, headers and time."""
+
+    def as_text(data: bytes | None) -> str | None:
+        return None if data is None else base64.b64encode(data).decode("ascii")
+
+    key, value = raw
+    return {
+        "key": as_text(key),
+        "value": as_text(value),
+        "headers": [[name, as_text(data)] for name, data in headers],
+        "timestamp_ms": timestamp_ms,
+    }
+
+
+def _message_of(found: tuple[SourceLineage, Sequence[int]] | None, index: int) -> Any:
+    """Return what the source says of a record; None where it says nothing."""
+    if found is None:
+        return None
+    lineage, positions = found
+    at = positions[index]
+    if lineage.raws is None and lineage.headers is None and lineage.timestamps is None:
+        return None
+    return _source_message(
+        (None, None) if lineage.raws is None else lineage.raws[at],
+        () if lineage.headers is None else lineage.headers[at],
+        None if lineage.timestamps is None else lineage.timestamps[at],
+    )
+
+
+@contextlib.contextmanager
+def user_hook(operator: str, action: str) -> Iterator[None]:
+    """Be the border to a hook of user code: our errors pass, theirs are wrapped.
+
+    Raises:
+        FunctionHookError: the hook raised.
+    """
+    enter_operator(operator)
+    try:
+        yield
+    except (BicycleError, InjectedFault):
+        raise
+    except Exception as error:
+        text, _ = user_frames(error)
+        raise FunctionHookError(
+            operator=operator, action=action, exception=type(error).__qualname__,
+            exception_message=str(error), user_traceback=text,
+        ) from error  # fmt: skip
+
+
+def user_frames(error: BaseException) -> tuple[str, str]:
+    """Return the traceback without our own frames, and the user's ``file:line in function``.
+
+    When every frame is ours (the function has the wrong signature, say) the location is empty.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    users = without_loop([frame for frame in frames if not is_ours(frame)])
+    lines = "".join(traceback.format_list(users)).rstrip().splitlines()[-_TRACEBACK_LINES_MAX:]
+    if not users:
+        known: str | None = getattr(error, "user_line", None)
+        return "", known or "the call itself (no line of the function was reached)"
+    location = blamed(users)
+    return "\n".join(lines), f"{location.filename}:{location.lineno} in {location.name}"
+
+
+def _timer_words(timer: Timer) -> str:
+    time = "the end" if timer.time_ms == WATERMARK_MAX else timer.time_ms
+    return f"the {timer.domain}-time timer at {time}"
+
+
+def _position(origin: Origin | None) -> str:
+    if origin is None:
+        return "an unknown position"
+    span = "" if origin.end_offset is None else f" to {origin.end_offset}"
+    return f"source {origin.source!r}, {origin.shard} @ {origin.offset}{span}"

@@ -1,0 +1,115 @@
+"""A user function of any kind, called once: plain, ``async``, or a generator.
+
+All that awaits in a worker runs on one event loop, which lives as long as the process: clients that
+functions open are bound to it. Calls of a whole batch are the subject of ``batches``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Sized
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
+
+__all__ = ["cancel_calls", "eager", "is_async", "resolve", "run", "run_watched"]
+
+Result = TypeVar("Result")
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def is_async(function: Any) -> bool:
+    """Tell whether calling the function gives an awaitable, as far as it can be known before."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    target = function if inspect.isroutine(function) else type(function).__call__
+    return inspect.iscoroutinefunction(inspect.unwrap(target))
+
+
+def eager(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, or when it is a generator one that runs it to its end at the call.
+
+    The body of a generator must run while its record is the one in hand: state and side outputs go
+    by that.
+    """
+    target: Any = inspect.unwrap(function)
+    if inspect.isasyncgenfunction(target):
+        return functools.partial(_collected, function)
+    if inspect.isgeneratorfunction(target):
+        return functools.partial(_listed, function)
+    return function
+
+
+async def _collected(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return [result async for result in function(*arguments)]
+
+
+def _listed(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    return list(function(*arguments))
+
+
+def resolve(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a hook or a key selector and wait for it when it is ``async``."""
+    value = function(*arguments)
+    if not inspect.isawaitable(value):
+        return value
+    if not _is_in_loop():
+        return run_watched(_wait(value))
+    # An ``async`` function asks for its key: the loop of this thread is busy with the function.
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        return pool.submit(asyncio.run, _wait(value)).result()
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _wait(value: Awaitable[Any]) -> Any:
+    return await value
+
+
+def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
+    """Run a coroutine on the worker's event loop, which lives as long as the process."""
+    return _worker_loop().run_until_complete(coroutine)
+
+
+def _worker_loop() -> asyncio.AbstractEventLoop:
+    global _loop  # noqa: PLW0603  # clients that user code opens are bound to one loop for good
+    if _loop is None or _loop.is_closed():
+        _loop = asyncio.new_event_loop()
+    return _loop
+
+
+def run_watched(coroutine: Coroutine[Any, Any, Result], done: Sized = ()) -> Result:
+    """Run a coroutine of user code, and find out when it keeps the loop for long.
+
+    Args:
+        coroutine: What is run.
+        done: Results so far, when calls are made one after another: then each is a sign of life.
+    """
+    with LOOP_WATCH.watching(_worker_loop(), done):
+        return run(coroutine)
+
+
+def cancel_calls() -> bool:
+    """Cancel all that runs in the worker's event loop; False when nothing does.
+
+    Meant for a signal handler: the loop goes on behind it, and what ran it raises CancelledError.
+    """
+    if _loop is None or not _loop.is_running():
+        return False
+    for task in asyncio.all_tasks(_loop):
+        task.cancel()
+    _loop.call_soon_threadsafe(_wake)
+    return True
+
+
+def _wake() -> None:
+    """Let a loop that waits for the network look at its tasks again."""

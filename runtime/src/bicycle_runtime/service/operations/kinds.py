@@ -1,0 +1,275 @@
+"""What can be asked of a job: the facts that each kind of operation takes, and how it is met.
+
+Each is met by the same call as the command of that name uses, in a thread, and may take minutes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.options import from_mapping
+from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.extraction.scripts import is_script
+from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
+from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
+from bicycle_runtime.jobs.errors import JobRunningError
+from bicycle_runtime.jobs.home import Home, place_job
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.running.final_publishing import publish_remaining
+from bicycle_runtime.jobs.running.submission import submit
+from bicycle_runtime.jobs.savepoints.commands import create_savepoint, known_savepoints
+from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+
+__all__ = [
+    "KINDS",
+    "Kind",
+    "NoFacts",
+    "RescaleFacts",
+    "SavepointFacts",
+    "SubmitFacts",
+    "Surroundings",
+]
+
+_SAVEPOINT_TIMEOUT_MS = 600_000
+
+
+class NoFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nothing but the job has to be said."""
+
+
+class SavepointFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``name`` of the savepoint, made of the time when absent; ``to`` is a directory or URL."""
+
+    name: str | None = None
+    to: str | None = None
+    timeout_ms: int = _SAVEPOINT_TIMEOUT_MS
+
+
+class RescaleFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``parallelism`` of all operators, and by uid in ``operators``, which wins."""
+
+    parallelism: int | None = None
+    operators: dict[str, int] = {}
+    timeout_ms: int = 120_000
+
+
+class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job: an installed plugin with its parameters, and options as ``bicycle submit`` has them.
+
+    ``options`` are those of ``JobOptions``, ``engine`` those of ``EngineOptions``, each by name.
+    """
+
+    plugin: str
+    name: str | None = None
+    options: dict[str, Any] = {}
+    params: dict[str, str] = {}
+    engine: dict[str, Any] = {}
+    spark: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What meeting an operation needs: where jobs are kept, and the time."""
+
+    home: Home
+    clock: Clock
+
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One kind of operation.
+
+    ``settle`` checks the facts and fills in what is chosen now, so that it can be found again;
+    ``meet`` does it. ``find`` is asked after an end of the service: it returns the result of one
+    that was done, else None. ``is_repeated``: it does no harm to do it again instead.
+    """
+
+    facts: type[msgspec.Struct]
+    settle: Callable[[Surroundings, str, Any, int], Any]
+    meet: Callable[[Surroundings, str, Any], Result]
+    find: Callable[[Surroundings, str, Any, int], Result | None] | None = None
+    is_repeated: bool = False
+    needs_running: bool = False
+
+
+def _as_given(_where: Surroundings, _job: str, facts: Any, _now_ms: int) -> Any:
+    return facts
+
+
+def _stop(where: Surroundings, job: str, _facts: NoFacts) -> Result:
+    return _ended(stop_job(where.home, job))
+
+
+def _drain(where: Surroundings, job: str, _facts: NoFacts) -> Result:
+    return _ended(drain_job(where.home, job, clock=where.clock))
+
+
+def _cancel(where: Surroundings, job: str, _facts: NoFacts) -> Result:
+    if job_status(where.home, job).state.is_final:
+        return _ended(job_status(where.home, job))
+    status = cancel_job(where.home, job, clock=where.clock)
+    return _ended(publish_remaining(where.home, status, clock=where.clock))
+
+
+def _ended(status: JobStatus) -> Result:
+    return {"state": status.state.value, "epoch": status.epoch}
+
+
+def _name_savepoint(where: Surroundings, job: str, facts: SavepointFacts, now_ms: int) -> Any:
+    if not 1_000 <= facts.timeout_ms <= 3_600_000:
+        raise OPERATION_FACTS_INVALID(
+            kind="savepoint", problem=f"timeout_ms is {facts.timeout_ms}",
+            hint="give 1,000 to 3,600,000 ms",
+        )  # fmt: skip
+    if not job_status(where.home, job).checkpoint:
+        raise OPERATION_FACTS_INVALID(
+            kind="savepoint", problem=f"job {job!r} has no checkpoint directory",
+            hint="start the job, and ask again once it runs",
+        )  # fmt: skip
+    name = facts.name or f"service-{now_ms}"
+    require_savepoint_name(name)
+    return msgspec.structs.replace(facts, name=name)
+
+
+def _savepoint(where: Surroundings, job: str, facts: SavepointFacts) -> Result:
+    return create_savepoint(
+        where.home, job, name=facts.name, to=facts.to, clock=where.clock,
+        timeout_ms=facts.timeout_ms,
+    )  # fmt: skip
+
+
+def _found_savepoint(
+    where: Surroundings, job: str, facts: SavepointFacts, _asked_ms: int
+) -> Result | None:
+    if facts.to is not None:  # Nobody lists all places of the world.
+        return None
+    for entry in known_savepoints(where.home, job):
+        if entry.name == facts.name and entry.problem is None:
+            return {name: value for name, value in entry.to_json().items() if name != "problem"}
+    return None
+
+
+def _suspend(where: Surroundings, job: str, facts: SavepointFacts) -> Result:
+    """Stop a job, and take a savepoint of where it stopped."""
+    status = stop_job(where.home, job)
+    return {**_ended(status), "savepoint": _savepoint(where, job, facts)}
+
+
+def _check_rescale(_where: Surroundings, _job: str, facts: RescaleFacts, _now_ms: int) -> Any:
+    _rescale_options(facts)
+    if facts.parallelism is None and not facts.operators:
+        raise OPERATION_FACTS_INVALID(
+            kind="rescale", problem="no parallelism is given",
+            hint="give `parallelism`, or `operators` with uids and numbers",
+        )  # fmt: skip
+    if any(width < 1 for width in facts.operators.values()):
+        raise OPERATION_FACTS_INVALID(
+            kind="rescale", problem="a parallelism is below 1", hint="give numbers of 1 or more"
+        )
+    return facts
+
+
+def _rescale_options(facts: RescaleFacts) -> RescaleOptions:
+    return RescaleOptions(parallelism=facts.parallelism, timeout_ms=facts.timeout_ms)
+
+
+def _rescale(where: Surroundings, job: str, facts: RescaleFacts) -> Result:
+    options = _rescale_options(facts)
+    done = ask_for_rescale(where.home, job, options, facts.operators, clock=where.clock)
+    return done.to_json()
+
+
+def _found_rescale(
+    where: Surroundings, job: str, facts: RescaleFacts, _asked_ms: int
+) -> Result | None:
+    """Return the widths when they are those that were asked for."""
+    widths = {uid: each.parallelism for uid, each in job_status(where.home, job).operators.items()}
+    wanted = facts.operators
+    if not wanted or any(widths.get(uid) != width for uid, width in wanted.items()):
+        return None
+    return {"new": widths}
+
+
+def _place_submit(where: Surroundings, _job: str, facts: SubmitFacts, _now_ms: int) -> SubmitFacts:
+    """Settle the name of a job that has none: it is how the job is found again."""
+    if is_script(facts.plugin):
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem=f"{facts.plugin!r} is a file",
+            hint="name an installed plugin; `bicycle submit FILE.py` runs a file",
+        )  # fmt: skip
+    for group in ("plugin", "name"):
+        if group in facts.options:
+            raise OPERATION_FACTS_INVALID(
+                kind="submit", problem=f"`{group}` is given among the options",
+                hint=f"give `{group}` beside `options`",
+            )  # fmt: skip
+    options = _request(facts).options
+    place = place_job(options, where.home, clock=where.clock, source=system_random())
+    former = place.folder.status()
+    if former is not None and not former.state.is_final:
+        for pid, started in (
+            (former.pid, former.pid_started),
+            (former.supervisor_pid, former.supervisor_started),
+        ):
+            if is_alive(pid, started):
+                raise JobRunningError(job=former.id, pid=pid, place=str(place.folder.path))
+    return msgspec.structs.replace(facts, name=place.job)
+
+
+def _request(facts: SubmitFacts) -> JobRequest:
+    from_mapping(EngineOptions, facts.engine)
+    given = {"plugin": facts.plugin, **facts.options}
+    if facts.name is not None:
+        given["name"] = facts.name
+    return JobRequest(
+        options=from_mapping(JobOptions, given),
+        params=facts.params,
+        engine=facts.engine,
+        spark=facts.spark,
+    )
+
+
+def _submit(where: Surroundings, _job: str, facts: SubmitFacts) -> Result:
+    status = submit(_request(facts), where.home, python=sys.executable)
+    return {"job_id": status.id, "state": status.state.value}
+
+
+def _found_submit(
+    where: Surroundings, job: str, _facts: SubmitFacts, asked_ms: int
+) -> Result | None:
+    status = job_status(where.home, job)
+    if status.started_ms < asked_ms:
+        return None
+    return {"job_id": status.id, "state": status.state.value}
+
+
+KINDS: Mapping[str, Kind] = {
+    "stop": Kind(facts=NoFacts, settle=_as_given, meet=_stop, is_repeated=True),
+    "drain": Kind(facts=NoFacts, settle=_as_given, meet=_drain, is_repeated=True),
+    "cancel": Kind(facts=NoFacts, settle=_as_given, meet=_cancel, is_repeated=True),
+    "savepoint": Kind(
+        facts=SavepointFacts, settle=_name_savepoint, meet=_savepoint, find=_found_savepoint
+    ),
+    "suspend": Kind(
+        facts=SavepointFacts, settle=_name_savepoint, meet=_suspend, needs_running=True
+    ),
+    "rescale": Kind(
+        facts=RescaleFacts, settle=_check_rescale, meet=_rescale, find=_found_rescale,
+        needs_running=True,
+    ),
+    "submit": Kind(facts=SubmitFacts, settle=_place_submit, meet=_submit, find=_found_submit),
+}  # fmt: skip

@@ -1,0 +1,387 @@
+"""Operations: what somebody asked for, from the request to its end, over any end of the service.
+
+An operation is a row before it is answered. Threads meet them, a few at a time, so no request waits
+for a driver; cancels have threads of their own, so that they never wait behind what hangs. A
+repeated request with the same key is the same operation. After an end of the service, open
+operations are done again where that is harmless, found to be done, or told as interrupted; none
+begins a job twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.service.errors import (
+    JOB_ENDED,
+    OPERATION_FACTS_INVALID,
+    OPERATION_INTERRUPTED,
+    OPERATION_KEY_REUSED,
+    OPERATION_UNKNOWN,
+    SERVICE_BUSY,
+)
+from bicycle_runtime.service.operations.kinds import KINDS, Surroundings
+from bicycle_runtime.service.store.database import Database
+from bicycle_runtime.service.store.history import note_audit, note_event
+from bicycle_runtime.service.users.redaction import redacted
+from bicycle_runtime.service.users.roles import Identity
+from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.states import Intent
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["Operation", "Operations"]
+
+_LOG = logging.getLogger(__name__)
+_THREAD_COUNT = 8
+_CANCEL_THREAD_COUNT = 4
+_WAITING_MAX = 1_000
+_KEY_LENGTH_MAX = 200
+_INTENTS: dict[str, Intent] = {
+    "stop": "stop", "drain": "drain", "suspend": "suspend", "cancel": "cancel",
+}  # fmt: skip
+
+_Queue = queue.Queue[tuple[int, Any] | None]
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was asked for. ``state`` is waiting, running, done, failed or interrupted.
+
+    ``error`` has code, message, fix and facts of what ended it, ``result`` what came out.
+    """
+
+    id: int
+    actor: str
+    job: str
+    kind: str
+    facts: dict[str, Any]
+    state: str
+    asked_ms: int
+    ended_ms: int | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.state not in ("waiting", "running")
+
+
+class Operations:
+    """A context manager; threads run between entering and leaving, and are not waited for.
+
+    Args:
+        control: The database with operations and the audit log.
+        where: See there.
+        fleet: Is told of each step.
+        on_done: Called in a thread with each operation that is over, before it is told.
+    """
+
+    def __init__(
+        self, control: Database, where: Surroundings, fleet: Fleet,
+        on_done: Callable[[Operation], None],
+    ) -> None:  # fmt: skip
+        self._control = control
+        self._where = where
+        self._fleet = fleet
+        self._on_done = on_done
+        self._queue: _Queue = queue.Queue()
+        self._cancels: _Queue = queue.Queue()
+        self._open: dict[int, Operation] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+
+    def __enter__(self) -> Operations:
+        """Resolve what was open when the service ended, and begin."""
+        self._resume()
+        for waiting, count in self._queues():
+            for number in range(count):
+                name = f"operations {number}"
+                threading.Thread(
+                    target=self._run, args=(waiting,), name=name, daemon=True
+                ).start()  # fmt: skip
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_closed = True
+        for waiting, count in self._queues():
+            for _number in range(count):
+                waiting.put(None)
+
+    def _queues(self) -> tuple[tuple[_Queue, int], ...]:
+        return (self._queue, _THREAD_COUNT), (self._cancels, _CANCEL_THREAD_COUNT)
+
+    def _put(self, operation: Operation, settled: Any) -> None:
+        waiting = self._cancels if operation.kind == "cancel" else self._queue
+        waiting.put((operation.id, settled))
+
+    def ask(
+        self,
+        kind: str,
+        job: str | None,
+        facts: Mapping[str, Any],
+        *,
+        identity: Identity,
+        key: str | None = None,
+        address: str = "",
+    ) -> Operation:
+        """Begin an operation, or return the one that the same key has begun.
+
+        Args:
+            kind: A word of ``KINDS``.
+            job: The job's id; None to start a job.
+            facts: Plain data that the kind takes.
+            identity: Who asks; the caller has checked that they may.
+            key: Of who asks, for this request: a repeated request is answered with the first.
+            address: Where the request came from, for the audit log.
+
+        Raises:
+            JobNotFoundError: there is no such job.
+            JOB_ENDED: it has ended, and this is for one that runs.
+            OPERATION_FACTS_INVALID: the facts are not what the kind takes.
+            OPERATION_KEY_REUSED: the key was used for another request.
+            SERVICE_BUSY: a thousand operations wait.
+            BicycleError: an option among the facts is refused.
+        """
+        if key is not None and not 1 <= len(key) <= _KEY_LENGTH_MAX:
+            raise OPERATION_FACTS_INVALID(
+                kind=kind, problem=f"the idempotency key has {len(key)} characters",
+                hint=f"give 1 to {_KEY_LENGTH_MAX}",
+            )  # fmt: skip
+        digest = _digest(kind, job, facts)
+        if key is not None and (known := self._by_key(identity, key)) is not None:
+            return _same(known, digest, key)
+        settled = self._settled(kind, job, facts)
+        if len(self._open) >= _WAITING_MAX:
+            raise SERVICE_BUSY(waiting=len(self._open))
+        target = job if job is not None else str(getattr(settled, "name", ""))
+        who = {"actor": identity.name, "address": address}
+        row, is_new = self._control.write(
+            self._inserting(kind, target, settled, who=who, key=key, digest=digest)
+        ).result()
+        if not is_new:
+            return _same(row, digest, key or "")
+        operation = _operation(row)
+        with self._lock:
+            self._open[operation.id] = operation
+        self._put(operation, settled)
+        self._fleet.tell_operation(operation.id)
+        return operation
+
+    def get(self, number: int) -> Operation:
+        """Return an operation.
+
+        Raises:
+            OPERATION_UNKNOWN: there is none of this number.
+        """
+        found = self._select("WHERE id = ?", (number,))
+        if not found:
+            raise OPERATION_UNKNOWN(operation=number)
+        return found[0]
+
+    def recent(self, job: str | None = None, *, limit: int = 20) -> list[Operation]:
+        """Return operations, the newest first, of one job or of all."""
+        if job is None:
+            return self._select("ORDER BY id DESC LIMIT ?", (limit,))
+        return self._select("WHERE job = ? ORDER BY id DESC LIMIT ?", (job, limit))
+
+    def open_count(self) -> int:
+        """Return how many are waiting or running."""
+        return len(self._open)
+
+    def intent(self, job: str) -> tuple[Intent, str] | None:
+        """Return what is being done about a job that ends it, and who asked; None for nothing."""
+        with self._lock:
+            asked = [each for each in self._open.values() if each.job == job]
+        found = [each for each in asked if each.kind in _INTENTS and each.state == "running"]
+        # A cancel is the last word, whatever else is still waited for.
+        found.sort(key=lambda each: (each.kind == "cancel", each.id))
+        return (_INTENTS[found[-1].kind], found[-1].actor) if found else None
+
+    async def wait(self, number: int, timeout_s: float) -> Operation:
+        """Wait until an operation is over, or so long; return it as it is then.
+
+        Raises:
+            OPERATION_UNKNOWN: there is none of this number.
+        """
+        operation = await asyncio.to_thread(self.get, number)
+        if operation.is_over or timeout_s <= 0:
+            return operation
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s), self._fleet.changes() as changes:
+                async for change in changes:
+                    if not change.operations or number in change.operations:
+                        operation = await asyncio.to_thread(self.get, number)
+                    if operation.is_over:
+                        break
+        return operation
+
+    def _settled(self, kind: str, job: str | None, facts: Mapping[str, Any]) -> Any:
+        """Return the checked facts of an operation on a job that is there."""
+        if kind not in KINDS:
+            raise OPERATION_FACTS_INVALID(
+                kind=kind, problem="there is no such operation", hint=f"use one of {list(KINDS)}"
+            )
+        rules = KINDS[kind]
+        known = None
+        if job is not None:
+            known = self._fleet.view.get(job)
+            if known is None:
+                self._where.home.find(job)  # Started since the last look, or not there.
+        if known is not None and rules.needs_running and known.summary.end_time is not None:
+            raise JOB_ENDED(kind=kind, job=job, state=known.summary.state)
+        try:
+            given = msgspec.convert(dict(facts), rules.facts)
+        except msgspec.ValidationError as error:
+            hint = f"it takes {', '.join(rules.facts.__struct_fields__) or 'nothing'}"
+            raise OPERATION_FACTS_INVALID(kind=kind, problem=str(error), hint=hint) from None
+        return rules.settle(self._where, job or "", given, self._where.clock.now_ms())
+
+    def _inserting(
+        self, kind: str, job: str, settled: Any, *, who: Mapping[str, str], key: str | None,
+        digest: str,
+    ) -> Callable[[sqlite3.Connection], tuple[sqlite3.Row, bool]]:  # fmt: skip
+        now_ms = self._where.clock.now_ms()
+        shown = redacted(msgspec.to_builtins(settled))
+
+        def work(connection: sqlite3.Connection) -> tuple[sqlite3.Row, bool]:
+            if key is not None:  # Two requests with one key at the same time.
+                known = connection.execute(_BY_KEY, (who["actor"], key)).fetchone()
+                if known is not None:
+                    return known, False
+            cursor = connection.execute(
+                "INSERT INTO operations (actor, idempotency_key, body_digest, job, kind, facts,"
+                " state, asked_ms) VALUES (?, ?, ?, ?, ?, ?, 'waiting', ?)",
+                (who["actor"], key, digest, job, kind, json.dumps(shown), now_ms),
+            )
+            entry = {**who, "action": kind, "target": job, "outcome": "accepted"}
+            note_audit(connection, entry, {"operation": cursor.lastrowid, **shown}, at_ms=now_ms)
+            sql = "SELECT * FROM operations WHERE id = ?"
+            return connection.execute(sql, (cursor.lastrowid,)).fetchone(), True
+
+        return work
+
+    def _run(self, waiting: _Queue) -> None:
+        while (entry := waiting.get()) is not None and not self._is_closed:
+            number, settled = entry
+            self._meet(self._open[number], settled)
+
+    def _meet(self, operation: Operation, settled: Any) -> None:
+        self._step(operation, state="running")
+        result, failure = None, None
+        try:
+            result = KINDS[operation.kind].meet(self._where, operation.job, settled)
+        except BicycleError as error:
+            failure = error.to_json()
+        except Exception as error:  # noqa: BLE001 - A thread that dies would leave it open for ever.
+            log_event(_LOG, "operation_broke", level=logging.ERROR, error=error, job=operation.job)
+            text = f"{type(error).__name__}: {error}"
+            failure = {"code": BicycleError.code, "message": text, "fix": BicycleError.fix}
+        if not self._is_closed:
+            self._end(operation, "failed" if failure else "done", result=result, error=failure)
+
+    def _end(
+        self, operation: Operation, state: str, *, result: dict[str, Any] | None,
+        error: dict[str, Any] | None,
+    ) -> None:  # fmt: skip
+        plain = json.loads(json.dumps({"result": result, "error": error}, default=str))
+        now_ms = self._where.clock.now_ms()
+        over = msgspec.structs.replace(operation, state=state, ended_ms=now_ms, **plain)
+        self._on_done(over)
+        self._step(over, state=state)
+        with self._lock:
+            self._open.pop(operation.id, None)
+        self._fleet.tell_operation(operation.id)
+        log_event(_LOG, "operation_over", job=over.job, kind=over.kind, state=over.state)
+
+    def _step(self, operation: Operation, *, state: str) -> None:
+        """Write how far an operation has come, and tell it."""
+        changed = msgspec.structs.replace(operation, state=state)
+        with self._lock:
+            if operation.id in self._open:
+                self._open[operation.id] = changed
+        now_ms = self._where.clock.now_ms()
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE operations SET state = ?, ended_ms = ?, result = ?, error = ? WHERE id = ?",
+                (state, changed.ended_ms, _json(changed.result), _json(changed.error), changed.id),
+            )
+            facts = {"operation": changed.id, "kind": changed.kind, "state": state}
+            if changed.error is not None:
+                facts |= {"code": changed.error["code"], "message": changed.error["message"]}
+            level = "info" if changed.error is None else "warning"
+            note_event(connection, changed.job, "operation", facts, level=level, at_ms=now_ms)
+
+        self._control.write(work).result()
+        self._fleet.tell_operation(changed.id)
+
+    def _resume(self) -> None:
+        """Decide about each operation that was open when the service ended."""
+        for operation in self._select("WHERE state IN ('waiting', 'running') ORDER BY id", ()):
+            rules = KINDS[operation.kind]
+            self._open[operation.id] = operation
+            settled = msgspec.convert(operation.facts, rules.facts)
+            if rules.is_repeated:
+                self._put(operation, settled)
+                continue
+            result = None
+            if rules.find is not None:
+                with contextlib.suppress(BicycleError):  # Then it is not known to be done.
+                    result = rules.find(self._where, operation.job, settled, operation.asked_ms)
+            if result is not None:
+                self._end(operation, "done", result=result, error=None)
+                continue
+            lost = OPERATION_INTERRUPTED(kind=operation.kind, job=operation.job)
+            self._end(operation, "interrupted", result=None, error=lost.to_json())
+
+    def _by_key(self, identity: Identity, key: str) -> sqlite3.Row | None:
+        row: sqlite3.Row | None = self._control.read(
+            lambda connection: connection.execute(_BY_KEY, (identity.name, key)).fetchone()
+        )
+        return row
+
+    def _select(self, rest: str, values: tuple[Any, ...]) -> list[Operation]:
+        sql = f"SELECT * FROM operations {rest}"
+        rows = self._control.read(lambda connection: connection.execute(sql, values).fetchall())
+        return [_operation(row) for row in rows]
+
+
+_BY_KEY = "SELECT * FROM operations WHERE actor = ? AND idempotency_key = ?"
+
+
+def _digest(kind: str, job: str | None, facts: Mapping[str, Any]) -> str:
+    text = json.dumps([kind, job, dict(facts)], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _same(row: sqlite3.Row, digest: str, key: str) -> Operation:
+    """Return the operation that a key has begun, for the same request."""
+    if row["body_digest"] != digest:
+        raise OPERATION_KEY_REUSED(key=key, operation=row["id"])
+    return _operation(row)
+
+
+def _operation(row: sqlite3.Row) -> Operation:
+    read: dict[str, Any] = {
+        name: None if row[name] is None else json.loads(row[name]) for name in _JSON_COLUMNS
+    }
+    names = ("id", "actor", "job", "kind", "state", "asked_ms", "ended_ms")
+    return Operation(**{name: row[name] for name in names}, **read)
+
+
+_JSON_COLUMNS = ("facts", "result", "error")
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value)

@@ -1,0 +1,161 @@
+"""One SQLite file: a thread that writes, and reads from any other thread.
+
+What waits to be written shares one transaction, so that many small changes cost one write to
+the disk. Each piece of work stands for itself: one that fails is undone alone. A reader has a
+connection per thread, which may only read, and sees whole transactions.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from bicycle_runtime.service.store.schema import known_version, prepare
+
+__all__ = ["Database", "Work"]
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], Any]
+_Entry = tuple[Work, "Future[Any]"]
+
+_BUSY_MS = 5_000
+_WAL_BYTES_MAX = 16 << 20
+_QUEUE_MAX = 10_000
+_BATCH_MAX = 500
+
+
+class Database:
+    """A context manager; the thread runs between entering and leaving.
+
+    Args:
+        path: The file; made with its folder when missing, readable by its owner only.
+        versions: See ``prepare``.
+        synchronous: ``FULL``: what ``write`` has answered survives a power cut. ``NORMAL``: it
+            survives the end of the process.
+    """
+
+    def __init__(
+        self, path: Path, versions: tuple[str, ...], *, synchronous: Literal["FULL", "NORMAL"]
+    ) -> None:
+        self._path = path
+        self._versions = versions
+        self._synchronous = synchronous
+        self._queue: queue.Queue[_Entry | None] = queue.Queue(_QUEUE_MAX)
+        self._thread = threading.Thread(target=self._run, name=f"write {path.name}", daemon=True)
+        self._local = threading.local()
+        self._readers: list[sqlite3.Connection] = []
+        self._writer: sqlite3.Connection | None = None
+
+    def __enter__(self) -> Database:
+        # Made here, so that it is never readable by others, not even for a moment.
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        self._writer = self._connect()
+        known_version(self._writer, self._path, self._versions)  # Before anything is changed.
+        _settle(self._writer, self._synchronous)
+        prepare(self._writer, self._path, self._versions)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Write what is queued, and close."""
+        self._queue.put(None)
+        self._thread.join()
+        for connection in self._readers:
+            connection.close()
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, work: Work) -> Future[Any]:
+        """Let the writer do something in a transaction; the future is done when that is committed.
+
+        Args:
+            work: Gets the connection; what it returns is the result. It must not commit.
+        """
+        done: Future[Any] = Future()
+        self._queue.put((work, done))
+        return done
+
+    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Return what ``work`` reads, in this thread."""
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._connect()
+            connection.execute("PRAGMA query_only = 1")
+            self._local.connection = connection
+            self._readers.append(connection)
+        return work(connection)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+        connection.row_factory = sqlite3.Row
+        connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        return connection
+
+    def _run(self) -> None:
+        is_open = True
+        while is_open:
+            batch, is_open = self._batch()
+            if batch:
+                self._write_batch(batch)
+
+    def _batch(self) -> tuple[list[_Entry], bool]:
+        """Return what is to be written next; False with it when that is the last."""
+        entry = self._queue.get()
+        batch: list[_Entry] = []
+        while entry is not None:
+            batch.append(entry)
+            if len(batch) >= _BATCH_MAX:
+                return batch, True
+            try:
+                entry = self._queue.get_nowait()
+            except queue.Empty:
+                return batch, True
+        return batch, False
+
+    def _write_batch(self, batch: list[_Entry]) -> None:
+        connection = self._writer
+        assert connection is not None
+        results: list[tuple[Future[Any], Any, BaseException | None]] = []
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for work, done in batch:
+                results.append((done, *_tried(connection, work)))
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:  # A full disk, say: nothing of the batch is there.
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            results = [(done, None, error) for _, done in batch]
+        for done, result, failure in results:
+            if failure is None:
+                done.set_result(result)
+            else:
+                done.set_exception(failure)
+
+
+def _settle(connection: sqlite3.Connection, synchronous: str) -> None:
+    """Let readers go on while the writer writes, and say what survives a power cut."""
+    for setting in (
+        "journal_mode = WAL",
+        f"journal_size_limit = {_WAL_BYTES_MAX}",
+        f"synchronous = {synchronous}",
+    ):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _tried(connection: sqlite3.Connection, work: Work) -> tuple[Any, BaseException | None]:
+    """Return the result of one piece of work, or its error, when it is undone."""
+    connection.execute("SAVEPOINT work")
+    try:
+        result = work(connection)
+    except Exception as error:  # noqa: BLE001 - It is raised to who asked, in another thread.
+        connection.execute("ROLLBACK TO work")
+        connection.execute("RELEASE work")
+        return None, error
+    connection.execute("RELEASE work")
+    return result, None

@@ -1,0 +1,310 @@
+"""What was: changes of states, events, samples and the audit log, written once."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.service.store.database import Database
+from bicycle_runtime.service.store.schema import TIERS
+
+__all__ = [
+    "SAMPLED",
+    "AuditEntry",
+    "Event",
+    "History",
+    "KnownRow",
+    "Noted",
+    "StateChange",
+    "note_audit",
+    "note_event",
+]
+
+_EVENTS_MAX = 10_000  # Of one job; older ones go.
+SAMPLED = ("records_per_second", "lag_records", "lag_ms", "state_bytes", "errors", "late")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened; ``kind`` is state, refused, failure, operation or service."""
+
+    id: int
+    job: str
+    at_ms: int
+    kind: str
+    level: str
+    facts: dict[str, Any]
+
+
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """One change that somebody asked for, and whether it was let through."""
+
+    id: int
+    at_ms: int
+    actor: str
+    address: str
+    action: str
+    target: str
+    outcome: str
+    facts: dict[str, Any]
+
+
+class StateChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One step in the life of a job; ``old`` is None where the job was not known before."""
+
+    at_ms: int
+    old: str | None
+    new: str
+    cause: str
+    actor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRow:
+    """What is kept of a job. ``run`` is when its run began, in ms since 1970, and names the run."""
+
+    id: str
+    run: int
+    state: str
+    plugin: str
+    pid: int
+    pid_started: int
+    supervisor_pid: int
+    supervisor_started: int
+    restarts: int
+    suspended_run: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Noted:
+    """What one look has found about a job: its row, the steps, and what went wrong."""
+
+    row: KnownRow
+    steps: tuple[tuple[str | None, str], ...] = ()
+    cause: str = ""
+    actor: str = ""
+    events: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
+
+
+def note_event(
+    connection: sqlite3.Connection, job: str, kind: str, facts: Mapping[str, Any], *, level: str,
+    at_ms: int,
+) -> int:  # fmt: skip
+    """Write one event and return its number; the oldest of a job go when there are very many."""
+    values = (job, at_ms, kind, level, json.dumps(facts))
+    row = connection.execute(
+        "INSERT INTO events (job, at_ms, kind, level, facts) VALUES (?, ?, ?, ?, ?)", values
+    )
+    number = int(row.lastrowid or 0)
+    if number % 100 == 0:
+        connection.execute(
+            "DELETE FROM events WHERE job = ? AND id <= (SELECT id FROM events WHERE job = ?"
+            " ORDER BY id DESC LIMIT 1 OFFSET ?)",
+            (job, job, _EVENTS_MAX),
+        )
+    return number
+
+
+def note_audit(
+    connection: sqlite3.Connection, entry: Mapping[str, str], facts: Mapping[str, Any], *,
+    at_ms: int,
+) -> None:  # fmt: skip
+    """Write one line of the audit log: actor, address, action, target and outcome."""
+    words = [entry[name] for name in ("actor", "address", "action", "target", "outcome")]
+    connection.execute(
+        "INSERT INTO audit (at_ms, actor, address, action, target, outcome, facts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (at_ms, *words, json.dumps(facts)),
+    )
+
+
+class History:
+    """Reads and writes what was.
+
+    Args:
+        control: The database with jobs and events.
+        samples: That with samples.
+    """
+
+    def __init__(self, control: Database, samples: Database) -> None:
+        self._control = control
+        self._samples = samples
+
+    def known_rows(self) -> dict[str, KnownRow]:
+        """Return what is kept of each job whose folder was there when last looked."""
+        names = ", ".join(KnownRow.__dataclass_fields__)
+        sql = f"SELECT {names} FROM jobs WHERE removed_ms IS NULL"
+        rows = self._control.read(lambda connection: connection.execute(sql).fetchall())
+        return {row["id"]: KnownRow(**dict(row)) for row in rows}
+
+    def note(self, found: Iterable[Noted], removed: Iterable[str], *, at_ms: int) -> Future[int]:
+        """Write what one look has found; the result is the number of the last event, or 0."""
+        noted, gone = tuple(found), tuple(removed)
+
+        def work(connection: sqlite3.Connection) -> int:
+            last = 0
+            for each in noted:
+                last = max(last, _note(connection, each, at_ms=at_ms))
+            for job in gone:
+                connection.execute("UPDATE jobs SET removed_ms = ? WHERE id = ?", (at_ms, job))
+            return last
+
+        return self._control.write(work)
+
+    def note_suspended(self, job: str, *, run: int, savepoint: str) -> Future[None]:
+        """Keep that a run was stopped for a savepoint, which is complete."""
+        sql = "UPDATE jobs SET suspended_run = ?, savepoint = ? WHERE id = ?"
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(sql, (run, savepoint, job))
+
+        return self._control.write(work)
+
+    def note_refused(
+        self, entry: Mapping[str, str], facts: Mapping[str, Any], *, at_ms: int
+    ) -> Future[None]:
+        """Write a change that was refused into the audit log."""
+        return self._control.write(
+            lambda connection: note_audit(connection, entry, facts, at_ms=at_ms)
+        )
+
+    def latest_event(self) -> int:
+        """Return the number of the last event, 0 while there is none."""
+        sql = "SELECT coalesce(max(id), 0) FROM events"
+        return int(self._control.read(lambda connection: connection.execute(sql).fetchone()[0]))
+
+    def events(self, job: str | None = None, *, after: int = 0, limit: int = 200) -> list[Event]:
+        """Return events behind a number, the oldest first, of one job or of all."""
+        where, values = ("", ()) if job is None else ("AND job = ?", (job,))
+        sql = f"SELECT * FROM events WHERE id > ? {where} ORDER BY id LIMIT ?"
+        return self._rows(sql, (after, *values, limit), Event)
+
+    def latest_events(self, job: str | None = None, *, limit: int = 50) -> list[Event]:
+        """Return events, the newest first, of one job or of all."""
+        where, values = ("", ()) if job is None else ("WHERE job = ?", (job,))
+        return self._rows(
+            f"SELECT * FROM events {where} ORDER BY id DESC LIMIT ?", (*values, limit), Event
+        )
+
+    def audit(self, *, after: int = 0, limit: int = 200) -> list[AuditEntry]:
+        """Return lines of the audit log behind a number, the oldest first."""
+        sql = "SELECT * FROM audit WHERE id > ? ORDER BY id LIMIT ?"
+        return self._rows(sql, (after, limit), AuditEntry)
+
+    def state_changes(self, job: str, *, limit: int = 200) -> list[StateChange]:
+        """Return the steps in the life of a job, the newest first."""
+        sql = (
+            "SELECT at_ms, old, new, cause, actor FROM state_changes WHERE job = ?"
+            " ORDER BY at_ms DESC, rowid DESC LIMIT ?"
+        )
+        return self._rows(sql, (job, limit), StateChange)
+
+    def note_samples(
+        self, jobs: Iterable[tuple[str, Mapping[str, Any]]], *, at_s: int
+    ) -> Future[None]:
+        """Keep a sample of each job, and every five minutes the mean of those since the last.
+
+        Args:
+            jobs: Ids, and values by the names in ``SAMPLED``.
+            at_s: When, a multiple of 5 s since 1970.
+        """
+        rows = [(job, *(values[name] for name in SAMPLED)) for job, values in jobs]
+        return self._samples.write(_samples_writer(rows, at_s))
+
+    def samples(self, job: str, *, tier: str = "5s") -> dict[str, Any]:
+        """Return columns over time, the oldest first; None in a column is a gap.
+
+        Args:
+            job: The job's id.
+            tier: A word of ``TIERS``: an hour in steps of 5 s, or 7 days in steps of 5 minutes.
+        """
+        number, step_s, _ = TIERS[tier]
+        sql = (
+            f"SELECT at_s, {', '.join(SAMPLED)} FROM samples JOIN job_numbers"
+            " ON number = job_number WHERE job = ? AND tier = ? ORDER BY at_s"
+        )
+        values = (job, number)
+        rows = self._samples.read(lambda connection: connection.execute(sql, values).fetchall())
+        columns: dict[str, list[Any]] = {name: [] for name in ("at_s", *SAMPLED)}
+        last_s: int | None = None
+        oldest_s = 0 if not rows else rows[-1]["at_s"] - step_s * TIERS[tier][2]
+        for row in rows:
+            if row["at_s"] <= oldest_s:
+                continue
+            if last_s is not None and row["at_s"] - last_s > 2 * step_s:
+                columns["at_s"].append(last_s + step_s)
+                for name in SAMPLED:
+                    columns[name].append(None)
+            for name, column in columns.items():
+                column.append(row[name])
+            last_s = row["at_s"]
+        return {"tier": tier, "step_s": step_s, **columns}
+
+    def _rows(self, sql: str, values: tuple[Any, ...], kind: type[Any]) -> list[Any]:
+        rows = self._control.read(lambda connection: connection.execute(sql, values).fetchall())
+        return [kind(**_plain(row)) for row in rows]
+
+
+def _plain(row: sqlite3.Row) -> dict[str, Any]:
+    plain = dict(row)
+    if "facts" in plain:
+        plain["facts"] = json.loads(plain["facts"])
+    return plain
+
+
+def _note(connection: sqlite3.Connection, noted: Noted, *, at_ms: int) -> int:
+    row, last = noted.row, 0
+    names = tuple(KnownRow.__dataclass_fields__)
+    values = [getattr(row, name) for name in names]
+    # Whether a run is suspended is told by who has made the savepoint.
+    news = ", ".join(f"{n} = excluded.{n}" for n in names if n not in ("id", "suspended_run"))
+    connection.execute(
+        f"INSERT INTO jobs ({', '.join(names)}, seen_ms) VALUES ({', '.join('?' * len(names))}, ?)"
+        f" ON CONFLICT (id) DO UPDATE SET {news}, seen_ms = excluded.seen_ms, removed_ms = NULL",
+        (*values, at_ms),
+    )
+    for old, new in noted.steps:
+        connection.execute(
+            "INSERT INTO state_changes VALUES (?, ?, ?, ?, ?, ?)",
+            (row.id, at_ms, old, new, noted.cause, noted.actor),
+        )
+        step = {"old": old, "new": new, "cause": noted.cause}
+        last = note_event(connection, row.id, "state", step, level="info", at_ms=at_ms)
+    for kind, level, facts in noted.events:
+        last = note_event(connection, row.id, kind, facts, level=level, at_ms=at_ms)
+    return last
+
+
+def _samples_writer(rows: list[tuple[Any, ...]], at_s: int) -> Callable[[sqlite3.Connection], None]:
+    names, marks = ", ".join(SAMPLED), ", ".join("?" * len(SAMPLED))
+    fine, fine_s, fine_count = TIERS["5s"]
+    coarse, coarse_s, coarse_count = TIERS["5m"]
+    means = ", ".join(f"avg({name})" for name in SAMPLED)
+    is_coarse = at_s // fine_s * fine_s % coarse_s == 0
+
+    def work(connection: sqlite3.Connection) -> None:
+        for job, *values in rows:
+            connection.execute("INSERT OR IGNORE INTO job_numbers (job) VALUES (?)", (job,))
+            [number] = connection.execute(
+                "SELECT number FROM job_numbers WHERE job = ?", (job,)
+            ).fetchone()
+            connection.execute(
+                f"INSERT OR REPLACE INTO samples (job_number, tier, slot, at_s, {names})"
+                f" VALUES (?, ?, ?, ?, {marks})",
+                (number, fine, at_s // fine_s % fine_count, at_s, *values),
+            )
+            if is_coarse:
+                slot = at_s // coarse_s % coarse_count
+                connection.execute(
+                    f"INSERT OR REPLACE INTO samples (job_number, tier, slot, at_s, {names})"
+                    f" SELECT ?, ?, ?, ?, {means} FROM samples"
+                    " WHERE job_number = ? AND tier = ? AND at_s > ? AND at_s <= ?",
+                    (number, coarse, slot, at_s, number, fine, at_s - coarse_s, at_s),
+                )
+
+    return work

@@ -1,0 +1,359 @@
+"""The entries of keyed states of which only a part is in memory.
+
+Single values are dicts on disk by key. Maps and lists are one dict on disk by ``(key, map key)``,
+so that a map of any size is read entry by entry. Of a small map all map keys are kept in order once
+it was scanned, and later scans need no disk. A scan of a large one joins what is sealed with what
+the epoch changed, both in key order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from itertools import islice, takewhile
+from typing import Any
+
+from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.state.disk.cache import DiskCache
+from bicycle_runtime.state.disk.dicts import MISSING, DiskDict, SealedEntries, TouchDiskDict
+from bicycle_runtime.state.rocksdb.key_layout import behind_key, key_in, key_start, state_start
+from bicycle_sdk.state.entries import MISSING as NO_BOUND
+from bicycle_sdk.state.entries import CarefulValueEntries, MapEntries, has_prefix
+from bicycle_sdk.state.expiry import Expiry
+
+__all__ = ["DiskMapEntries", "DiskValueEntries", "new_dict"]
+
+_Entry = tuple[bytes, Any, bytes | None]  # Bytes of a map key, the map key, what is sealed for it.
+# So many more map keys of a key are looked through for each scan of it, to have all of them.
+_PARTS_PER_SCAN = 64
+
+
+def new_dict(sealed: SealedEntries, *, is_frozen: bool) -> DiskDict:
+    """Return a dict on disk for values that can, or cannot, be changed in place."""
+    return DiskDict(sealed) if is_frozen else TouchDiskDict(sealed)
+
+
+class DiskValueEntries(CarefulValueEntries):
+    """One value per key.
+
+    Args:
+        sealed: Where the values lie.
+        is_frozen: Whether values are of a type that cannot be changed in place.
+        expiry: When values expire; None for never.
+    """
+
+    __slots__ = ("stored",)
+
+    def __init__(self, sealed: SealedEntries, *, is_frozen: bool, expiry: Expiry | None) -> None:
+        super().__init__(is_frozen=is_frozen, expiry=expiry)
+        self.stored = new_dict(sealed, is_frozen=is_frozen)
+        self.entries = self.stored
+
+    def peek(self, entry_key: Any) -> Any:
+        """Return the value of an entry without using it; the SDK's ``MISSING`` for none."""
+        value = self.stored.peek(entry_key)
+        return NO_BOUND if value is MISSING else value
+
+    def load(self, entry_keys: Iterable[Any], values: Iterable[Any]) -> None:  # noqa: ARG002  # they are on disk
+        """Forget what is in memory of entries that others have sealed."""
+        self.stored.drop(entry_keys)
+
+    def unload(self, entry_keys: Iterable[Any]) -> None:
+        """Forget what is in memory of entries that others have removed."""
+        self.stored.drop(entry_keys)
+
+    def reset(self) -> None:
+        """Forget all that is in memory."""
+        self.stored.forget()
+        self.touched.clear()
+        if self.expiry is not None:
+            self.expiry.reset()
+
+
+class DiskMapEntries(MapEntries):
+    """A map or a list per key.
+
+    Args:
+        cache: The operator's.
+        name: Name of the state.
+        group_of: The key group of a key.
+        sealed: Where the entries lie, by ``(key, map key)``.
+        is_frozen: Whether values are of a type that cannot be changed in place.
+        expiry: When entries expire; None for never.
+        order: Gives what map keys are sorted by in memory, as their bytes are.
+    """
+
+    __slots__ = (
+        "_cache", "_ends", "_fresh", "_group_of", "_name", "_scans", "is_lasting", "stored"
+    )  # fmt: skip
+
+    def __init__(
+        self, cache: DiskCache, name: str, group_of: Callable[[Any], int], sealed: SealedEntries,
+        *, is_frozen: bool, expiry: Expiry | None, order: Callable[[Any], Any] = encode_key,
+    ) -> None:  # fmt: skip
+        super().__init__(is_frozen=is_frozen, expiry=expiry, order=order)
+        self._cache = cache
+        self._name = name
+        self._group_of = group_of
+        self.is_lasting = True  # Handles of functions hold it.
+        self._fresh: dict[Any, dict[Any, None]] = {}  # Map keys that the epoch has touched, by key.
+        self._ends: dict[Any, int] = {}  # Positions behind the lists that the epoch has touched.
+        self._scans: dict[Any, int] = {}  # How often a key was scanned of which not all is known.
+        self.stored = new_dict(sealed, is_frozen=is_frozen)
+        cache.join(self)
+
+    # --- in the cache ------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Regard what the epoch changed as part of the space."""
+        self._fresh.clear()
+        self._ends.clear()
+
+    def clean_count(self) -> int:
+        """Return of how many keys the map keys are in order; ``stored`` counts the entries."""
+        return len(self._sorted) + len(self._scans)
+
+    def age(self, share: float) -> None:  # noqa: ARG002  # they can be found again by a scan
+        """Let go of the order of map keys."""
+        self._forget_order()
+
+    # --- as entries ----------------------------------------------------------------------------
+
+    def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:
+        """Return an entry of a key's map, else the default."""
+        entry_key = (key, part)
+        value = self.stored.peek(entry_key)
+        if value is MISSING or not self._use(entry_key):
+            return default
+        return value
+
+    def has(self, key: Hashable, part: Hashable) -> bool:
+        """Tell whether a key's map has an entry."""
+        entry_key = (key, part)
+        return entry_key in self.stored and self._is_found(entry_key)
+
+    def put(self, key: Hashable, part: Hashable, value: Any) -> None:
+        """Set an entry of a key's map."""
+        entry_key = (key, part)
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            self._enter(ordered, part)
+        else:
+            self._order(part)  # Refuse what has no order now, not when the epoch is written.
+        self.stored[entry_key] = value
+        self._touch(entry_key)
+        if self.expiry is not None:
+            self.expiry.renew(entry_key)
+
+    def append(self, key: Hashable, values: Iterable[Any]) -> None:
+        """Put values behind the last position of a key's list."""
+        position = self.end(key)
+        for value in values:
+            self.put(key, position, value)
+            position += 1
+        self._ends[key] = position
+
+    def end(self, key: Hashable) -> int:
+        """Return a position behind a key's list."""
+        known = self._ends.get(key)
+        if known is not None:
+            return known
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            return ordered[-1][1] + 1 if ordered else 0
+        start = self._start_of(key)
+        last = self._cache.last(start, behind_key(start))
+        positions = list(self._fresh.get(key, ()))
+        if last is not None:
+            change_set = len(start) - len(key_start(key))
+            positions.append(key_in(last[0][change_set:], last[1])[1])
+        return max(positions, default=-1) + 1
+
+    def cut(self, key: Hashable, start: int) -> None:
+        """Remove the end of a key's list, from a position on."""
+        super().cut(key, start)
+        self._ends[key] = start
+
+    def parts(self, key: Hashable) -> list[Any]:
+        """Return the map keys that a key has, expired or not, in order."""
+        ordered = self._known(key)
+        if ordered is not None:
+            return [part for _, part in ordered]
+        return [
+            part
+            for _, part, data in self._entries(key)
+            if self.stored.found((key, part), data) is not MISSING
+        ]
+
+    def delete(self, key: Hashable, part: Hashable) -> None:
+        """Remove an entry of a key's map; harmless when there is none."""
+        entry_key = (key, part)
+        if entry_key not in self.stored:
+            return
+        del self.stored[entry_key]
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            self._leave(ordered, part)
+        self._touch(entry_key)
+        if self.expiry is not None:
+            self.expiry.forget(entry_key)
+
+    def clear(self, key: Hashable) -> None:
+        """Remove a key's map."""
+        for part in self.parts(key):
+            self.delete(key, part)
+
+    def items(self, key: Hashable) -> list[tuple[Any, Any]]:
+        """Return the entries of a key's map, in key order, which for lists is the oldest first."""
+        return list(self.scan(key))
+
+    def is_empty(self, key: Hashable) -> bool:
+        """Tell whether a key's map has no entry."""
+        return not any(self._is_live((key, part)) for part in self.parts(key))
+
+    def scan(
+        self, key: Hashable, start: Any = NO_BOUND, end: Any = NO_BOUND, *, prefix: Any = NO_BOUND
+    ) -> Iterator[tuple[Any, Any]]:
+        """Yield the entries of a key's map in key order, as they are when they are reached."""
+        ordered = self._known(key)
+        if ordered is None:
+            yield from self._scan_disk(key, start, end, prefix)
+            return
+        peek = self.stored.peek
+        for part in self._between(ordered, start, end, prefix):
+            entry_key = (key, part)
+            value = peek(entry_key)
+            if value is not MISSING and self._use(entry_key):
+                yield part, value
+
+    def _scan_disk(
+        self, key: Hashable, start: Any, end: Any, prefix: Any
+    ) -> Iterator[tuple[Any, Any]]:
+        first = prefix if start is NO_BOUND else start
+        entries: Iterable[_Entry] = self._entries(
+            key,
+            None if first is NO_BOUND else encode_key(first),
+            None if end is NO_BOUND else encode_key(end),
+        )
+        if prefix is not NO_BOUND:
+            entries = takewhile(lambda entry: has_prefix(entry[1], prefix), entries)
+        for _, part, data in entries:
+            entry_key = (key, part)
+            value = self.stored.found(entry_key, data)
+            if value is not MISSING and self._use(entry_key):
+                yield part, value
+
+    def load(self, entry_keys: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:  # noqa: ARG002  # they are on disk
+        """Forget what is in memory of entries that others have sealed."""
+        self.stored.drop(entry_keys)
+        self._forget_order()
+
+    def unload(self, entry_keys: Iterable[tuple[Any, Any]]) -> None:
+        """Forget what is in memory of entries that others have removed."""
+        self.stored.drop(entry_keys)
+        self._forget_order()
+
+    def peek(self, entry_key: tuple[Any, Any]) -> Any:
+        """Return the value of an entry without using it; the SDK's ``MISSING`` for none."""
+        value = self.stored.peek(entry_key)
+        return NO_BOUND if value is MISSING else value
+
+    def view(self, key: Hashable) -> Any:
+        """Return the live entries of a key without using them; ``MISSING`` when there are none."""
+        parts = (part for part in self.parts(key) if self._is_live((key, part)))
+        return {part: self.stored.peek((key, part)) for part in parts} or NO_BOUND
+
+    def keys(self) -> Iterable[Any]:
+        """Return the keys that have entries."""
+        return dict.fromkeys(key for key, _ in self.stored)
+
+    def entry_keys(self) -> Iterable[tuple[Any, Any]]:
+        """Return all entries."""
+        return iter(self.stored)
+
+    def reset(self) -> None:
+        """Forget all that is in memory."""
+        self.stored.forget()
+        self.settle()
+        self._forget_order()
+        self.touched.clear()
+        if self.expiry is not None:
+            self.expiry.reset()
+
+    # --- the order of map keys ---------------------------------------------------------------
+
+    def _touch(self, entry_key: tuple[Any, Any]) -> None:
+        self.touched[entry_key] = None
+        self._fresh.setdefault(entry_key[0], {})[entry_key[1]] = None
+
+    def _use(self, entry_key: tuple[Any, Any]) -> bool:
+        if not super()._use(entry_key):
+            return False
+        if not self._is_frozen:
+            self.stored.touched[entry_key] = None
+            self._fresh.setdefault(entry_key[0], {})[entry_key[1]] = None
+        return True
+
+    def _known(self, key: Hashable) -> list[tuple[Any, Any]] | None:
+        """Return all map keys of a key with what they are sorted by; None where there are many."""
+        ordered = self._sorted.get(key)
+        if ordered is not None:
+            return ordered
+        # Each scan of a key looks a little further, so that what is looked through in vain is
+        # never much more than what was asked for.
+        scans = self._scans[key] = self._scans.get(key, 0) + 1
+        count = scans * _PARTS_PER_SCAN
+        entries = list(islice(self._entries(key), count + 1))
+        if len(entries) > count:
+            return None
+        hold, order = self.stored.hold, self._order
+        ordered = [(order(part), part) for _, part, data in entries if hold((key, part), data)]
+        self._sorted[key] = ordered
+        del self._scans[key]
+        return ordered
+
+    def _forget_order(self) -> None:
+        self._sorted.clear()
+        self._scans.clear()
+
+    def _start_of(self, key: Hashable) -> bytes:
+        return state_start(self._group_of(key), self._name) + key_start(key)
+
+    def _entries(
+        self, key: Hashable, low: bytes | None = None, high: bytes | None = None
+    ) -> Iterator[_Entry]:
+        """Yield the map keys that a key has or had, in order, with what is sealed for them.
+
+        Args:
+            key: Whose map.
+            low: Bytes of the first map key; None for no bound.
+            high: Bytes of the map key behind the last; None for no bound.
+        """
+        touched = [(encode_key(part), part, None) for part in self._fresh.get(key, ())]
+        fresh: list[_Entry] = [
+            entry
+            for entry in sorted(touched, key=lambda entry: entry[0])
+            if (low is None or low <= entry[0]) and (high is None or entry[0] < high)
+        ]
+        yield from _joined(fresh, self._sealed(key, low, high))
+
+    def _sealed(self, key: Hashable, low: bytes | None, high: bytes | None) -> Iterator[_Entry]:
+        start = self._start_of(key)
+        change_set = len(start) - len(key_start(key))
+        first = start if low is None else start + low
+        end = behind_key(start) if high is None else start + high
+        for db_key, data in self._cache.scan(first, end):
+            _, part = key_in(db_key[change_set:], data)
+            yield db_key[len(start) : -1], part, data
+
+
+def _joined(fresh: list[_Entry], sealed: Iterator[_Entry]) -> Iterator[_Entry]:
+    """Yield the entries of two ordered sequences in order, those in both once."""
+    position = 0
+    for entry in sealed:
+        while position < len(fresh) and fresh[position][0] < entry[0]:
+            yield fresh[position]
+            position += 1
+        if position < len(fresh) and fresh[position][0] == entry[0]:
+            position += 1
+        yield entry
+    yield from fresh[position:]

@@ -1,0 +1,177 @@
+"""Which local folder a worker process may use: each holds one, and finds those of the dead.
+
+Several processes of a host may run the same subtask, one after another; each has a *folder* of its
+own. The kernel lets a lock go when its process ends, so the folder of a dead process is taken over
+with all that lies in it, while that of a zombie stays untouched and another folder is used. Folders
+of ranges that nobody owns any more are removed in the same way: only what no process holds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE
+
+__all__ = ["ClaimedFolder", "claim_folder", "folder_of", "identity_of", "remove_others"]
+
+_FOLDERS_MAX = 1_024
+_LOCK = "lock"
+_PREFIX, _GONE = "slot-", ".gone-"
+_CONTENT = "rocksdb-"
+_SCRATCH = "base-"
+
+
+class ClaimedFolder:
+    """A folder that this process alone uses until ``release``.
+
+    What lies in it has a number that grows each time it is built again, because a database that is
+    damaged may still be held open by a reader.
+    """
+
+    def __init__(self, path: Path, number: int, descriptor: int) -> None:
+        self.path = path
+        self.number = number
+        self._descriptor: int | None = descriptor
+
+    def current(self) -> Path:
+        """Return where what lies here is, or is to be."""
+        return self._content(max(self._numbers(), default=0))
+
+    def renew(self) -> Path:
+        """Remove what lies here, and return where something new is to be."""
+        numbers = self._numbers()
+        for number in numbers:
+            remove(self._content(number))
+        return self._content(max(numbers, default=0) + 1)
+
+    def scratch(self, name: str) -> Path:
+        """Return a place beside what lies here, which nothing is in."""
+        path = self.path / f"{_SCRATCH}{name}"
+        remove(path)
+        return path
+
+    def discard_scratch(self) -> None:
+        """Remove what those who held the folder before left beside its content."""
+        for path in self.path.glob(f"{_SCRATCH}*"):
+            remove(path)
+
+    def _content(self, number: int) -> Path:
+        return self.path / f"{_CONTENT}{number}"
+
+    def _numbers(self) -> list[int]:
+        words = [path.name.removeprefix(_CONTENT) for path in self.path.glob(f"{_CONTENT}*")]
+        return [int(word) for word in words if word.isdecimal()]
+
+    def release(self) -> None:
+        """Let others have the folder. Doing it again is harmless."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def remove(path: Path) -> None:
+    """Remove a folder, or what lies in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def identity_of(job_url: str, operator: str, groups: range) -> str:
+    """Return what tells a range of state from all others of this machine."""
+    return f"{job_url}\n{operator}\n{groups.start}-{groups.stop}"
+
+
+def folder_of(root: str, identity: str) -> Path:
+    """Return the folder for the folders of a range of state; its name begins with the job's.
+
+    Args:
+        root: Folder of all local state.
+        identity: Tells the job's storage, the operator and the key groups.
+    """
+    job_url = identity.partition("\n")[0]
+    return Path(root) / f"{_job_prefix(job_url)}{_digest(identity)[:24]}"
+
+
+def claim_folder(folder: Path) -> ClaimedFolder:
+    """Take the first folder that nobody holds.
+
+    Raises:
+        LOCAL_STATE_UNUSABLE: the folder cannot be used, or all folders are held.
+    """
+    number = 0
+    while number < _FOLDERS_MAX:
+        path = folder / f"{_PREFIX}{number}"
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            descriptor = _locked(path)
+        except FileNotFoundError:
+            continue  # Somebody has just removed the folder, as that of a range without owner.
+        except OSError as error:
+            raise LOCAL_STATE_UNUSABLE(folder=str(path), reason=str(error)) from error
+        if descriptor is not None:
+            return ClaimedFolder(path, number, descriptor)
+        number += 1
+    raise LOCAL_STATE_UNUSABLE(
+        folder=str(folder), reason=f"{_FOLDERS_MAX} processes hold a part of it"
+    )
+
+
+def remove_others(root: str, job_url: str, kept: Collection[str]) -> int:
+    """Remove the folders of a job but those of some identities; return how many are gone.
+
+    What a process holds, be it a zombie, stays until somebody asks again.
+    """
+    names = {folder_of(root, identity).name for identity in kept}
+    found = Path(root).glob(f"{_job_prefix(job_url)}*")
+    return sum(_is_removed(folder) for folder in sorted(found) if folder.name not in names)
+
+
+def _is_removed(folder: Path) -> bool:
+    for path in sorted(folder.glob(f"{_PREFIX}*")):
+        with contextlib.suppress(OSError):
+            descriptor = _locked(path)
+            if descriptor is not None:
+                # Renamed first: who comes meanwhile finds nothing there, instead of a half.
+                path.rename(folder / f"{_GONE}{path.name}-{os.getpid()}")
+                os.close(descriptor)
+    for path in folder.glob(f"{_GONE}*"):
+        remove(path)
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+    return not folder.exists()
+
+
+def _locked(path: Path) -> int | None:
+    """Return a descriptor that holds the lock of a folder; None when somebody else does.
+
+    Raises:
+        FileNotFoundError: the folder was removed in the meantime.
+    """
+    descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+    is_held = False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = os.path.samestat(os.fstat(descriptor), (path / _LOCK).stat())
+    except BlockingIOError:
+        return None
+    finally:
+        if not is_held:
+            os.close(descriptor)
+    if not is_held:
+        raise FileNotFoundError(path)
+    return descriptor
+
+
+def _job_prefix(job_url: str) -> str:
+    return f"{_digest(job_url)[:12]}-"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,341 @@
+"""How the values of each state were written, form by form, as the manifest keeps it.
+
+A *schema version* is the version that the author counts and the schema that follows from the type.
+A state keeps all schema versions that its values may still be written in; a value names the one
+that it has by its index, and without a name it has the first. So files of several schema versions
+can be merged and moved by those who know no types. Where the entries of a state lie never changes:
+a state that got another name keeps its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from bicycle_runtime.state.values.schema_changes import Fit, compare, compare_keys
+from bicycle_runtime.state.values.schemas import UNTYPED, Schema, is_same, words
+
+__all__ = [
+    "PICKLED",
+    "SCHEMA_VERSIONS_MAX",
+    "DeclaredState",
+    "OperatorStateMetadata",
+    "SchemaVersion",
+    "StateChange",
+    "StateMetadata",
+    "Verdict",
+    "describe_version",
+    "evolve",
+    "evolve_state",
+    "fit_of",
+    "match",
+]
+
+Verdict = Literal["kept", "migrated", "new", "dropped", "refused"]
+PICKLED = "pickled"
+SCHEMA_VERSIONS_MAX = 65_536  # what the name of a schema version has room for
+
+
+class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One way in which values were written."""
+
+    version: int = 1
+    schema: Any = UNTYPED
+
+
+class StateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a manifest knows of one state.
+
+    ``stored_name`` is the name under which its entries lie; ``kind`` tells attributes, keyed
+    states, contents of windows and pickled classes apart, of which no entries lie anywhere;
+    ``keys`` describes the keys within it (of a map, of a ``dict``). ``settings`` are those whose
+    change would give stored values another meaning. ``current`` is the index of the schema version
+    that values get now. ``is_asked`` says that it was not known before a function asked for it,
+    ``is_told`` that the code of the function had its name as a text.
+    """
+
+    name: str
+    stored_name: str = msgspec.field(name="place")
+    kind: str
+    schema_versions: tuple[SchemaVersion, ...] = msgspec.field(name="forms")
+    keys: Any = UNTYPED
+    settings: dict[str, Any] = {}
+    current: int = 0
+    is_asked: bool = False
+    is_told: bool = False
+
+    @property
+    def space(self) -> str:
+        """What its name and place are unique in."""
+        return _space_of(self.kind)
+
+    @property
+    def schema_version(self) -> SchemaVersion:
+        """The schema version that values get now."""
+        return self.schema_versions[self.current]
+
+
+class OperatorStateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a manifest knows of the states of one operator.
+
+    ``keys`` describes what it is keyed by. ``dropped`` are those that were given up, as
+    ``space:stored_name``: what may still lie there is never read again.
+    """
+
+    states: tuple[StateMetadata, ...] = ()
+    keys: Any = UNTYPED
+    dropped: tuple[str, ...] = ()
+
+    def find(self, declared: DeclaredState) -> StateMetadata | None:
+        """Return the state that a declared one goes on with."""
+        return match(self.states, [declared]).get((declared.space, declared.name))
+
+    def taken(self) -> set[str]:
+        """Return ``space:stored_name`` of all places that no new state may have."""
+        return {*self.dropped, *(f"{state.space}:{state.stored_name}" for state in self.states)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeclaredState:
+    """A state as the code of now declares it; the fields are those of ``StateMetadata``.
+
+    ``migrates`` says that there is a hook for values of earlier versions.
+    """
+
+    name: str
+    kind: str
+    schema: Schema
+    keys: Schema = UNTYPED
+    version: int = 1
+    aliases: tuple[str, ...] = ()
+    migrates: bool = False
+    settings: tuple[tuple[str, Any], ...] = ()
+    stored_name: str | None = None
+
+    @property
+    def space(self) -> str:
+        """What its name and place are unique in."""
+        return _space_of(self.kind)
+
+    @property
+    def schema_version(self) -> SchemaVersion:
+        """The schema version that its values get."""
+        return SchemaVersion(version=self.version, schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChange:
+    """What becomes of one state. ``details`` say what is migrated, or why it is refused."""
+
+    operator: str
+    state: str
+    verdict: Verdict
+    details: tuple[str, ...] = ()
+    stored: str | None = None
+    declared: str | None = None
+
+
+def evolve(
+    operator: str, stored: OperatorStateMetadata | None, declared: Sequence[DeclaredState], *,
+    keys: Schema = UNTYPED, may_ask: Callable[[StateMetadata], bool] = lambda _: True,
+) -> tuple[OperatorStateMetadata, list[StateChange]]:  # fmt: skip
+    """Return what is known of an operator's states from now on, and what becomes of each.
+
+    Args:
+        operator: Its uid.
+        stored: What the manifest knows; None when it says nothing.
+        declared: What the code declares before it runs.
+        keys: Schema of what it is keyed by.
+        may_ask: Tells of a state that a function asked for whether the code may still do so.
+    """
+    known = stored or OperatorStateMetadata()
+    changes: list[StateChange] = []
+    fit = compare_keys(known.keys, keys)
+    if fit.problems:
+        changes.append(
+            StateChange(
+                operator=operator, state="keys", verdict="refused", details=fit.problems,
+                stored=words(known.keys), declared=words(keys),
+            )
+        )  # fmt: skip
+    matched = match(known.states, declared)
+    taken = known.taken()
+    states: list[StateMetadata] = []
+    for each in declared:
+        former = matched.get((each.space, each.name))
+        state, change = evolve_state(operator, former, each, taken=taken)
+        taken.add(f"{state.space}:{state.stored_name}")
+        states.append(state)
+        changes.append(change)
+    used = {(state.space, state.stored_name) for state in states}
+    dropped = list(known.dropped)
+    for state in known.states:
+        if (state.space, state.stored_name) in used:
+            continue
+        if state.is_asked and may_ask(state):
+            states.append(state)
+            changes.append(StateChange(operator=operator, state=state.name, verdict="kept"))
+        else:
+            dropped.append(f"{state.space}:{state.stored_name}")
+            changes.append(
+                StateChange(
+                    operator=operator, state=state.name, verdict="dropped",
+                    stored=describe_version(state.schema_version),
+                )
+            )  # fmt: skip
+    schema_versions = OperatorStateMetadata(
+        states=tuple(states),
+        keys=known.keys if keys == UNTYPED else keys,
+        dropped=tuple(dropped),
+    )
+    return schema_versions, changes
+
+
+def evolve_state(
+    operator: str, stored: StateMetadata | None, declared: DeclaredState,
+    *, taken: Iterable[str] = (), is_asked: bool = False, is_told: bool = False,
+) -> tuple[StateMetadata, StateChange]:  # fmt: skip
+    """Return what is known of a state from now on, and what becomes of it.
+
+    Args:
+        operator: Uid of its operator.
+        stored: What the manifest knows of it; None for nothing.
+        declared: The state as it is now.
+        taken: ``space:stored_name`` of other states.
+        is_asked: Whether it was not known before a function asked for it.
+        is_told: Whether the code of the function has its name as a text.
+    """
+    if stored is None:
+        stored_name = declared.stored_name or _free_name(declared, set(taken))
+        state = StateMetadata(
+            name=declared.name,
+            stored_name=stored_name,
+            kind=declared.kind,
+            schema_versions=(declared.schema_version,),
+            keys=declared.keys,
+            settings=dict(declared.settings),
+            is_asked=is_asked,
+            is_told=is_told,
+        )
+        change = StateChange(
+            operator=operator, state=declared.name, verdict="new",
+            declared=describe_version(declared.schema_version),
+        )  # fmt: skip
+        return state, change
+    schema_versions = stored.schema_versions
+    current = _index_of(schema_versions, declared.schema_version)
+    if current == len(schema_versions):
+        schema_versions = (*schema_versions, declared.schema_version)
+    state = StateMetadata(
+        name=declared.name,
+        stored_name=stored.stored_name,
+        kind=declared.kind,
+        schema_versions=schema_versions,
+        keys=stored.keys if declared.keys == UNTYPED else declared.keys,
+        settings=dict(declared.settings),
+        current=current,
+        is_asked=is_asked,
+        is_told=is_told,
+    )
+    return state, _change_of(operator, stored, declared)
+
+
+def match(
+    states: Iterable[StateMetadata], declared: Sequence[DeclaredState]
+) -> dict[tuple[str, str], StateMetadata]:
+    """Return the stored state that each declared one goes on with, by space and name of now.
+
+    It goes by name, else by alias; what nobody claims so, by its place: code of before finds a
+    state again that gave its name away.
+    """
+    free = {(state.space, state.name): state for state in states}
+    found: dict[tuple[str, str], StateMetadata] = {}
+
+    def claim(names_of: Callable[[DeclaredState], Iterable[str]]) -> None:
+        for each in declared:
+            places = [(each.space, name) for name in names_of(each)]
+            stored_name = next((stored_name for stored_name in places if stored_name in free), None)
+            if stored_name is not None and (each.space, each.name) not in found:
+                found[each.space, each.name] = free.pop(stored_name)
+
+    claim(lambda each: (each.name,))
+    claim(lambda each: each.aliases)
+    free = {(state.space, state.stored_name): state for state in free.values()}
+    claim(lambda each: (each.stored_name or each.name,))
+    return found
+
+
+def fit_of(stored: SchemaVersion, declared: DeclaredState) -> Fit:
+    """Return how values of a stored form fit what is declared now."""
+    if stored.version == declared.version:
+        return compare(stored.schema, declared.schema)
+    if stored.version > declared.version:
+        text = f"version {stored.version} wrote it and this is version {declared.version}"
+        return Fit(problems=(text,))
+    if declared.migrates:
+        return Fit(changes=(f"by its hook from version {stored.version}",))
+    text = f"version {stored.version} became {declared.version} and there is no hook to migrate it"
+    return Fit(problems=(text,))
+
+
+def _index_of(schema_versions: Sequence[SchemaVersion], schema_version: SchemaVersion) -> int:
+    for index, known in enumerate(schema_versions):
+        if known.version == schema_version.version and is_same(known.schema, schema_version.schema):
+            return index
+    return len(schema_versions)
+
+
+def _change_of(operator: str, stored: StateMetadata, declared: DeclaredState) -> StateChange:
+    problems: list[str] = []
+    details: list[str] = []
+    if stored.name != declared.name:
+        details.append(f"it was called {stored.name!r}")
+    if stored.kind != declared.kind:
+        problems.append(f"it was {stored.kind} state and is {declared.kind} state")
+    for name, value in declared.settings:
+        if name in stored.settings and stored.settings[name] != value:
+            problems.append(f"{name} was {stored.settings[name]} and is {value}")
+    keys = compare_keys(stored.keys, declared.keys)
+    problems += keys.problems
+    if not problems:
+        fit = fit_of(stored.schema_version, declared)
+        details += fit.changes
+        problems += fit.problems
+        for former in stored.schema_versions:
+            earlier = (
+                fit_of(former, declared).problems if former is not stored.schema_version else ()
+            )
+            problems += [f"what {describe_version(former)} wrote may be left: {p}" for p in earlier]
+    verdict: Verdict = "refused" if problems else "migrated" if details else "kept"
+    return StateChange(
+        operator=operator,
+        state=declared.name,
+        verdict=verdict,
+        details=tuple(problems or details),
+        stored=describe_version(stored.schema_version),
+        declared=describe_version(declared.schema_version),
+    )
+
+
+def _space_of(kind: str) -> str:
+    """Return in which space a kind of state has its name: attributes and states do not clash."""
+    if kind == PICKLED:
+        return "class"
+    return "attribute" if kind in ("attribute", "entries") else "state"
+
+
+def _free_name(declared: DeclaredState, taken: set[str]) -> str:
+    stored_name, number = declared.name, 1
+    while f"{declared.space}:{stored_name}" in taken:
+        number += 1
+        stored_name = f"{declared.name}~{number}"
+    return stored_name
+
+
+def describe_version(schema_version: SchemaVersion) -> str:
+    """Return a schema version for people."""
+    text = "untyped" if schema_version.schema == UNTYPED else words(schema_version.schema)
+    return text if schema_version.version == 1 else f"{text} (version {schema_version.version})"
