@@ -1,6 +1,6 @@
 """A token bucket: never too much in any span of time, and no needless wait."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bicycle_runtime.operators.functions.rate_limit import TokenBucket
@@ -27,6 +27,7 @@ STEPS = st.lists(st.tuples(st.floats(0, 20), st.integers(1, 300)), min_size=1, m
 
 
 @given(per_second=RATES, burst=st.integers(1, 200), steps=STEPS)
+@example(per_second=97504.23834411702, burst=37, steps=[(20, 263)] * 8)  # Waits too short to tell.
 def test_no_span_of_time_lets_more_through_than_burst_and_rate(per_second, burst, steps):
     time = Time()
     bucket = TokenBucket(per_second, burst, now=time.now, wait=time.wait)

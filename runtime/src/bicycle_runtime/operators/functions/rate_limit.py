@@ -23,6 +23,7 @@ __all__ = ["RateLimitOperator", "TokenBucket"]
 # Records go on in pieces of at least this time, since each piece costs about as much as a record.
 _PIECE_S = 0.01
 _EXACTNESS = 1e-9  # of sums of fractions
+_WAIT_MIN_S = 1e-9  # A shorter wait may be less than what a clock can tell, and never end.
 
 
 class TokenBucket:
@@ -67,7 +68,7 @@ class TokenBucket:
         enough = min(wanted, self._piece)
         self._fill()
         while self._tokens < enough - _EXACTNESS:
-            self._wait((enough - self._tokens) / self._per_second)
+            self._wait(max((enough - self._tokens) / self._per_second, _WAIT_MIN_S))
             self._fill()
         count = min(wanted, int(self._tokens + _EXACTNESS))
         self._tokens -= count
