@@ -14,7 +14,7 @@ from bicycle_runtime.operators.errors import (
     FunctionFailedError,
     FunctionHookError,
 )
-from bicycle_runtime.records.errors import RecordEncodingError
+from bicycle_runtime.records.errors import RECORD_UNENCODABLE
 from bicycle_runtime.testing import END, EPOCH, script_source
 from bicycle_sdk import (
     AsyncFunction,
@@ -355,7 +355,7 @@ def test_a_record_that_cannot_be_sent_on_names_its_operator(runner):
         locks = stream.map(lambda _: threading.Lock()).uid("locks")
         return locks.rebalance().map(str).set_parallelism(2)
 
-    with pytest.raises(RecordEncodingError) as caught:
+    with raises(RECORD_UNENCODABLE) as caught:
         runner(job, [1, END])
 
     assert caught.value.facts["sender"] == "operator 'locks'"

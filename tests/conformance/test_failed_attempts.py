@@ -380,6 +380,56 @@ def test_windows_keep_nothing_of_a_firing_that_failed(runner):
         assert harness.results("out") == [([1], 1), ([1, 3], 4), ([1, 3, 4], 8)]
 
 
+class Refusing(Append):
+    """Refuses some records when it has taken them."""
+
+    def add(self, accumulator, value):
+        accumulator.append(value)
+        if value % 3 == 2:
+            raise ValueError(value)
+        return accumulator
+
+    def merge(self, a, b):
+        return a + b
+
+
+class RefusingLater(Refusing):
+    async def add(self, accumulator, value):
+        return Refusing.add(self, accumulator, value)
+
+
+FOLDS = {
+    "tumbling": lambda s: s.tumbling_window(1_000),
+    "sliding": lambda s: s.sliding_window(40, 20),
+    "triggered": lambda s: s.tumbling_window(1_000).trigger(CountTrigger(1)),
+    "counted": lambda s: s.count_window(3),
+}
+
+
+@pytest.mark.parametrize("aggregate", [Refusing(), RefusingLater()], ids=["plain", "async"])
+def test_accumulators_keep_nothing_of_a_record_that_failed(runner, aggregate):
+    def job(env):
+        numbers = env.add_source(script_source(int)).uid("numbers")
+        keyed = numbers.assign_timestamps(lambda n: n * 10).key_by(lambda n: n % 2)
+        for name, windowed in FOLDS.items():
+            windows = windowed(keyed).aggregate(aggregate).on_error(skip()).uid(name)
+            windows.map(lambda result: (result.key, result.value)).collect(name)
+
+    def results(is_there, *, crashes):
+        with runner.harness(job, parallelism=2) as harness:
+            for start in range(0, 24, 8):
+                harness.push([n for n in range(start, start + 8) if is_there(n)])
+                harness.run_epoch()
+                if crashes:
+                    harness.crash()
+            harness.end()
+            harness.run()
+            return {name: sorted(harness.results(name)) for name in FOLDS}
+
+    given = results(lambda n: True, crashes=True)
+    assert given == results(lambda n: n % 3 != 2, crashes=False)
+
+
 def test_records_that_failed_might_as_well_not_have_come(runner, request):
     for how in functions(request, *sorted(FUNCTIONS, reverse=True)):
         given = outcome(runner, how, skip(), rows(9), crashes=True)

@@ -54,17 +54,19 @@ def test_records_of_such_classes_travel_are_kept_and_are_collected(runner, modul
     def job(env):
         records = env.add_source(script_source(int)).uid("numbers").map(record_of)
         records.collect("sent")
+        env.add_source(script_source(Record)).uid("records").rebalance().collect("pushed")
         records.rebalance().map(itself).collect("arrived")
         records.key_by(lambda record: 0).process_fn(Before()).uid("before").collect("before")
 
     for _ in range(2):  # The second job ships classes that the first has decoded.
         with runner.harness(job, parallelism=2) as harness:
             for number in range(4):
-                harness.push([number])
+                harness.push([number], source="numbers")
+                harness.push([record_of(number)], source="records")
                 harness.run()
                 harness.crash()
             expected = [record_of(number) for number in range(4)]
 
-            assert harness.results("sent") == expected
+            assert harness.results("sent") == harness.results("pushed") == expected
             assert sorted(harness.results("arrived"), key=lambda r: r.number) == expected
             assert harness.results("before") == [r for r in expected[:3] for _ in range(2)]

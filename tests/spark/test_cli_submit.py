@@ -19,16 +19,32 @@ pytestmark = pytest.mark.spark
 POISONED = whole(
     "poisoned",
     """
-    from bicycle_sdk import bicycle_plugin
+    from dataclasses import dataclass
+
+    from bicycle_sdk import AsyncFunction, bicycle_plugin
 
 
-    def fail(item: int) -> int:
-        raise ValueError(item)
+    class Fail(AsyncFunction[int, int]):
+        def __init__(self, place):
+            self.place = place
+
+        def open(self, ctx):
+            if self.place == "open":
+                raise ConnectionError("no database")
+
+        def process(self, value, ctx):
+            raise ValueError(value)
+
+
+    @dataclass(frozen=True, kw_only=True)
+    class Params:
+        place: str
 
 
     @bicycle_plugin(name="poisoned", version="1.0")
-    def job(env):
-        env.from_collection([1]).uid("in").map(fail).uid("fail").print().uid("out")
+    def job(env, params: Params):
+        failing = env.from_collection([1]).uid("in").process(Fail(params.place)).uid("fail")
+        failing.print().uid("out")
     """,
 )
 
@@ -112,12 +128,22 @@ def test_a_job_that_cannot_start_fails_at_once_with_its_own_error(bicycle, tmp_p
     assert bicycle.answer("status", "missing")["state"] == "FAILED"
 
 
+@pytest.fixture(scope="module")
+def poisoned(bicycle):
+    return install(bicycle.site, POISONED)
+
+
 @pytest.mark.extended
-def test_a_job_whose_first_record_fails_is_an_error_of_submit(bicycle, tmp_path):
-    install(bicycle.site, POISONED)
+@pytest.mark.usefixtures("poisoned")
+@pytest.mark.parametrize(("where", "code"), [("open", "BIC-1402"), ("record", "BIC-1401")])
+def test_a_job_that_fails_in_open_or_at_its_first_record_is_an_error_of_submit(
+    bicycle, tmp_path, where, code
+):
     place = ("--checkpoint-dir", str(tmp_path), "--restart-attempts", "1")
+    place = (*place, "--set", f"place={where}")
     failed = bicycle.run("submit", "--plugin", "poisoned", *place, "--json")
 
     assert failed.returncode == 1, failed.stderr
-    assert json.loads(failed.stdout)["code"] == "BIC-1401"
-    assert bicycle.run("status", "poisoned", "--exit-code").returncode == 1
+    assert json.loads(failed.stdout)["code"] == code
+    job = json.loads(failed.stdout)["facts"].get("job", "poisoned")
+    assert bicycle.run("status", job, "--exit-code").returncode == 1

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, codec_name_of, type_name_of
-from bicycle_runtime.records.errors import RecordDecodingError, RecordEncodingError
+from bicycle_runtime.records.errors import RECORD_UNENCODABLE, RecordDecodingError
 from bicycle_runtime.state.values.codecs import ValueCodec
+from tests.raising import raises
 
 
 class Shout(str):
@@ -123,7 +124,7 @@ def test_records_that_are_not_of_the_type_that_reads_them_are_an_error_that_name
 
 
 def test_a_record_that_cannot_travel_is_named():
-    with pytest.raises(RecordEncodingError) as caught:
+    with raises(RECORD_UNENCODABLE) as caught:
         RecordCodec(None).encode([1, threading.Lock()])
 
     assert caught.value.facts["type_name"] == "lock"

@@ -62,6 +62,16 @@ class WindowPlan:
         return self.trigger is not None or self.evictor is not None or not self.has_event_time
 
     @property
+    def outlives_firing(self) -> bool:
+        """Tell whether what a window holds may be needed after a result was made of it."""
+        match self.assigner:
+            case CountWindows():
+                return self._overlaps_by_count()
+            case AlignedWindows() if self.assigner.slide_ms < self.assigner.size_ms:
+                return True
+        return self.is_triggered or self.lateness_ms > 0
+
+    @property
     def combines_early(self) -> bool:
         """Tell whether records are folded before they travel to the subtask of their key."""
         return self.is_pre_combined and not self.keeps_records and not self.is_triggered

@@ -73,8 +73,8 @@ STORAGE_FULL = StorageError.row(
     "BIC-1133",
     "storage {url} is full: cannot {action} {path!r}: {reason}",
     cause="There is no space left, or a quota is used up.",
-    fix="make space there and run the same command again: all sealed epochs are intact; smaller "
-    "--retained-epochs and --retained-age-ms need less",
+    fix="make space there: all sealed epochs are intact, and a job that ended goes on with the "
+    "same command; smaller --retained-epochs and --retained-age-ms need less",
 )
 ATOMIC_CREATE_MISSING = StorageError.row(
     "BIC-1134",

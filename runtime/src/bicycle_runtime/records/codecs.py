@@ -26,10 +26,11 @@ import msgspec
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.records.errors import (
     PICKLE_REFUSED,
+    RECORD_UNENCODABLE,
     RecordDecodingError,
-    RecordEncodingError,
 )
 from bicycle_runtime.records.exactness import PLAIN, fit_of
+from bicycle_sdk.state.separation import separated
 
 __all__ = [
     "AnyCodec",
@@ -101,12 +102,16 @@ class RecordCodec:
         declared: The record type, such as ``str``, ``tuple[str, int]`` or a dataclass; None when
             unknown.
         sender: Who gives the records, for errors.
+        separates: Whether records may have parts in common; where they arrive they have none.
     """
 
-    __slots__ = ("_decoder", "_fit", "_sender", "declared")
+    __slots__ = ("_decoder", "_fit", "_sender", "_separates", "declared")
 
-    def __init__(self, declared: Any = None, *, sender: str = "a function") -> None:
+    def __init__(
+        self, declared: Any = None, *, sender: str = "a function", separates: bool = False
+    ) -> None:
         self.declared = declared
+        self._separates = separates
         self._sender = sender
         self._decoder = _typed_decoder(declared)
         self._fit = fit_of(declared) if self._decoder else None
@@ -132,7 +137,7 @@ class RecordCodec:
         """Return the name of the codec that fits these values, and their bytes.
 
         Raises:
-            RecordEncodingError: a value cannot even be pickled.
+            RECORD_UNENCODABLE: a value cannot even be pickled.
         """
         data = self.encode_typed(values)
         if data is not None:
@@ -141,7 +146,8 @@ class RecordCodec:
             # An int beyond 64 bits, or text that is no UTF-8: pickle carries it exactly.
             with contextlib.suppress(OverflowError, ValueError):
                 return "plain", _ENCODER.encode(values)
-        return "pickle", self._pickle(values)
+        # A pickle of all keeps what they have in common; other codecs do not.
+        return "pickle", self._pickle(list(map(separated, values)) if self._separates else values)
 
     def encode_typed(self, values: list[Any]) -> bytes | None:
         """Return the values as the declared type has them; None when it would change one."""
@@ -181,7 +187,7 @@ class RecordCodec:
             return pickle_any(values)
         except Exception as error:
             culprit = next((value for value in values if not _can_pickle(value)), values[0])
-            raise RecordEncodingError(
+            raise RECORD_UNENCODABLE(
                 type_name=type(culprit).__qualname__,
                 declared=type_name_of(self.declared),
                 reason=str(error),

@@ -16,14 +16,6 @@ class KeyEncodingError(BicycleError):
     )
 
 
-class RecordEncodingError(BicycleError):
-    """A record cannot be turned into bytes."""
-
-    code = "BIC-1202"
-    message = "a record of type {type_name} from {sender} cannot be sent on: {reason}"
-    fix = "emit plain data, or what pickle can write; the declared type of records is {declared}"
-
-
 class RecordDecodingError(BicycleError):
     """The bytes of a record do not have the declared type."""
 
@@ -32,6 +24,12 @@ class RecordDecodingError(BicycleError):
     fix = "use one version of the job and of bicycle-runtime on the driver and on all workers"
 
 
+RECORD_UNENCODABLE = BicycleError.row(
+    "BIC-1202",
+    "a record of type {type_name} from {sender} cannot be sent on: {reason}",
+    cause="A record cannot be turned into bytes.",
+    fix="emit plain data, or what pickle can write; the declared type of records is {declared}",
+)
 PICKLE_REFUSED = BicycleError.row(
     "BIC-1205",
     "a pickle is refused, as --no-pickle asks for: {what}",

@@ -4,6 +4,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -16,7 +17,7 @@ from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.operators.errors import FunctionFailedError, FunctionHookError
-from bicycle_sdk.errors import ParameterError
+from bicycle_sdk.errors import BicycleError, ParameterError
 from tests.plugin_zoo.zoo import install, whole
 from tests.unit.jobs.running.light_jobs import LightJob
 from tests.waiting import PATIENCE_S, until
@@ -130,6 +131,47 @@ def test_a_job_that_waits_for_its_next_epoch_answers_meanwhile(light):
 
     assert answer["epoch"] == 2
     assert (summary.state, summary.record_count) == ("STOPPED", 2)
+
+
+@pytest.mark.extended
+def test_waits_on_purpose_that_are_longer_than_the_limits_of_the_watchdog_end_nothing(light):
+    """The waits are real: 12 s of an interval, and before a restart, where 10 s are allowed."""
+    limits = {"watchdog_timeout_ms": 10_000, "epoch_stall_timeout_ms": 10_000}
+    job = light(
+        engine={"epoch_interval_ms": 12_000, "max_records_per_epoch": 1}, **limits,
+        restart_attempts=3, restart_delay_ms=12_000,
+    )  # fmt: skip
+    job.fails += [killed(), killed()]  # The delays are 0 and 12 s.
+    running = job.start()
+    status = job.wait_until(lambda status: status.epoch == 2, "the second epoch")
+    summary = job.end(running)
+
+    assert (summary.state, summary.record_count) == ("STOPPED", 2)
+    assert [(note.code, note.delay_ms) for note in status.restarts] == [
+        ("BIC-1807", 0), ("BIC-1807", 12_000),
+    ]  # fmt: skip
+
+
+def test_what_is_asked_while_the_job_restarts_is_answered_when_it_runs_again(light):
+    job = light(restart_attempts=3, restart_delay_ms=2_000, parallelism=1)
+    job.fails += [killed(), killed()]
+    running = job.start()
+    job.wait_until(lambda status: len(status.restarts) == 2, "the second restart")
+    assert job.status.state is JobState.RESTARTING
+    timeout_ms = round(PATIENCE_S * 1_000)
+    with ThreadPoolExecutor(2) as pool:
+        saved, rescaled = (
+            pool.submit(
+                ask_job, job.home, "job", kind, facts, clock=SystemClock(), timeout_ms=timeout_ms
+            )
+            for kind, facts in (
+                ("savepoint", {"name": "saved", "to": None}),
+                ("rescale", {"parallelism": 3, "operators": {}}),
+            )
+        )
+        assert saved.result()["epoch"] >= 1
+        assert set(rescaled.result()["new"].values()) == {3}
+    assert job.end(running).state == "STOPPED"
 
 
 def killed():
@@ -325,6 +367,27 @@ def test_a_start_that_is_refused_leaves_what_is_known_of_the_former_run(light):
         wrong.run()
     assert (folder.status_path.read_bytes(), folder.request_path.read_bytes()) == before
     assert job.status.state is JobState.STOPPED
+
+
+@pytest.mark.parametrize("how", ["state", "output"])
+def test_a_start_that_is_refused_later_leaves_the_former_run_too(light, fragile, tmp_path, how):
+    job = fragile("a\nb\n", fails={})
+    assert job.run().state == "FINISHED"
+    folder = job.home.folder("job")
+    before = folder.status_path.read_bytes(), folder.request_path.read_bytes()
+    params, engine = job.params, job.engine
+    plugin = "copying" if how == "state" else job.plugin
+    if how == "state":
+        params = {name: params[name] for name in ("input", "output")}
+    if how == "output":
+        params = {**params, "output": str(tmp_path / "in.txt")}  # A file in place of a directory.
+    with pytest.raises(BicycleError) as caught:
+        LightJob(job.root, plugin, params, engine, job.options).run()
+
+    codes = {"state": "BIC-1505", "output": "BIC-1720"}
+    assert caught.value.code == codes[how]
+    assert (folder.status_path.read_bytes(), folder.request_path.read_bytes()) == before
+    assert job.status.record_count == 2
 
 
 def test_a_job_that_never_ran_before_tells_why_its_start_was_refused(light):

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.errors import STORAGE_MISSING
+from bicycle_runtime.base.errors import STORAGE_ACCESS_DENIED, STORAGE_FULL, STORAGE_MISSING
 from bicycle_runtime.jobs.status import RestartNote
-from bicycle_runtime.jobs.supervision.restarts import Restarts, may_pass
+from bicycle_runtime.jobs.supervision.restarts import _RESTARTABLE, Restarts, may_pass
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
 
@@ -124,6 +125,15 @@ def test_no_progress_refills_the_attempts_at_one_record(places, attempts):
             return
         notes.append(note(attempt=restarts.used_count, place=place))
         notes[-1].epoch = epoch
+
+
+def test_no_error_that_a_restart_meets_asks_to_start_the_job_again():
+    """Unless it says that this happens by itself; also errors of storage that workers meet."""
+    asks = re.compile(r"\b(run|start|submit)\b[^.;:]*\bagain\b")
+    entries = [*_RESTARTABLE, STORAGE_MISSING, STORAGE_FULL, STORAGE_ACCESS_DENIED]
+    for entry in entries:
+        assert not asks.search(entry.fix) or "restart strategy" in entry.fix, entry.code
+    assert asks.search("make space and run the same command again")
 
 
 def test_an_error_of_a_worker_may_be_one_of_its_host():

@@ -7,7 +7,12 @@ import pytest
 
 from bicycle_runtime.engine.planning.stages import plan_stages
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
-from bicycle_runtime.operators.tasks.sharing import copied_edges, copied_inputs, copier
+from bicycle_runtime.operators.tasks.sharing import (
+    copied_edges,
+    copied_inputs,
+    copier,
+    is_separating,
+)
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import RichAsyncFunction, StreamEnvironment
 
@@ -89,6 +94,40 @@ def test_copies_are_equal_and_other_objects():
 
 
 def test_what_cannot_be_copied_is_shared():
-    batch = Batch([{"lock": threading.Lock()}], ExchangeLineage(None))
+    batch = Batch([{"lock": threading.Lock()}, {"list": []}], ExchangeLineage(None))
 
-    assert copier(None, sender="a function")(batch) is batch
+    with_lock, beside = copier(None, sender="a function")(batch).values
+    assert with_lock is batch.values[0]
+    assert beside == batch.values[1]
+    assert beside is not batch.values[1]
+
+
+def test_copies_have_no_part_in_common():
+    row = ["a"]
+    for declared in (None, tuple[int, list[str]], tuple):
+        batch = Batch([(1, row), (2, row)], ExchangeLineage(None))
+        first, second = copier(declared, sender="a function")(batch).values
+
+        assert (first, second) == ((1, ["a"]), (2, ["a"]))
+        assert first[1] is not second[1]
+
+
+PATHS = {
+    "join": (lambda s: s.key_by(len).process(Kept()).rebalance().map(dict).print(), {True}),
+    "no state": (lambda s: s.map(dict).rebalance().map(dict).print(), {False}),
+    "no change": (
+        lambda s: s.key_by(len).process(Kept()).rebalance().filter(bool).print(),
+        {False},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_what_comes_from_state_is_sent_without_parts_in_common_to_those_who_may_change_it(name):
+    build, expected = PATHS[name]
+    env = StreamEnvironment()
+    build(env.add_source(script_source(dict)).uid("source"))
+    plan = plan_stages(env.build_graph("job"))
+    last = [r.edge for c in plan.chains for r in c.routes if r.partitioning.value == "Rebalance"]
+
+    assert {is_separating(plan, edge) for edge in last} == expected

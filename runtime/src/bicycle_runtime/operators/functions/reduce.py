@@ -17,6 +17,8 @@ from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve, run
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.functions import as_callable
+from bicycle_sdk.state.frozen import is_frozen_type
+from bicycle_sdk.state.separation import separated
 
 __all__ = ["ReduceOperator"]
 
@@ -42,9 +44,12 @@ class ReduceOperator(Operator, Stateful):
     ) -> None:  # fmt: skip
         super().__init__(spec, policy, context)
         self.function = function
-        self._call = as_callable(function, "reduce")
+        call = as_callable(function, "reduce")
+        is_users = initial is None and spec.vertex.details.get("aggregation", "reduce") == "reduce"
+        is_frozen = value_type is not None and is_frozen_type(value_type)
+        self._call = _on_copies(call) if is_users and not is_frozen else call
         self._reduce: Callable[[Any, Any], Any] = (
-            partial(resolve, self._call) if is_async(self._call) else self._call
+            partial(resolve, self._call) if is_async(call) else self._call
         )
         self._initial = initial
         self._key_of = key_selector
@@ -123,6 +128,15 @@ class ReduceOperator(Operator, Stateful):
             accumulator = value if self._initial is None else self._initial(value)
         table[key] = accumulator
         return accumulator
+
+
+def _on_copies(call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Let a reduce function change a copy: the accumulator is a result that was given already."""
+
+    def reduce(accumulator: Any, value: Any) -> Any:
+        return call(separated(accumulator), value)
+
+    return reduce
 
 
 async def _stored(accumulator: Awaitable[Any], table: dict[Any, Any], key: Any) -> Any:

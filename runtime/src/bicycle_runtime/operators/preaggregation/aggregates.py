@@ -10,6 +10,7 @@ from typing import Any
 
 from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
 from bicycle_sdk.record_types import accumulator_type
+from bicycle_sdk.state.separation import separated
 from bicycle_sdk.windows import (
     AggregateFunction,
     ApproximateDistinct,
@@ -33,19 +34,26 @@ class Folding:
     Args:
         plan: The window.
         record_type: Declared type of its input, None when unknown.
+        undoes: Whether nothing may stay of an ``add`` that failed.
     """
 
-    def __init__(self, plan: WindowPlan, record_type: Any = None) -> None:
+    def __init__(self, plan: WindowPlan, record_type: Any = None, *, undoes: bool = False) -> None:
         self.functions: list[Any] = []
         # By aggregate: which functions it is made of, one, or sum and count of an average.
         self._places: list[tuple[int, ...]] = []
+        self._is_read_again = plan.outlives_firing
         self._readers = [self._reader(_runnable(function)) for function in plan.aggregates]
         if isinstance(plan.assigner, SessionWindows):
             self.count_position = self._position(Count())  # for ``min_records``
-        self.adds = [function.add for function in self.functions]
+        self.adds = [
+            _on_copies(function.add) if undoes and _is_users(function) else function.add
+            for function in self.functions
+        ]
         self._added = list(map(_waited, self.adds))
         self._creates = [function.create_accumulator for function in self.functions]
         self._merges = [_waited(function.merge) for function in self.functions]
+        self._detaches = [_detach(function) for function in self.functions]
+        self.may_change_records = any(map(_is_users, self.functions))
         self._is_tuple = plan.is_tuple
         types = [_accumulator_type(function, record_type) for function in self.functions]
         self.state_type = None if None in types else GenericAlias(tuple, tuple(types))
@@ -73,6 +81,8 @@ class Folding:
         if type(function) is Count:
             return itemgetter(position)
         get_result = _waited(function.get_result)
+        if _is_users(function) and self._is_read_again:
+            return lambda found: separated(get_result(found[position]))
         return lambda found: get_result(found[position])
 
     def fresh(self) -> Accumulators:
@@ -82,6 +92,10 @@ class Folding:
     def merged(self, a: Accumulators, b: Accumulators) -> Accumulators:
         """Return the accumulators of the records of both; ``a`` may be changed, ``b`` is not."""
         return tuple([merge(x, y) for merge, x, y in zip(self._merges, a, b, strict=True)])
+
+    def detached(self, accumulators: Accumulators) -> Accumulators:
+        """Return equal accumulators that may be changed while the given ones stay as they are."""
+        return tuple([detach(x) for detach, x in zip(self._detaches, accumulators, strict=True)])
 
     def value(self, accumulators: Accumulators) -> Any:
         """Return what a window gives."""
@@ -113,10 +127,18 @@ class Folding:
         pairs = zip(self._added, accumulators, strict=True)
         return tuple([add(accumulator, value) for add, accumulator in pairs])
 
-    async def added_to_all(self, several: Sequence[Accumulators], value: Any) -> list[Accumulators]:
-        """Return several accumulators with one record more; for another attempt."""
+    def copies(self, value: Any, count: int) -> list[Any]:
+        """Return a record so many times: each is another object where functions may change it."""
+        if not self.may_change_records:
+            return [value] * count
+        return [value, *(separated(value) for _ in range(count - 1))]
+
+    async def added_to_all(
+        self, several: Sequence[Accumulators], values: Sequence[Any]
+    ) -> list[Accumulators]:
+        """Return several accumulators with one record more each; for another attempt."""
         results = []
-        for accumulators in several:
+        for accumulators, value in zip(several, values, strict=True):
             added = []
             for add, accumulator in zip(self.adds, accumulators, strict=True):
                 found = add(accumulator, value)
@@ -130,6 +152,29 @@ class Folding:
         for value in values:
             accumulators = self.added(accumulators, value)
         return accumulators
+
+
+def _is_users(function: Any) -> bool:
+    """Tell whether code of the job joins records: it may change its arguments and return them."""
+    return isinstance(function, Reduction) or not type(function).__module__.startswith("bicycle_")
+
+
+def _on_copies(add: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function change a copy of its accumulator: a call that fails leaves nothing behind."""
+    if not is_async(add):
+        return lambda accumulator, value: add(separated(accumulator), value)
+
+    async def later(accumulator: Any, value: Any) -> Any:
+        return await add(separated(accumulator), value)
+
+    return later
+
+
+def _detach(function: Any) -> Callable[[Any], Any]:
+    if _is_users(function):
+        return separated
+    create, merge = function.create_accumulator, function.merge
+    return lambda accumulator: merge(create(), accumulator)
 
 
 def _waited(call: Callable[..., Any]) -> Callable[..., Any]:

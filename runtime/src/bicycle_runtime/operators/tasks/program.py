@@ -59,7 +59,13 @@ from bicycle_runtime.operators.tasks.routing import (
     ShuffleBlock,
     ShuffleRouter,
 )
-from bicycle_runtime.operators.tasks.sharing import Copy, copied_edges, copied_inputs, copier
+from bicycle_runtime.operators.tasks.sharing import (
+    Copy,
+    copied_edges,
+    copied_inputs,
+    copier,
+    is_separating,
+)
 from bicycle_runtime.operators.tasks.sink import SinkOperator
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
@@ -180,7 +186,11 @@ class _Builder:
     def codec(self, route: RouteSpec) -> RecordCodec:
         """Return the codec of an edge."""
         declared = self._payload(route.type_payload) if route.type_payload else None
-        return RecordCodec(declared, sender=f"operator {self._image.plan.sender_of(route.edge)!r}")
+        plan = self._image.plan
+        return RecordCodec(
+            declared, sender=f"operator {plan.sender_of(route.edge)!r}",
+            separates=is_separating(plan, route.edge),
+        )  # fmt: skip
 
     def connect(self, spec: ChainSpec) -> None:
         """Make the routers of a chain."""

@@ -17,11 +17,11 @@ from typing import Any
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan, StateScope
 from bicycle_runtime.records.codecs import RecordCodec
-from bicycle_runtime.records.errors import RecordEncodingError
 from bicycle_runtime.records.exactness import PLAIN
 from bicycle_sdk.state.frozen import is_frozen_type
+from bicycle_sdk.state.separation import separated
 
-__all__ = ["Copy", "copied_edges", "copied_inputs", "copier"]
+__all__ = ["Copy", "copied_edges", "copied_inputs", "copier", "is_separating"]
 
 Copy = Callable[[Batch], Batch]
 
@@ -55,6 +55,19 @@ def copied_edges(plan: StagePlan, spec: ChainSpec) -> set[int]:
     return {*changing[:-1]} | from_keepers
 
 
+def is_separating(plan: StagePlan, edge: int) -> bool:
+    """Tell whether records that leave along an edge may have parts in common that are changed.
+
+    What operators with state give may be the same row in several pairs or windows. How many of them
+    travel together depends on epochs, so none may be changed by what happens to another.
+    """
+    for spec in plan.chains:
+        for route in spec.routes:
+            if route.edge == edge:
+                return _changes_below(plan, route.target_chain) and _gives_kept(plan, spec)
+    return False
+
+
 def copier(declared: Any, *, sender: str) -> Copy | None:
     """Return what copies the records of a batch; None for a type that cannot be changed in place.
 
@@ -70,10 +83,10 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
         values = batch.listed()
         if _are_frozen(values):
             return batch
-        try:
-            copies = codec.decode(*codec.encode(values))
-        except RecordEncodingError:
-            return batch  # What holds a lock or a connection can only be shared.
+        data = codec.encode_typed(values)
+        # What is pickled at once would still have parts in common, and so would what cannot be
+        # encoded; what holds a lock or a connection can only be shared.
+        copies = list(map(separated, values)) if data is None else codec.decode("typed", data)
         return Batch(copies, batch.lineage, batch.groups, batch.ordinal, batch.keys)
 
     return copy
@@ -95,6 +108,16 @@ def _has_others(spec: ChainSpec, index: int) -> bool:
 
 def _keeps(operator: OperatorSpec) -> bool:
     return operator.scope is not StateScope.NONE
+
+
+def _gives_kept(plan: StagePlan, spec: ChainSpec) -> bool:
+    """Tell whether what a chain gives may come from an operator that keeps it."""
+    return any(map(_keeps, spec.operators)) or any(
+        _gives_kept(plan, above)
+        for above in plan.chains
+        for route in above.routes
+        if route.link is Link.DIRECT and route.target_chain == spec.index
+    )
 
 
 def _changes(operators: tuple[OperatorSpec, ...]) -> bool:

@@ -63,9 +63,9 @@ class WindowOperator(Operator, Stateful, Timed):
         self.key_of = key_selector
         policy.key_of = self._key_in
         self.record_type = record_type
-        self.folding = Folding(plan, record_type)
+        self.folding = Folding(plan, record_type, undoes=policy.undoes)
         context.registry.texts = frozenset(texts_in(plan.process))
-        self.firing = Firing(plan, self.folding, policy, context)
+        self.firing = Firing(plan, self.folding, policy, context, record_type=record_type)
         windows = context.tables.windows
         self.event_times = windows.due_times("event")
         self.processing_times = windows.due_times("processing")

@@ -50,7 +50,7 @@ class CombineOperator(Operator, Timed):
         super().__init__(spec, policy, context)
         self._plan = plan
         self._key_of = key_selector
-        folding = Folding(plan, record_type)
+        folding = Folding(plan, record_type, undoes=policy.undoes)
         contents = FoldedContents(folding, policy)
         self._placement = place_records(plan, contents, policy)
         self._columns: ColumnFold | None = None

@@ -26,6 +26,8 @@ from bicycle_runtime.state.undo import Attempts, UndoLog
 from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.state import StateDescriptor, TimeDomain
+from bicycle_sdk.state.frozen import is_frozen_type
+from bicycle_sdk.state.separation import separated
 from bicycle_sdk.windows import Window, WindowContext, WindowPlan, WindowResult
 
 __all__ = ["Fired", "Firing", "Unkept"]
@@ -110,14 +112,19 @@ class Firing:
         folding: Its aggregates.
         policy: Settles windows whose function failed, as it does records elsewhere.
         context: That of the operator.
+        record_type: Declared type of the records, None when unknown.
     """
 
     def __init__(
-        self, plan: WindowPlan, folding: Folding, policy: RecordPolicy, context: KeyedContext
-    ) -> None:
+        self, plan: WindowPlan, folding: Folding, policy: RecordPolicy, context: KeyedContext,
+        *, record_type: Any = None,
+    ) -> None:  # fmt: skip
         self._plan, self._folding, self._policy = plan, folding, policy
         self._context = FiringContext(context)
         self._keeps_records = plan.keeps_records
+        # Functions may change records in place, of which windows may have need later.
+        is_frozen = record_type is not None and is_frozen_type(record_type)
+        self._copies = (plan.outlives_firing or policy.undoes) and not is_frozen
         self._sorts = plan.has_event_time
         self._watermark = 0
         self.sides: list[tuple[str, Any, int]] = []
@@ -208,7 +215,7 @@ class Firing:
     def _aggregate(self, fired: Fired) -> WindowResult[Any, Any]:
         content = fired.content
         if self._keeps_records:
-            content = self._folding.folded(_by_time(content) if self._sorts else content[1])
+            content = self._folding.folded(self._elements(content))
         value = self._folding.value(content)
         return WindowResult(fired.key, fired.window.start, fired.window.end, value)
 
@@ -226,8 +233,12 @@ class Firing:
         assert self._process is not None
         self._context.begin(fired, self._watermark)
         self._context.take_side_outputs()
-        elements = _by_time(fired.content) if self._sorts else list(fired.content[1])
-        return self._process(elements, self._context)
+        return self._process(self._elements(fired.content), self._context)
+
+    def _elements(self, row: tuple[list[int], list[Any]]) -> list[Any]:
+        """Return the records of a window in order, for a function that may change them."""
+        elements = _by_time(row) if self._sorts else list(row[1])
+        return list(map(separated, elements)) if self._copies else elements
 
     def _collect(self, fired: Fired) -> None:
         time = fired.window.end - 1

@@ -190,7 +190,7 @@ class KeptSlices(KeptWindows):
                     joined[key] = content
                     continue
                 if key not in own:  # What the table holds must not be changed by merging.
-                    joined[key] = merged(self.folding.fresh(), joined[key])
+                    joined[key] = self.folding.detached(joined[key])
                     own.add(key)
                 joined[key] = merged(joined[key], content)
         return joined

@@ -222,10 +222,12 @@ class TriggeredOperator(WindowOperator):
             self.folding.fresh() if pane.content is None else pane.content for _, pane in found
         ]
         try:
-            added = [self.folding.added(content, value) for content in contents]
+            pairs = zip(contents, self.folding.copies(value, len(contents)), strict=True)
+            added = [self.folding.added(content, copy) for content, copy in pairs]
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
             self.policy.batch = rows.batch
-            again = partial(self.folding.added_to_all, contents, value)
+            copies = self.folding.copies(value, len(contents))
+            again = partial(self.folding.added_to_all, contents, copies)
             settled = run(self.policy.settle(error, index, again))
             if settled is DROPPED:
                 self._forget_empty(found, rows.groups[index], rows.keys[index])
