@@ -15,15 +15,12 @@ import time
 from collections.abc import Callable
 from functools import partial
 
+from keyed_counts import counting
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.testing import Harness, script_source
+from bicycle_runtime.testing import Harness
 from bicycle_sdk import (
-    KeyedProcessContext,
-    KeyedProcessFunction,
-    StreamEnvironment,
-    ValueStateDescriptor,
     dead_letter,
     fail,
     retry,
@@ -39,22 +36,6 @@ POLICIES: dict[str, ErrorPolicy] = {
 }
 
 
-class Count(KeyedProcessFunction[str, str, int]):
-    """Counts the events of a key."""
-
-    count = ValueStateDescriptor("count", int, default=0)
-
-    def open(self, ctx: KeyedProcessContext[str]) -> None:
-        """Get the state once."""
-        self.counted = ctx.get_value_state(self.count)
-
-    def process_element(self, value: str, ctx: KeyedProcessContext[str]) -> list[int]:  # noqa: ARG002  # a contract
-        """Give the count so far."""
-        count = self.counted.value() + 1
-        self.counted.update(count)
-        return [count]
-
-
 def main() -> None:
     """Measure the job under each policy and tell."""
     options = arguments(__doc__, repeats=11, add=_add_options)
@@ -65,7 +46,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         contenders: dict[str, Callable[[], float]] = {}
         for name, policy in POLICIES.items():
-            harness = stack.enter_context(Harness(_job(policy), parallelism=1, engine=engine))
+            harness = stack.enter_context(Harness(counting(policy), parallelism=1, engine=engine))
             contenders[name] = partial(_cost, harness, events)
             contenders[name]()
         found = in_turns(contenders, rounds=options.repeats)
@@ -96,15 +77,6 @@ def main() -> None:
         targets=targets,
     )
     report.tell(options)
-
-
-def _job(policy: ErrorPolicy) -> Callable[[StreamEnvironment], None]:
-    def job(env: StreamEnvironment) -> None:
-        users = env.add_source(script_source(str)).uid("users")
-        counts = users.key_by(str).process_fn(Count()).uid("count")
-        counts.on_error(policy).collect("out")
-
-    return job
 
 
 def _cost(harness: Harness, events: list[str]) -> float:

@@ -15,14 +15,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from measuring import BUILD, Report, Table, Target, WrongOutputError, arguments
-from processor_time import KINDS, processor_seconds
+from measuring import BUILD, Report, Target, WrongOutputError, arguments
+from processor_time import shares, shares_table
 from workloads import FAR_READING, Readings, check_windows, scratch
 
 from bicycle_runtime.jobs.home import Home
@@ -95,9 +94,9 @@ def main() -> None:
     settle_s, seconds = (1.0, 1.0) if options.quick else (options.settle, options.seconds)
     with _waiting_job() as job:
         time.sleep(settle_s)
-        found = [_used(job.process.pid, seconds) for _ in range(options.repeats)]
+        found = [shares(job.process.pid, seconds) for _ in range(options.repeats)]
         job.complete()
-    totals = [sum(shares.values()) for shares in found]
+    totals = [each.total() for each in found]
     report = Report(
         name="idle-windows",
         claim="A job with open windows and no input takes at most 2 % of a core.",
@@ -105,7 +104,7 @@ def main() -> None:
         method=f"{options.repeats} intervals of {seconds:g} s behind {settle_s:g} s for settling; "
         "processor time of all processes of the job; the windows are completed and compared with "
         "the truth at the end",
-        tables=[_table(found, totals)],
+        tables=[shares_table("While nothing happens", found)],
         targets=[
             Target(
                 name="processor time of a waiting job",
@@ -164,25 +163,6 @@ def _installed(site: Path) -> Path:
         f"[bicycle.plugins]\n{PLUGIN} = benchmark_jobs:{PLUGIN}\n"
     )
     return site
-
-
-def _used(pid: int, seconds: float) -> Counter[str]:
-    """Return the processor time of an interval by kind of process, in percent of one core."""
-    before, began = processor_seconds(pid), time.monotonic()
-    time.sleep(seconds)
-    after, ended = processor_seconds(pid), time.monotonic()
-    return Counter({kind: 100 * (after[kind] - before[kind]) / (ended - began) for kind in KINDS})
-
-
-def _table(found: list[Counter[str]], totals: list[float]) -> Table:
-    rows = [[kind, *_spread([shares[kind] for shares in found])] for kind in KINDS]
-    rows.append(["together", *_spread(totals)])
-    columns = ["% of a core", "median", "least", "most"]
-    return Table(title="While nothing happens", columns=columns, rows=rows)
-
-
-def _spread(values: list[float]) -> list[str]:
-    return [f"{value:.2f}" for value in (statistics.median(values), min(values), max(values))]
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -14,32 +14,12 @@ import time
 from collections import Counter
 from functools import partial
 
+from keyed_counts import counting
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.testing import Harness, script_source
-from bicycle_sdk import (
-    KeyedProcessContext,
-    KeyedProcessFunction,
-    StreamEnvironment,
-    ValueStateDescriptor,
-)
-
-
-class Count(KeyedProcessFunction[str, str, int]):
-    """Counts the events of a key."""
-
-    count = ValueStateDescriptor("count", int, default=0)
-
-    def open(self, ctx: KeyedProcessContext[str]) -> None:
-        """Get the state once."""
-        self.counted = ctx.get_value_state(self.count)
-
-    def process_element(self, value: str, ctx: KeyedProcessContext[str]) -> list[int]:  # noqa: ARG002  # a contract
-        """Give the count so far."""
-        count = self.counted.value() + 1
-        self.counted.update(count)
-        return [count]
+from bicycle_runtime.testing import Harness
+from bicycle_sdk import fail
 
 
 def main() -> None:
@@ -49,7 +29,7 @@ def main() -> None:
     keys = [f"user-{number:07}" for number in range(key_count)]
     chance = random.Random(1)
     engine = EngineOptions(max_records_per_epoch=max(key_count, event_count))
-    with Harness(_job, parallelism=1, engine=engine) as harness:
+    with Harness(counting(fail()), parallelism=1, engine=engine) as harness:
         known: Counter[str] = Counter()
         epoch = partial(_epoch, harness, known)
         epoch(keys)
@@ -87,11 +67,6 @@ def main() -> None:
         targets=targets,
     )
     report.tell(options)
-
-
-def _job(env: StreamEnvironment) -> None:
-    users = env.add_source(script_source(str)).uid("users")
-    users.key_by(lambda user: user).process_fn(Count()).uid("count").collect("out")
 
 
 def _epoch(harness: Harness, known: Counter[str], events: list[str]) -> float:

@@ -22,8 +22,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from measuring import BUILD, Report, Table, Target, WrongOutputError, arguments
-from processor_time import KINDS, processor_seconds
+from measuring import BUILD, Report, Target, WrongOutputError, arguments
+from processor_time import shares, shares_table
 from workloads import scratch
 
 from bicycle_runtime.jobs.home import Home
@@ -105,11 +105,11 @@ def main() -> None:
     with _light_job(options.rate) as (job, writer):
         time.sleep(settle_s)
         first_epoch, began = job.progress()[1], time.monotonic()
-        found = [_used(job.process.pid, seconds) for _ in range(options.repeats)]
+        found = [shares(job.process.pid, seconds) for _ in range(options.repeats)]
         pace = (job.progress()[1] - first_epoch) / (time.monotonic() - began)
         writer.stop()
         job.end(writer)
-    totals = [sum(shares.values()) for shares in found]
+    totals = [each.total() for each in found]
     report = Report(
         name="light-load",
         claim="A job with 80 records a second takes at most 0.3 of a core.",
@@ -117,7 +117,7 @@ def main() -> None:
         method=f"{options.repeats} intervals of {seconds:g} s behind {settle_s:g} s for settling; "
         f"default options; processor time of all processes of the job; {pace:.1f} epochs a second; "
         "all counts are compared with the lines at the end",
-        tables=[_table(found, totals)],
+        tables=[shares_table("At a light load", found)],
         targets=[
             Target(
                 name="processor time of a job with little to do",
@@ -159,25 +159,6 @@ def _start(place: Path) -> subprocess.Popen[bytes]:
     ]
     with (place / "log").open("wb") as log:
         return subprocess.Popen(list(map(str, command)), env=environment, stdout=log, stderr=log)
-
-
-def _used(pid: int, seconds: float) -> Counter[str]:
-    """Return the processor time of an interval by kind of process, in percent of one core."""
-    before, began = processor_seconds(pid), time.monotonic()
-    time.sleep(seconds)
-    after, ended = processor_seconds(pid), time.monotonic()
-    return Counter({kind: 100 * (after[kind] - before[kind]) / (ended - began) for kind in KINDS})
-
-
-def _table(found: list[Counter[str]], totals: list[float]) -> Table:
-    rows = [[kind, *_spread([shares[kind] for shares in found])] for kind in KINDS]
-    rows.append(["together", *_spread(totals)])
-    columns = ["% of a core", "median", "least", "most"]
-    return Table(title="At a light load", columns=columns, rows=rows)
-
-
-def _spread(values: list[float]) -> list[str]:
-    return [f"{value:.1f}" for value in (statistics.median(values), min(values), max(values))]
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,13 +1,15 @@
 """What it costs that a function sees records and timers in the order of event time.
 
 Both run the same function through the operator that jobs run it with, epoch by epoch, with restore
-and commit: it counts, compares with the record before and sets a timer for each key and second.
-Records come up to half a second out of order; those behind the watermark wait for the next epoch.
+and commit, over state in memory and in RocksDB: it counts, compares with the record before and sets
+a timer for each key and second. Records come up to half a second out of order; those behind the
+watermark wait for the next epoch.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import statistics
 import time
@@ -21,9 +23,12 @@ from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk import DataStream, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.contexts import WATERMARK_MIN
 
+BACKENDS = ("memory", "rocksdb")
+BEGAN_MS = 1_700_000_000_000
 BATCH_RECORDS = 4_096
 GROUPS = 128
 KEYS = 1_000
@@ -63,18 +68,11 @@ def main() -> None:
     options = arguments(__doc__, repeats=7, add=_add_options)
     records = 5_000 if options.quick else options.records
     contenders = {
-        name: partial(_cost, is_ordered=is_ordered, records=records)
+        f"{name}, {backend}": partial(_cost, backend, is_ordered=is_ordered, records=records)
+        for backend in BACKENDS
         for name, is_ordered in (("in order", True), ("as they come", False))
     }
     found = in_turns(contenders, rounds=options.repeats)
-    pairs = zip(found["in order"], found["as they come"], strict=True)
-    target = Target(
-        name="in event-time order ÷ as records come",
-        value=statistics.median(a / b for a, b in pairs),
-        best=min(found["in order"]) / min(found["as they come"]),
-        high=1.5,
-        unit="x",
-    )
     rows = [
         [name, f"{statistics.median(costs):.2f}", f"{min(costs):.2f}"]
         for name, costs in found.items()
@@ -85,7 +83,8 @@ def main() -> None:
         payload=f"{KEYS:,} keys, {RECORDS_PER_MS} records a ms, up to {BOUND_MS} ms out of order, "
         f"{records:,} records in an epoch",
         method=f"{options.repeats} rounds in turns of 3 epochs through the operator of a job, with "
-        "restore and commit; processor time; number of results checked",
+        "restore and commit; processor time; garbage collection as in a "
+        "worker; number of results checked",
         tables=[
             Table(
                 title="One record, its timers and the state of its key",
@@ -93,9 +92,20 @@ def main() -> None:
                 rows=rows,
             )
         ],
-        targets=[target],
+        targets=[_target(found, backend) for backend in BACKENDS],
     )
     report.tell(options)
+
+
+def _target(found: dict[str, list[float]], backend: str) -> Target:
+    ordered, others = found[f"in order, {backend}"], found[f"as they come, {backend}"]
+    return Target(
+        name=f"in event-time order ÷ as records come, {backend}",
+        value=statistics.median(a / b for a, b in zip(ordered, others, strict=True)),
+        best=min(ordered) / min(others),
+        high=1.5,
+        unit="x",
+    )
 
 
 def _epochs(records: int) -> list[list[tuple[str, int]]]:
@@ -105,7 +115,7 @@ def _epochs(records: int) -> list[list[tuple[str, int]]]:
         [
             (
                 f"user-{chance.randrange(KEYS):04}",
-                (epoch * records + index) // RECORDS_PER_MS - chance.randrange(BOUND_MS),
+                BEGAN_MS + (epoch * records + index) // RECORDS_PER_MS - chance.randrange(BOUND_MS),
             )
             for index in range(records)
         ]
@@ -113,7 +123,7 @@ def _epochs(records: int) -> list[list[tuple[str, int]]]:
     ]
 
 
-def _cost(*, is_ordered: bool, records: int) -> float:
+def _cost(backend: str, *, is_ordered: bool, records: int) -> float:
     """Return microseconds per record."""
     epochs = _epochs(records)
     group_of = {
@@ -123,7 +133,8 @@ def _cost(*, is_ordered: bool, records: int) -> float:
     spent = 0.0
     given = 0
     with scratch("time-order") as place:
-        operator = operator_of(partial(_form, is_ordered=is_ordered), place)
+        settings = StateSettings(backend=backend, folder=str(place / "local"))
+        operator = operator_of(partial(_form, is_ordered=is_ordered), place / "sealed", settings)
         state, watermark = RangeState(first_group=0, end_group=GROUPS), WATERMARK_MIN
         for number, epoch in enumerate(epochs, 1):
             batches = [
@@ -139,6 +150,7 @@ def _cost(*, is_ordered: bool, records: int) -> float:
             ]
             came = max(time_ms for _, time_ms in epoch) - BOUND_MS - 1
             after = Advance(watermark=came, previous=watermark, now_ms=number)
+            gc.freeze()
             began = time.process_time()
             operator.begin_epoch(EpochTime(epoch=number, now_ms=number, seed="s"))
             operator.restore(state)
@@ -151,6 +163,7 @@ def _cost(*, is_ordered: bool, records: int) -> float:
             spent += time.process_time() - began
             watermark = came
         operator.release()
+        gc.unfreeze()
     if given < 3 * records - BOUND_MS * RECORDS_PER_MS * 2:
         raise WrongOutputError(f"{given:,} results of {3 * records:,} records")
     return spent * 1e6 / records / 3

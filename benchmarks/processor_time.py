@@ -6,12 +6,17 @@ Read from ``/proc``, so on Linux only. A process that ends counts with the one t
 from __future__ import annotations
 
 import os
+import statistics
+import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+
+from measuring import Table
 
 from bicycle_runtime.base.processes import descendants
 
-__all__ = ["DRIVER", "JAVA", "KINDS", "WORKERS", "processor_seconds"]
+__all__ = ["DRIVER", "JAVA", "KINDS", "WORKERS", "processor_seconds", "shares", "shares_table"]
 
 DRIVER, JAVA, WORKERS = KINDS = "driver", "Java", "Python workers"
 _TIMES = slice(11, 15)  # user and system time, of the process and of ended children
@@ -30,6 +35,25 @@ def processor_seconds(pid: int) -> Counter[str]:
         ticks = sum(map(int, stat.rpartition(")")[2].split()[_TIMES]))
         found[_kind(command)] += ticks / _TICKS_PER_S
     return found
+
+
+def shares(pid: int, seconds: float) -> Counter[str]:
+    """Return the processor time of an interval by kind of process, in percent of one core."""
+    before, began = processor_seconds(pid), time.monotonic()
+    time.sleep(seconds)
+    after, ended = processor_seconds(pid), time.monotonic()
+    return Counter({kind: 100 * (after[kind] - before[kind]) / (ended - began) for kind in KINDS})
+
+
+def shares_table(title: str, found: Sequence[Counter[str]]) -> Table:
+    """Return the table of the shares of some intervals."""
+    rows = [[kind, *_spread([each[kind] for each in found])] for kind in KINDS]
+    rows.append(["together", *_spread([each.total() for each in found])])
+    return Table(title=title, columns=["% of a core", "median", "least", "most"], rows=rows)
+
+
+def _spread(values: list[float]) -> list[str]:
+    return [f"{value:.2f}" for value in (statistics.median(values), min(values), max(values))]
 
 
 def _kind(command: bytes) -> str:

@@ -102,12 +102,12 @@ class JobOptions:
         "further one; the first comes at once. Default: what the plugin's restart strategy says.",
     )
     latency_target_ms: int = option(
-        200,
+        500,
         low=0,
         high=30_000,
         doc="How long results may take while the job keeps up: epochs start no more often than "
-        "that asks for, and in between the machine rests. No backlog waits for it. 0 runs an epoch "
-        "whenever there is input.",
+        "that asks for, and in between the machine rests, for as long as an epoch takes at least. "
+        "No backlog waits for it. 0 runs an epoch whenever there is input.",
     )
     lease_beat_ms: int = option(
         1_000,

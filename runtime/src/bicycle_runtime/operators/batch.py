@@ -110,13 +110,17 @@ class ExchangeLineage:
 
 @dataclass(slots=True)
 class OriginLineage:
-    """The records are of several batches: each has a time, and a span of the source or None."""
+    """The records are of several batches: each has a time, and the number of a batch.
+
+    ``origins`` are the spans of the source that those batches cover, None where nothing is known.
+    """
 
     timestamps: Sequence[int]
+    numbers: Sequence[int]
     origins: Sequence[Origin | None]
 
     def origin(self, index: int) -> Origin | None:
-        return self.origins[index]
+        return self.origins[self.numbers[index]]
 
     def span(self) -> Origin | None:
         return None

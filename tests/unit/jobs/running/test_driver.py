@@ -433,8 +433,8 @@ def test_a_job_that_keeps_up_rests_between_epochs_as_long_as_its_latency_allows(
     count = epochs_while(light, tmp_path, lines=60, latency_target_ms=400)
     passed_s = time.monotonic() - begun
 
-    # Where an epoch takes more than 200 ms there is no rest: it is at least 200 ms to the next.
-    assert count <= passed_s / 0.2 + 2
+    # An epoch and the rest behind it take the most where both are 133 ms: 266 ms to the next.
+    assert count <= passed_s / 0.26 + 2
 
 
 def test_no_backlog_waits_for_the_latency_target(light, tmp_path):

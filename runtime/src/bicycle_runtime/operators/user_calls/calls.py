@@ -72,8 +72,9 @@ class Outcome:
     order: list[int] | None = None
 
 
-# The function of each key group, by indexing; a missing one is made by the mapping itself.
-Methods = Mapping[int, Callable[..., Any]]
+# The function of each key group, by indexing; a missing one is made by the mapping itself. Where
+# the "groups" are positions in the batch, it is a list.
+Methods = Mapping[int, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +101,7 @@ class Calls:
         """Return an iterator of values, or of values with the function of their key group."""
         if self.groups is None:
             return iter(self.values)
-        assert isinstance(self.methods, Mapping)
+        assert not callable(self.methods)
         return zip(self.values, map(self.methods.__getitem__, self.groups), strict=True)
 
     def single(self, index: int, context: Any) -> Callable[[], Any]:
@@ -114,7 +115,7 @@ class Calls:
         return call
 
     def _method_of(self, group: int) -> Callable[..., Any]:
-        assert isinstance(self.methods, Mapping)
+        assert not callable(self.methods)
         return self.methods[group]
 
 

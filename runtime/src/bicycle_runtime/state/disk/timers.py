@@ -70,6 +70,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
             return
         self.stored[entry_key] = None
         self.touched[entry_key] = None
+        self.earliest_ms = min(self.earliest_ms, time_ms)
         self._time_queue.add(timer_order(key, time_ms), entry_key)
 
     def delete(self, key: Hashable, time_ms: int) -> None:
@@ -91,11 +92,6 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         self._time_queue.pop()
         self._remove((first.key, first.time_ms))
         return first
-
-    def is_due(self, time_ms: int) -> bool:
-        """Tell whether a timer is due at a time."""
-        first = self.peek()
-        return first is not None and first.time_ms <= time_ms
 
     def peek(self) -> Timer | None:
         """Return the first timer; None when there is none."""
