@@ -105,6 +105,8 @@ class Fleet:
                 storage.write(path, harness.storage.read(path))
         facts = {"graph": json.loads(graph.build_graph(name).to_json())}
         storage.write("job.json", json.dumps(facts).encode())
+        letters = "".join(json.dumps(letter(number)) + "\n" for number in range(60))
+        storage.write("dead_letters/part-000000000001-0.jsonl", letters.encode())
         return str(folder)
 
 
@@ -113,6 +115,19 @@ def fleet_in(home: Home) -> Iterator[Fleet]:
     """Give a home; processes of its jobs end with it."""
     with ExitStack() as stack:
         yield Fleet(home, stack)
+
+
+def letter(number: int) -> dict[str, Any]:
+    """Return a dead letter as a job writes it."""
+    return {
+        "operator": "parse", "operator_name": "parse", "plugin": "clicks",
+        "plugin_version": "1.4.0", "source": "clicks", "shard": "clicks/3", "offset": number,
+        "end_offset": None, "key": "none", "exception": "ValueError",
+        "message": f"invalid literal for int(): 'a-{number}' {MARKUP}",
+        "location": "clicks/parse.py:12 in parse", "traceback": "  File parse.py, line 12",
+        "attempt": 1, "encoding": "raw", "value": "YS0x", "event_time_ms": None,
+        "source_message": None,
+    }  # fmt: skip
 
 
 def log_lines(name: str) -> Iterator[str]:

@@ -21,12 +21,14 @@ PAGES = {
     "epochs": "/jobs/clicks/epochs",
     "savepoints": "/jobs/clicks/savepoints",
     "exceptions": "/jobs/orders-eu/exceptions",
+    "dead-letters": "/jobs/clicks/dead-letters",
     "logs": "/jobs/clicks/logs",
     "config": "/jobs/clicks/config",
     "confirm": "/jobs/clicks/actions/cancel",
     "bulk": "/bulk/stop?job=clicks&job=payments",
+    "plugins-empty": "/plugins",
 }
-STREAMLESS = {"confirm", "bulk", "missing"}
+STREAMLESS = {"confirm", "bulk", "missing", "plugins-empty"}
 
 
 LOOKS = [("light", 1280), ("dark", 1280), ("light", 400)]

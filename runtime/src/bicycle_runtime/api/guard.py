@@ -2,8 +2,8 @@
 
 A browser can be led to send requests here by any page that its user looks at. So the host must be
 ours (a foreign name may lead to this address), a change must come from a page of ours or from no
-page at all, and bodies are of types that a foreign form cannot send: JSON below ``/api``; forms for
-pages, and then the browser must tell where they come from.
+page at all, and bodies are of types that a foreign form cannot send: JSON below ``/api``, but for
+uploads; forms for pages, and then the browser must tell where they come from.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from bicycle_runtime.api.errors import (
     plain_answer,
 )
 from bicycle_runtime.api.routing import answer_json
+from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["BODY_BYTES_MAX", "HEADERS", "Guard", "error_answer"]
+__all__ = ["HEADERS", "Guard", "error_answer"]
 
 _LOG = logging.getLogger(__name__)
-BODY_BYTES_MAX = 1 << 20
 _SAFE = frozenset({"GET", "HEAD"})
-_FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data"})
+_FORMS = frozenset({"application/x-www-form-urlencoded", FORM})
 _JSON = "application/json"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -70,7 +70,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(self._service, receive, send)
+        exchange = _Exchange(self._service, receive, send, bytes_max=body_bytes_max(scope["path"]))
         client = scope.get("client")
         state = scope.setdefault("state", {})
         state["identity"], state["address"] = LOCAL, client[0] if client else ""
@@ -100,8 +100,9 @@ class Guard:
         if host not in self._hosts:
             raise HostUnknownError(host=host[:100])
         length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdecimal()) or int(length) > BODY_BYTES_MAX:
-            raise BODY_TOO_LARGE(bytes_max=BODY_BYTES_MAX)
+        bytes_max = body_bytes_max(scope["path"])
+        if not (length.isascii() and length.isdecimal()) or int(length) > bytes_max:
+            raise BODY_TOO_LARGE(bytes_max=bytes_max)
         if scope["method"] not in _SAFE:
             _check_change(scope, headers, host)
 
@@ -125,8 +126,9 @@ class Guard:
 class _Exchange:
     """One request and its answer: counts the bytes of the one, adds headers to the other."""
 
-    def __init__(self, service: Service, receive: Receive, send: Send) -> None:
+    def __init__(self, service: Service, receive: Receive, send: Send, *, bytes_max: int) -> None:
         self._service = service
+        self._bytes_max = bytes_max
         self._receive = receive
         self._send = send
         self._began = time.monotonic()
@@ -136,8 +138,8 @@ class _Exchange:
     async def receive(self) -> Message:
         message = await self._receive()
         self._byte_count += len(message.get("body", b""))
-        if self._byte_count > BODY_BYTES_MAX:
-            raise BODY_TOO_LARGE(bytes_max=BODY_BYTES_MAX)
+        if self._byte_count > self._bytes_max:
+            raise BODY_TOO_LARGE(bytes_max=self._bytes_max)
         return message
 
     async def send(self, message: Message) -> None:
@@ -160,6 +162,8 @@ def _check_change(scope: Scope, headers: Headers, host: str) -> None:
     if origin is not None and origin.lower() != ours:
         raise ForeignOriginError(origin=origin[:200])
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == FORM and takes_form(scope["method"], scope["path"]):
+        return  # Every browser tells the origin of a form, and it was looked at above.
     if scope["path"].startswith("/api/"):
         has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
         if kind != _JSON and (scope["method"] != "DELETE" or has_body):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,7 +17,8 @@ __all__ = ["document", "paths_of"]
 
 _REF = "#/components/schemas/{name}"
 _REASONS = {
-    200: "the answer", 202: "begun; the answer is the operation", 304: "nothing changed",
+    200: "the answer", 201: "made", 202: "begun; the answer is the operation",
+    304: "nothing changed",
     400: "the request cannot be read", 403: "not allowed", 404: "there is no such thing",
     409: "not as things stand", 413: "too large", 415: "not of a type that is taken",
     422: "it cannot be met", 429: "too many", 503: "something that is needed does not answer",
@@ -73,6 +75,7 @@ def _operation(route: Route, schema_of: dict[Any, Any], *, is_alias: bool) -> di
     name = "_".join([route.method.lower(), *words, *(["alias"] if is_alias else [])])
     schema = {"type": "string"} if route.answer is str else schema_of[route.answer]
     content = {route.media: {"schema": schema}}
+    good = {code: {"content": content} for code in (route.code, *route.codes)}
     if route.has_stream:
         content[EVENT_STREAM] = {"schema": {"type": "string"}}
     found: dict[str, Any] = {
@@ -80,9 +83,7 @@ def _operation(route: Route, schema_of: dict[Any, Any], *, is_alias: bool) -> di
         "summary": route.summary,
         "description": f"Least role: {route.role.name.lower()}.",
         "parameters": [*_path_parameters(route), *_query_parameters(route), *_headers(route)],
-        "responses": _responses(
-            {route.code: {"content": content}}, schema_of, (*_COMMON, *route.errors)
-        ),
+        "responses": _responses(good, schema_of, (*_COMMON, *route.errors)),
     }
     if is_alias:
         found["deprecated"] = True
@@ -92,7 +93,18 @@ def _operation(route: Route, schema_of: dict[Any, Any], *, is_alias: bool) -> di
             **_json(schema_of[route.body]),
         }
         found["requestBody"]["required"] = bool(_is_required(route.body))
+    if route.upload:
+        found["requestBody"] = _upload(route.upload)
     return found
+
+
+def _upload(files: Mapping[str, str]) -> dict[str, Any]:
+    properties = {
+        name: {"type": "string", "contentMediaType": "application/octet-stream", "description": doc}
+        for name, doc in files.items()
+    }
+    schema = {"type": "object", "properties": properties, "required": list(files)[:1]}
+    return {"required": True, "content": {"multipart/form-data": {"schema": schema}}}
 
 
 def _is_required(body: type[msgspec.Struct]) -> bool:
@@ -105,7 +117,7 @@ def _responses(
 ) -> dict[str, Any]:
     found = {str(code): {"description": _REASONS[code], **more} for code, more in good.items()}
     for code in sorted(set(errors)):
-        content = {} if code == 304 else _json(schema_of[ErrorAnswer])
+        content = {} if code in (202, 304) else _json(schema_of[ErrorAnswer])
         found[str(code)] = {"description": _REASONS[code], **content}
     return found
 

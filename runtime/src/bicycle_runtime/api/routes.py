@@ -9,10 +9,13 @@ from __future__ import annotations
 from typing import Any
 
 from bicycle_runtime.api import shapes
-from bicycle_runtime.api.calls import acting, jobs, service
+from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, service
 from bicycle_runtime.api.routing import TEXT, Route
+from bicycle_runtime.api.uploads import UPLOAD_FILES
+from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_runtime.service.operations import kinds
 from bicycle_runtime.service.operations.operations import Operation
+from bicycle_runtime.service.plugins.store import UploadedPlugin
 from bicycle_runtime.service.users.roles import Role
 
 __all__ = ["ALIASES", "ROUTES"]
@@ -40,9 +43,9 @@ def _acting(path: str, summary: str, kind: str, *, method: str = "POST") -> Rout
 ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/jobs", summary="List jobs, filtered, sorted, page by page.",
           handler=jobs.jobs, query=shapes.JobQueryWords, answer=shapes.JobList, errors=(304,)),
-    Route(method="POST", path="/jobs", summary="Start the job of an installed plugin.",
+    Route(method="POST", path="/jobs", summary="Start the job of a plugin.",
           handler=acting.submit, body=kinds.SubmitFacts, answer=Operation, code=202,
-          role=Role.OPERATOR, takes_key=True, errors=(400, 409, 413, 415, 422, 429)),
+          role=Role.OPERATOR, takes_key=True, errors=(400, 404, 409, 413, 415, 422, 429)),
     _looking("", "Show one job with everything that its driver tells.", jobs.job,
              shapes.JobDetail),
     _acting("", "End a job at once; another way to say cancel.", "cancel", method="DELETE"),
@@ -58,6 +61,10 @@ ROUTES: tuple[Route, ...] = (
              jobs.savepoints, shapes.SavepointList, errors=(422, 503)),
     _looking("/exceptions", "List what failed in a job, each kind once.", jobs.exceptions,
              shapes.ExceptionList),
+    _looking("/dead-letters", "List records that functions refused.", dead_letters.letters,
+             shapes.DeadLetterList, query=shapes.DeadLetterQuery, errors=(422,)),
+    _looking("/dead-letters/{letter}", "Show one dead letter.", dead_letters.letter, DeadLetter,
+             errors=(422,)),
     _looking("/config", "Show what a job was started with, without secrets.", jobs.config,
              shapes.JobConfigAnswer, errors=(422,)),
     _looking("/logs", "Read the log of a job, or follow it.", jobs.logs, shapes.LogPage,
@@ -76,12 +83,23 @@ ROUTES: tuple[Route, ...] = (
     _acting("/savepoints", "Take a savepoint of a job.", "savepoint"),
     _acting("/suspend", "Stop a job, and take a savepoint of where it stopped.", "suspend"),
     _acting("/rescale", "Change the parallelism of a running job.", "rescale"),
+    _acting("/upgrade", "Go on with another version of the plugin.", "upgrade"),
     Route(method="GET", path="/operations", summary="List what was asked of jobs.",
           handler=acting.operations, query=shapes.LimitQuery, answer=shapes.OperationList),
     Route(method="GET", path="/operations/{operation_id:int}",
           summary="Show an operation, if asked so only when it is over.",
           handler=acting.operation, query=shapes.WaitQuery, answer=Operation,
           errors=(404, 429)),
+    Route(method="GET", path="/plugins", summary="List the uploaded plugins.",
+          handler=plugins.plugins, answer=shapes.PluginList),
+    Route(method="POST", path="/plugins", summary="Upload a wheel, and install it by itself.",
+          handler=plugins.upload, upload=UPLOAD_FILES, answer=UploadedPlugin, code=201,
+          codes=(200,), role=Role.OPERATOR, takes_key=True, errors=(202, 409, 413, 415, 422, 429)),
+    Route(method="GET", path="/plugins/{digest}", summary="Show one uploaded plugin.",
+          handler=plugins.plugin, answer=UploadedPlugin, errors=(404,)),
+    Route(method="DELETE", path="/plugins/{digest}", summary="Remove a plugin no job needs.",
+          handler=plugins.remove, answer=Operation, code=202, role=Role.OPERATOR, takes_key=True,
+          errors=(404, 409, 422, 429)),
     Route(method="GET", path="/events", summary="Follow what happens to all jobs.",
           handler=jobs.events, answer=str, media="text/event-stream", errors=(429,)),
     Route(method="GET", path="/cluster", summary="Show what all jobs come to.",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -59,7 +59,9 @@ class Route:
     """One route below ``/api/v1``, or at the root with ``is_root``.
 
     ``answer`` is the shape of a good answer, of ``code``; ``media`` its type. ``stream`` says that
-    it may also be a stream of events. ``errors`` are the codes of other answers that it gives.
+    it may also be a stream of events. ``errors`` are the codes of other answers that it gives, and
+    ``codes`` those of other good ones. ``upload`` are the files of a form, name to what it is for;
+    the first must be sent.
     """
 
     method: str
@@ -76,6 +78,8 @@ class Route:
     errors: tuple[int, ...] = ()
     is_root: bool = False
     takes_key: bool = False
+    codes: tuple[int, ...] = ()
+    upload: Mapping[str, str] = field(default_factory=dict)
 
 
 def answer_json(value: Any, *, code: int = 200, headers: dict[str, str] | None = None) -> Response:

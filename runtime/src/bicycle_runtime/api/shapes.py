@@ -9,16 +9,19 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_runtime.service.operations.operations import Operation
+from bicycle_runtime.service.plugins.store import UploadedPlugin
 from bicycle_runtime.service.store.history import AuditEntry, Event, StateChange
 from bicycle_runtime.service.watching.summaries import JobSummary
 
 __all__ = [
-    "AfterQuery", "AuditList", "Cluster", "EpochList", "EpochQuery", "ErrorAnswer", "EventList",
+    "AfterQuery", "AuditList", "Cluster", "DeadLetterList", "DeadLetterQuery",
+    "EpochList", "EpochQuery", "ErrorAnswer", "EventList",
     "ExceptionEntry", "ExceptionList", "Graph", "GraphChain", "GraphEdge", "GraphVertex", "Health",
     "JobConfigAnswer", "JobDetail", "JobList", "JobMetrics", "JobQueryWords", "LimitQuery",
-    "LogPage", "LogQuery", "NoQuery", "OperationList", "SamplesAnswer", "SamplesQuery",
-    "SavepointList", "StateChangeList", "Task", "TaskList", "WaitQuery",
+    "LogPage", "LogQuery", "NoQuery", "OperationList", "PluginList", "SamplesAnswer",
+    "SamplesQuery", "SavepointList", "StateChangeList", "Task", "TaskList", "WaitQuery",
 ]  # fmt: skip
 
 
@@ -58,6 +61,21 @@ class EpochQuery(_Shape, frozen=True, kw_only=True):
 
     after: int | None = None
     limit: int = 50
+
+
+class DeadLetterQuery(_Shape, frozen=True, kw_only=True):
+    """Letters of ``operator`` behind the one named ``after``, and how many of them, 1 to 500."""
+
+    operator: str | None = None
+    after: str | None = None
+    limit: int = 50
+
+
+class DeadLetterList(_Shape, frozen=True, kw_only=True):
+    """Dead letters, the newest first; ``next`` is what to give as ``after``."""
+
+    items: list[DeadLetter]
+    next: str | None
 
 
 class SamplesQuery(_Shape, frozen=True, kw_only=True):
@@ -279,6 +297,12 @@ class StateChangeList(_Shape, frozen=True, kw_only=True):
     """Steps in the life of a job, the newest first."""
 
     items: list[StateChange]
+
+
+class PluginList(_Shape, frozen=True, kw_only=True):
+    """Plugins that were uploaded, the last first."""
+
+    items: list[UploadedPlugin]
 
 
 class OperationList(_Shape, frozen=True, kw_only=True):

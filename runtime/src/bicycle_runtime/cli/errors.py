@@ -16,3 +16,9 @@ INTERNAL_ERROR = BicycleError.row(
     cause="Bicycle itself failed in a way that it has no words for.",
     fix="run the command again with --debug and report the traceback",
 )
+SERVICE_UNREACHABLE = BicycleError.row(
+    "BIC-2010",
+    "the service at {url} does not answer: {reason}",
+    cause="Nothing listens at the address of the service, or it is none of Bicycle.",
+    fix="start it with `bicycle up`, or name the right one with --service",
+)

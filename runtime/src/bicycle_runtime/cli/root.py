@@ -25,11 +25,13 @@ SECTIONS = {
         "stop": ("job_commands", "Stop a job cleanly, at the end of an epoch"),
         "cancel": ("job_commands", "End a job at once, in the middle of whatever it does"),
         "rescale": ("rescale", "Change the parallelism of a running job"),
+        "upgrade": ("upgrade", "Let a running job go on with another version of its plugin"),
     },
     "Watch jobs": {
         "list": ("job_commands", "List the jobs of this machine, the newest first"),
         "status": ("job_commands", "Show how a job is doing"),
         "logs": ("logs", "Show the log of a submitted job"),
+        "dlq": ("dlq", "Look at dead letters"),
     },
     "Serve jobs": {
         "up": ("up", "Serve the jobs of this machine behind one port"),

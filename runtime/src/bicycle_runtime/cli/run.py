@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -17,6 +18,7 @@ from bicycle_runtime.cli.parameters import (
     plugin_option,
     set_option,
 )
+from bicycle_runtime.cli.uploading import submit_wheel, wheel_options
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 
@@ -85,20 +87,44 @@ def run_command(
     epilog=examples(
         "bicycle submit --plugin wordcount --params job.toml --checkpoint-dir cp",
         "bicycle submit clicks.py --set input=clicks.csv --name clicks",
+        "bicycle submit --plugin clicks --wheel dist/clicks-1.0-py3-none-any.whl",
     ),
 )
 @_job_flags
+@wheel_options
 @answers
 def submit_command(
-    *, params: dict[str, str], spark: dict[str, str], as_json: bool, **given: Any
+    *,
+    params: dict[str, str],
+    spark: dict[str, str],
+    wheel: Path | None,
+    lock: Path | None,
+    service: str | None,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Run a job in a process of its own, and print its id.
 
     The id is printed once the job runs. It is what list, status, logs, stop and cancel take. A job
     that fails while it starts is an error of this command.
+
+    With --wheel the job runs where a service does: the wheel is uploaded to it and installed there
+    by itself, so that the job keeps its version whatever is installed later.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.cli.rendering import answer_json
+
+    if wheel is None and (lock, service) != (None, None):
+        raise click.UsageError("--lock and --service need --wheel")
+    if wheel is not None:
+        asked = _request(params, spark, given)
+        answer = submit_wheel(asked, wheel=wheel, lock=lock, service=service)
+        if as_json:
+            answer_json(answer)
+        else:
+            click.echo(answer["job_id"])
+        return
+    # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.running.submission import submit
 
     status = submit(_request(params, spark, given), home(), python=sys.executable)

@@ -235,3 +235,41 @@ SAVEPOINT_FAILED = BicycleError.row(
     cause="A running job could not take a savepoint; the job goes on.",
     fix="see the log of the job with `bicycle logs {job}`, and ask again",
 )
+DEAD_LETTER_UNKNOWN = BicycleError.row(
+    "BIC-1943",
+    "job {job!r} has no dead letter {letter!r}",
+    cause="There is no dead letter of this name, or its file was removed.",
+    fix="see `bicycle dlq list {job}`",
+)
+UPGRADE_NOT_PLANNED = BicycleError.row(
+    "BIC-1944",
+    "the upgrade of job {job!r} could not be planned: {reason}; the job runs on",
+    cause="The process that compares a new version with the state of a job gave no answer.",
+    fix="see whether the new version can be loaded at all: `bicycle plan --from`",
+)
+UPGRADE_UNDERWAY = BicycleError.row(
+    "BIC-1945",
+    "an upgrade of job {job!r} is underway, at the step {step!r}",
+    cause="A job is upgraded already; one upgrade at a time has it.",
+    fix="wait for its end, or see the operations of the job",
+)
+VERSION_FAILED = BicycleError.row(
+    "BIC-1946",
+    "version {version} of job {job!r} does not stay: {reason}",
+    cause="A new version failed, was restarted, or did not come to run while it was watched.",
+    fix="see the log of the job with `bicycle logs {job}`",
+)
+UPGRADE_FAILED = BicycleError.row(
+    "BIC-1947",
+    "the upgrade of job {job!r} failed and was taken back, its former version runs again: {reason}",
+    cause="A new version failed, and the former one has gone on behind what was sealed.",
+    fix="correct the new version, and upgrade again",
+)
+UPGRADE_STUCK = BicycleError.row(
+    "BIC-1948",
+    "the upgrade of job {job!r} failed ({reason}), and its former version cannot go on either "
+    "({second}); the job does not run",
+    cause="A new version failed, and the former one cannot read what it has sealed, or cannot run.",
+    fix="correct one of them and submit it under the name {job}, or begin with the savepoint "
+    "{savepoint}",
+)

@@ -26,6 +26,7 @@ from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.operations.kinds import Surroundings
 from bicycle_runtime.service.operations.operations import Operation, Operations
+from bicycle_runtime.service.plugins.store import Plugins, clear_leftovers, clear_uploads
 from bicycle_runtime.service.readings import Readings
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History
@@ -56,6 +57,7 @@ class Service:
         history: What was.
         operations: What was asked for.
         readings: What is read about one job when somebody asks; through ``slow``.
+        plugins: Wheels that were uploaded.
         watcher: Looks at the jobs.
         metrics: The figures of all jobs as text.
         figures: Those of the service itself.
@@ -75,6 +77,7 @@ class Service:
         self.operations = Operations(
             self._control, Surroundings(home=home, clock=clock), self.fleet, self._operation_done
         )
+        self.plugins = Plugins(home)
         self.readings = Readings(home, self.fleet, self.history, clock)
         self.watcher = Watcher(
             home, fleet=self.fleet, history=self.history, intents=self.operations, clock=clock
@@ -99,7 +102,10 @@ class Service:
             opened.enter_context(self._control)
             opened.enter_context(self._samples)
             opened.enter_context(self.watcher)
+            clear_leftovers(self.home)
             opened.enter_context(self.operations)
+            waiting = {str(each.facts["digest"]) for each in self.operations.open("install")}
+            clear_uploads(self.home, waiting=waiting)
             self._opened = opened.pop_all()
         return self
 

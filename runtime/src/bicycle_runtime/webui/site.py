@@ -19,6 +19,15 @@ from bicycle_runtime.webui.pages.actions import (
 from bicycle_runtime.webui.pages.dashboard import dashboard_live, dashboard_page
 from bicycle_runtime.webui.pages.job import TABS, job_live, job_page
 from bicycle_runtime.webui.pages.jobs import jobs_live, jobs_page
+from bicycle_runtime.webui.pages.plugins import (
+    operation_page,
+    plugins_page,
+    remove_do,
+    remove_page,
+    start_do,
+    start_page,
+    upload_do,
+)
 from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["page_routes"]
@@ -36,7 +45,7 @@ def page_routes(service: Service) -> list[BaseRoute]:
         for tab in TABS
         for route in (
             _get(f"/jobs/{{job}}/{tab.name}".rstrip("/"), partial(job_page, site, tab=tab)),
-            _get(f"/live/jobs/{{job}}/{tab.title.lower()}", partial(job_live, site, tab=tab)),
+            _get(f"/live/jobs/{{job}}/{tab.stream}", partial(job_live, site, tab=tab)),
         )
     ]
     return [
@@ -45,12 +54,29 @@ def page_routes(service: Service) -> list[BaseRoute]:
         _get("/jobs", partial(jobs_page, site)),
         _get("/live/jobs", partial(jobs_live, site)),
         _get("/bulk/stop", partial(bulk_stop_page, site)),
-        Route("/bulk/stop", _door(partial(bulk_stop_do, site)), methods=["POST"]),
+        _post("/bulk/stop", partial(bulk_stop_do, site)),
         *tabs,
         _get("/jobs/{job}/actions/{kind}", partial(action_page, site)),
-        Route("/jobs/{job}/actions/{kind}", _door(partial(action_do, site)), methods=["POST"]),
+        _post("/jobs/{job}/actions/{kind}", partial(action_do, site)),
+        *_plugin_routes(site),
         _get(f"{site.files.base}/{{path:path}}", site.files.answer),
     ]
+
+
+def _plugin_routes(site: Site) -> list[BaseRoute]:
+    return [
+        _get("/plugins", partial(plugins_page, site)),
+        _post("/plugins", partial(upload_do, site)),
+        _get("/plugins/operations/{number:int}", partial(operation_page, site)),
+        _get("/plugins/{digest}/start", partial(start_page, site)),
+        _post("/plugins/{digest}/start", partial(start_do, site)),
+        _get("/plugins/{digest}/remove", partial(remove_page, site)),
+        _post("/plugins/{digest}/remove", partial(remove_do, site)),
+    ]
+
+
+def _post(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
+    return Route(path, _door(answer), methods=["POST"])
 
 
 def _get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:

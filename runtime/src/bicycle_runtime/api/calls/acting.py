@@ -10,7 +10,7 @@ from starlette.responses import Response
 from bicycle_runtime.api.routing import Call, Handler, answer_json
 from bicycle_runtime.service.operations.operations import Operation
 
-__all__ = ["asking", "job_operations", "operation", "operations", "submit"]
+__all__ = ["accepted", "asking", "job_operations", "operation", "operations", "submit"]
 
 
 def asking(kind: str) -> Handler:
@@ -38,10 +38,11 @@ async def _ask(call: Call, kind: str, job: str | None) -> Response:
         key=call.request.headers.get("idempotency-key"),
         address=str(call.request.state.address),
     )
-    return _accepted(asked)
+    return accepted(asked)
 
 
-def _accepted(asked: Operation) -> Response:
+def accepted(asked: Operation) -> Response:
+    """Return the answer that an operation has begun."""
     place = {"Location": f"/api/v1/operations/{asked.id}"}
     return answer_json(asked, code=202, headers=place)
 

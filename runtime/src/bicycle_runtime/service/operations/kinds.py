@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -29,16 +29,31 @@ from bicycle_runtime.jobs.running.submission import submit
 from bicycle_runtime.jobs.savepoints.commands import create_savepoint, known_savepoints
 from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.jobs.upgrading.stop_and_go import (
+    UpgradeOptions,
+    require_no_upgrade,
+    upgrade_job,
+)
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+from bicycle_runtime.service.plugins.store import (
+    InstallFacts,
+    environment_of,
+    find_uploaded,
+    install_plugin,
+    remove_plugin,
+    require_unused,
+)
 
 __all__ = [
     "KINDS",
     "Kind",
     "NoFacts",
+    "RemoveFacts",
     "RescaleFacts",
     "SavepointFacts",
     "SubmitFacts",
     "Surroundings",
+    "UpgradeFacts",
 ]
 
 _SAVEPOINT_TIMEOUT_MS = 600_000
@@ -65,17 +80,41 @@ class RescaleFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job: an installed plugin with its parameters, and options as ``bicycle submit`` has them.
+    """A job: a plugin with its parameters, and options as ``bicycle submit`` has them.
 
+    ``digest`` is that of an uploaded plugin; without it the plugin is installed beside the service.
     ``options`` are those of ``JobOptions``, ``engine`` those of ``EngineOptions``, each by name.
     """
 
     plugin: str
+    digest: str | None = None
     name: str | None = None
     options: dict[str, Any] = {}
     params: dict[str, str] = {}
     engine: dict[str, Any] = {}
     spark: dict[str, str] = {}
+
+
+class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``digest`` of an uploaded plugin; ``plugin`` when it is called otherwise than now.
+
+    ``epochs``, ``watch_ms`` and ``skip_savepoint`` are those of ``UpgradeOptions``. The service
+    gives the ``token``, by which it knows the upgrade again.
+    """
+
+    digest: str
+    plugin: str | None = None
+    epochs: int = 3
+    watch_ms: int = 60_000
+    skip_savepoint: bool = False
+    allow_dropped_state: bool = False
+    token: str = ""
+
+
+class RemoveFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``digest`` of an uploaded plugin."""
+
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +256,7 @@ def _place_submit(where: Surroundings, _job: str, facts: SubmitFacts, _now_ms: i
                 kind="submit", problem=f"`{group}` is given among the options",
                 hint=f"give `{group}` beside `options`",
             )  # fmt: skip
-    options = _request(facts).options
+    options = _request(facts, where.home).options
     place = place_job(options, where.home, clock=where.clock, source=system_random())
     former = place.folder.status()
     if former is not None and not former.state.is_final:
@@ -230,9 +269,16 @@ def _place_submit(where: Surroundings, _job: str, facts: SubmitFacts, _now_ms: i
     return msgspec.structs.replace(facts, name=place.job)
 
 
-def _request(facts: SubmitFacts) -> JobRequest:
+def _request(facts: SubmitFacts, home: Home) -> JobRequest:
     from_mapping(EngineOptions, facts.engine)
     given = {"plugin": facts.plugin, **facts.options}
+    if facts.digest is not None:
+        if "plugin_env" in facts.options:
+            raise OPERATION_FACTS_INVALID(
+                kind="submit", problem="`digest` and the option `plugin_env` are given",
+                hint="give one of them: each says where the plugin is",
+            )  # fmt: skip
+        given["plugin_env"] = _environment(home, facts.digest, facts.plugin)
     if facts.name is not None:
         given["name"] = facts.name
     return JobRequest(
@@ -243,8 +289,19 @@ def _request(facts: SubmitFacts) -> JobRequest:
     )
 
 
+def _environment(home: Home, digest: str, plugin: str) -> str:
+    """Return the environment of an uploaded plugin that has this entry point."""
+    known = find_uploaded(home, digest)
+    if plugin not in known.plugins:
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem=f"{known.title} has no plugin {plugin!r}",
+            hint=f"it has {', '.join(known.plugins)}",
+        )  # fmt: skip
+    return environment_of(home, digest)
+
+
 def _submit(where: Surroundings, _job: str, facts: SubmitFacts) -> Result:
-    status = submit(_request(facts), where.home, python=sys.executable)
+    status = submit(_request(facts, where.home), where.home, python=sys.executable)
     return {"job_id": status.id, "state": status.state.value}
 
 
@@ -255,6 +312,61 @@ def _found_submit(
     if status.started_ms < asked_ms:
         return None
     return {"job_id": status.id, "state": status.state.value}
+
+
+def _check_upgrade(
+    where: Surroundings, job: str, facts: UpgradeFacts, now_ms: int
+) -> UpgradeFacts:  # fmt: skip
+    require_no_upgrade(where.home, job)
+    _upgrade_options(facts)
+    _upgraded(where.home, job, facts)
+    return msgspec.structs.replace(facts, token=str(now_ms))
+
+
+def _upgrade_options(facts: UpgradeFacts) -> UpgradeOptions:
+    return UpgradeOptions(
+        epochs=facts.epochs, watch_ms=facts.watch_ms, skip_savepoint=facts.skip_savepoint
+    )
+
+
+def _upgraded(home: Home, job: str, facts: UpgradeFacts) -> JobRequest:
+    """Return what a job was asked for, but with another version of its plugin."""
+    former = home.find(job).read_request()
+    plugin = facts.plugin or former.options.plugin
+    options = replace(
+        former.options, plugin=plugin, plugin_env=_environment(home, facts.digest, plugin),
+        name=job_status(home, job).job, from_=None, trust=False,
+        allow_dropped_state=facts.allow_dropped_state,
+    )  # fmt: skip
+    return replace(former, options=options)
+
+
+def _upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
+    home = where.home
+
+    def start(request: JobRequest) -> JobStatus:
+        return submit(request, home, python=sys.executable)
+
+    return upgrade_job(
+        home, job, _upgraded(home, job, facts), _upgrade_options(facts), token=facts.token,
+        clock=where.clock, start=start,
+    )  # fmt: skip
+
+
+def _install(where: Surroundings, _job: str, facts: InstallFacts) -> Result:
+    plugin, is_new = install_plugin(where.home, facts, clock=where.clock)
+    return {"plugin": msgspec.to_builtins(plugin), "is_new": is_new}
+
+
+def _check_remove(
+    where: Surroundings, _job: str, facts: RemoveFacts, _now_ms: int
+) -> RemoveFacts:  # fmt: skip
+    require_unused(where.home, facts.digest)
+    return facts
+
+
+def _remove(where: Surroundings, _job: str, facts: RemoveFacts) -> Result:
+    return {"plugin": msgspec.to_builtins(remove_plugin(where.home, facts.digest))}
 
 
 KINDS: Mapping[str, Kind] = {
@@ -272,4 +384,10 @@ KINDS: Mapping[str, Kind] = {
         needs_running=True,
     ),
     "submit": Kind(facts=SubmitFacts, settle=_place_submit, meet=_submit, find=_found_submit),
+    "upgrade": Kind(
+        facts=UpgradeFacts, settle=_check_upgrade, meet=_upgrade, is_repeated=True,
+        needs_running=True,
+    ),
+    "install": Kind(facts=InstallFacts, settle=_as_given, meet=_install, is_repeated=True),
+    "remove_plugin": Kind(facts=RemoveFacts, settle=_check_remove, meet=_remove),
 }  # fmt: skip

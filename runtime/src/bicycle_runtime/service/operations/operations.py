@@ -1,10 +1,10 @@
 """Operations: what somebody asked for, from the request to its end, over any end of the service.
 
 An operation is a row before it is answered. Threads meet them, a few at a time, so no request waits
-for a driver; cancels have threads of their own, so that they never wait behind what hangs. A
-repeated request with the same key is the same operation. After an end of the service, open
-operations are done again where that is harmless, found to be done, or told as interrupted; none
-begins a job twice.
+for a driver; cancels have threads of their own, so that they never wait behind what hangs, and what
+changes plugins has one, so that it is done in turn. A repeated request with the same key is the
+same operation. After an end of the service, open operations are done again where that is harmless,
+found to be done, or told as interrupted; none begins a job twice.
 """
 
 from __future__ import annotations
@@ -97,6 +97,7 @@ class Operations:
         self._on_done = on_done
         self._queue: _Queue = queue.Queue()
         self._cancels: _Queue = queue.Queue()
+        self._plugins: _Queue = queue.Queue()
         self._open: dict[int, Operation] = {}
         self._lock = threading.Lock()
         self._is_closed = False
@@ -119,11 +120,15 @@ class Operations:
                 waiting.put(None)
 
     def _queues(self) -> tuple[tuple[_Queue, int], ...]:
-        return (self._queue, _THREAD_COUNT), (self._cancels, _CANCEL_THREAD_COUNT)
+        return (
+            (self._queue, _THREAD_COUNT),
+            (self._cancels, _CANCEL_THREAD_COUNT),
+            (self._plugins, 1),
+        )
 
     def _put(self, operation: Operation, settled: Any) -> None:
-        waiting = self._cancels if operation.kind == "cancel" else self._queue
-        waiting.put((operation.id, settled))
+        own = {"cancel": self._cancels, "install": self._plugins, "remove_plugin": self._plugins}
+        own.get(operation.kind, self._queue).put((operation.id, settled))
 
     def ask(
         self,
@@ -194,6 +199,11 @@ class Operations:
         if job is None:
             return self._select("ORDER BY id DESC LIMIT ?", (limit,))
         return self._select("WHERE job = ? ORDER BY id DESC LIMIT ?", (job, limit))
+
+    def open(self, kind: str) -> list[Operation]:
+        """Return those of a kind that are waiting or running."""
+        with self._lock:
+            return [each for each in self._open.values() if each.kind == kind]
 
     def open_count(self) -> int:
         """Return how many are waiting or running."""

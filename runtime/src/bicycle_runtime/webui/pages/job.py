@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bicycle_runtime.jobs.control.dead_letters import dead_letters
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
@@ -55,11 +56,24 @@ class Tab:
         """The template of what is below the head."""
         return f"job/{self.name or 'overview'}.html"
 
+    @property
+    def stream(self) -> str:
+        """The last part of the address of its stream."""
+        return self.title.lower().replace(" ", "-")
+
 
 async def _overview(site: Site, job: KnownJob, request: Request) -> Facts:
     history, name = site.service.history, job.summary.job_id
     changes = await site.service.slow(lambda: history.state_changes(name, limit=20))
     return {"changes": changes, "tier": _tier(request)}
+
+
+async def _letters(site: Site, job: KnownJob, request: Request) -> Facts:
+    after = request.query_params.get("after") or None
+    found, following = await site.service.slow(
+        dead_letters, site.service.home, job.summary.job_id, after=after
+    )
+    return {"letters": found, "following": following}
 
 
 async def _graph(site: Site, job: KnownJob, _request: Request) -> Facts:
@@ -127,6 +141,7 @@ TABS = (
     ),
     Tab(name="savepoints", title="Savepoints", key="s", read=_savepoints, mark=_run),
     Tab(name="exceptions", title="Exceptions", key="x", read=_exceptions, mark=_failures),
+    Tab(name="dead-letters", title="Dead letters", key="d", read=_letters, mark=_failures),
     Tab(name="logs", title="Logs", key="l", read=_logs, mark=_run),
     Tab(name="config", title="Configuration", key="c", read=_config, mark=_run),
 )

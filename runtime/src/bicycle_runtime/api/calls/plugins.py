@@ -1,0 +1,75 @@
+"""Plugins that are uploaded: taken, listed, removed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+from starlette.datastructures import FormData, UploadFile
+from starlette.responses import Response
+
+from bicycle_runtime.api.calls.acting import accepted
+from bicycle_runtime.api.errors import BODY_UNREADABLE
+from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.api.uploads import UPLOAD_FILES, read_form
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.service.operations.operations import Operation
+from bicycle_runtime.service.plugins.store import InstallFacts
+
+__all__ = ["plugin", "plugins", "remove", "upload"]
+
+_WAIT_S = 55.0  # Below the minute after which clients and proxies give up.
+
+
+async def plugins(call: Call) -> Response:
+    """Answer with all uploaded plugins."""
+    return answer_json({"items": await call.service.slow(call.service.plugins.all)})
+
+
+async def plugin(call: Call) -> Response:
+    """Answer with one uploaded plugin."""
+    digest = str(call.request.path_params["digest"])
+    return answer_json(await call.service.slow(call.service.plugins.get, digest))
+
+
+async def upload(call: Call) -> Response:
+    """Install a wheel. The answer is the plugin; the operation when that takes longer."""
+    async with read_form(call.request) as form:
+        facts = await _received(call, form)
+    asked = await _ask(call, "install", msgspec.to_builtins(facts))
+    over = await call.service.operations.wait(asked.id, _WAIT_S)
+    if not over.is_over:
+        return accepted(over)
+    if over.error is not None:
+        raise error_from_json(over.error)
+    result = over.result or {}
+    place = f"/api/v1/plugins/{facts.digest}"
+    code = 201 if result["is_new"] else 200
+    return answer_json(result["plugin"], code=code, headers={"Location": place})
+
+
+async def remove(call: Call) -> Response:
+    """Begin the removal of a plugin."""
+    facts = {"digest": str(call.request.path_params["digest"])}
+    return accepted(await _ask(call, "remove_plugin", facts))
+
+
+async def _received(call: Call, form: FormData) -> InstallFacts:
+    wheel, lock = form.get("wheel"), form.get("lock")
+    unknown = sorted(set(form) - set(UPLOAD_FILES))
+    if unknown or not isinstance(wheel, UploadFile) or not wheel.filename:
+        raise BODY_UNREADABLE(problem="the form has not one file `wheel`, and perhaps one `lock`")
+    data = await lock.read() if isinstance(lock, UploadFile) else lock
+    locked = data.encode() if isinstance(data, str) else data
+    return await asyncio.to_thread(
+        call.service.plugins.receive, wheel.filename, wheel.file, locked or None,
+        owner=call.identity.name,
+    )  # fmt: skip
+
+
+async def _ask(call: Call, kind: str, facts: dict[str, Any]) -> Operation:
+    return await call.service.slow(
+        call.service.operations.ask, kind, None, facts, identity=call.identity,
+        key=call.request.headers.get("idempotency-key"), address=str(call.request.state.address),
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""``bicycle dlq``: dead letters, the records that a job's functions refused."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from bicycle_runtime.cli.commands import CommandGroup, examples
+from bicycle_runtime.cli.parameters import answers, home, job_names
+from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
+from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letter, dead_letters
+
+__all__ = ["dlq_command"]
+
+_HEADINGS = ("letter", "operator", "error", "your code", "record", "size")
+_SPARE_COLUMNS = ("size", "your code")
+
+
+@click.group("dlq", cls=CommandGroup, invoke_without_command=True)
+@answers
+@click.pass_context
+def dlq_command(context: click.Context, *, as_json: bool) -> None:
+    """Look at dead letters.
+
+    A record whose function failed is one where the operator has on_error(dead_letter()).
+    """
+    show_overview(context, as_json=as_json)
+
+
+@dlq_command.command(
+    "list",
+    epilog=examples("bicycle dlq list wordcount", "bicycle dlq list wordcount --operator parse"),
+)
+@click.argument("job", shell_complete=job_names)
+@click.option("--operator", metavar="UID", help="Only what this operator refused.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many."
+)
+@click.option("--after", metavar="LETTER", help="Only those behind this one, which are older.")
+@answers
+def list_letters(
+    *, job: str, operator: str | None, limit: int, after: str | None, as_json: bool
+) -> None:
+    """List the dead letters of a job, the newest first. Values are not shown."""
+    found, following = dead_letters(home(), job, operator=operator, limit=limit, after=after)
+    if as_json:
+        answer_json({"items": msgspec.to_builtins(found), "next": following})
+        return
+    if not found:
+        click.echo("no dead letters")
+        return
+    show_table(_HEADINGS, map(_row, found), spare=_SPARE_COLUMNS)
+    if following is not None:
+        click.echo(f"there are more: --after {following}")
+
+
+@dlq_command.command(
+    "show",
+    epilog=examples("bicycle dlq show wordcount part-000000000007-0.jsonl:1 --reveal"),
+)
+@click.argument("job", shell_complete=job_names)
+@click.argument("letter")
+@click.option("--reveal", is_flag=True, help="Show the value of the record, too.")
+@answers
+def show_letter(*, job: str, letter: str, reveal: bool, as_json: bool) -> None:
+    """Show one dead letter. LETTER is what `bicycle dlq list` says."""
+    found = dead_letter(home(), job, letter, is_revealed=reveal)
+    if as_json:
+        answer_json(found)
+        return
+    for name, value in found.items():
+        if value not in (None, ""):
+            click.echo(f"{name}: {value}")
+
+
+def _row(letter: DeadLetter) -> tuple[str, ...]:
+    return (
+        letter.id, letter.operator, f"{letter.exception}: {letter.message}", letter.location,
+        record_text(letter), byte_text(letter.value_bytes),
+    )  # fmt: skip
+
+
+def record_text(letter: DeadLetter) -> str:
+    """Return where a record came from, for people."""
+    if letter.source is None:
+        return f"key {letter.key}"
+    end = "" if letter.end_offset is None else f" to {letter.end_offset}"
+    return f"{letter.source}, {letter.shard} @ {letter.offset}{end}"

@@ -1,0 +1,169 @@
+"""Dead letters of a job: records that its functions refused, as the job published them.
+
+A letter is a line of a file beside the job's checkpoints, and is known by file and line, which stay
+what they are. Nothing is unpickled here: the value of a letter is told only on request, and as the
+bytes that it consists of.
+"""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.errors import DEAD_LETTER_UNKNOWN
+from bicycle_runtime.jobs.home import Home
+
+__all__ = ["DeadLetter", "dead_letter", "dead_letters", "dead_letters_folder"]
+
+_LINE_BYTES_MAX = 64 << 20
+_LETTERS_MAX = 10_000
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
+    """One letter without its value.
+
+    ``id`` is file and line; ``operator`` refused the record that came from ``offset`` of ``shard``
+    of ``source`` (with ``end_offset``: from somewhere between). ``encoding`` says what the value
+    is: ``pickle``, ``raw`` bytes of the source, or ``repr``, as Python showed it.
+    """
+
+    id: str
+    operator: str
+    operator_name: str
+    plugin: str
+    plugin_version: str
+    exception: str
+    message: str
+    location: str
+    traceback: str
+    key: str
+    attempt: int
+    encoding: str
+    value_bytes: int
+    source: str | None = None
+    shard: str | None = None
+    offset: int | None = None
+    end_offset: int | None = None
+    event_time_ms: int | None = None
+
+
+def dead_letters_folder(home: Home, job: str) -> Path:
+    """Return where the dead letters of a job lie; it need not exist.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+    """
+    checkpoint = job_status(home, job).checkpoint
+    storage = open_storage(checkpoint) if checkpoint else None
+    if isinstance(storage, LocalStorage):
+        return Path(storage.url) / "dead_letters"
+    return home.folder(job).path / "dead_letters"
+
+
+def dead_letters(
+    home: Home, job: str, *, operator: str | None = None, after: str | None = None, limit: int = 50
+) -> tuple[list[DeadLetter], str | None]:
+    """Return dead letters, the newest file first, in a file the last line first.
+
+    Args:
+        home: Where jobs are kept.
+        job: The job's id.
+        operator: Only of the operator with this uid.
+        after: Only those behind the letter of this id.
+        limit: How many at most, 1 to 10,000.
+
+    Returns:
+        The letters, and the id to go on behind; None when there are no more.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+        DEAD_LETTER_UNKNOWN: ``after`` is no id of a letter.
+    """
+    folder = dead_letters_folder(home, job)
+    count = min(limit, _LETTERS_MAX)
+    before = None if after is None else _place(after, job)
+    found: list[DeadLetter] = []
+    for path in sorted(_files(folder), reverse=True):
+        if before is not None and path.name > before[0]:
+            continue
+        end = before[1] if before is not None and path.name == before[0] else None
+        wanted = (
+            (number, plain)
+            for number, plain in _lines(path)
+            if (end is None or number < end) and operator in (None, plain.get("operator"))
+        )
+        # The last lines of a file, without all of it in memory.
+        last = heapq.nlargest(count + 1 - len(found), wanted, key=lambda pair: pair[0])
+        found += [_letter(path.name, number, plain) for number, plain in last]
+        if len(found) > count:
+            return found[:count], found[count - 1].id
+    return found, None
+
+
+def dead_letter(
+    home: Home, job: str, letter: str, *, is_revealed: bool = False
+) -> dict[str, Any]:  # fmt: skip
+    """Return one letter as plain data.
+
+    Args:
+        home: Where jobs are kept.
+        job: The job's id.
+        letter: Its id.
+        is_revealed: Tell the value, too: bytes and ``repr`` as text in ``value``, a pickle in
+            Base64; and the ``source_message`` where the source says what that was.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+        DEAD_LETTER_UNKNOWN: there is no such letter.
+    """
+    name, wanted = _place(letter, job)
+    path = dead_letters_folder(home, job) / name
+    if path in _files(path.parent):
+        for number, plain in _lines(path):
+            if number == wanted:
+                shown: dict[str, Any] = msgspec.to_builtins(_letter(name, number, plain))
+                return {**shown, **_value(plain)} if is_revealed else shown
+    raise DEAD_LETTER_UNKNOWN(job=job, letter=letter)
+
+
+def _place(letter: str, job: str) -> tuple[str, int]:
+    name, _, line = letter.rpartition(":")
+    if not name or "/" in name or not (line.isascii() and line.isdecimal()):
+        raise DEAD_LETTER_UNKNOWN(job=job, letter=letter[:200])
+    return name, int(line)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the published files: what is being written has a hidden name."""
+    if not folder.is_dir():
+        return []
+    return [path for path in folder.iterdir() if path.is_file() and path.suffix == ".jsonl"]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with path.open("rb") as stream:
+        number = 0
+        while line := stream.readline(_LINE_BYTES_MAX):
+            number += 1
+            yield number, json.loads(line)
+
+
+def _letter(name: str, number: int, plain: dict[str, Any]) -> DeadLetter:
+    fields = {field: plain[field] for field in DeadLetter.__struct_fields__ if field in plain}
+    byte_count = len(base64.b64decode(plain["value"]))
+    return DeadLetter(**{**fields, "id": f"{name}:{number}", "value_bytes": byte_count})
+
+
+def _value(plain: dict[str, Any]) -> dict[str, Any]:
+    value = plain["value"]
+    if plain["encoding"] != "pickle":
+        value = base64.b64decode(value).decode("utf-8", "backslashreplace")
+    return {"value": value, "source_message": plain.get("source_message")}

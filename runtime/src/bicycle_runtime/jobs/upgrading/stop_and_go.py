@@ -1,0 +1,346 @@
+"""Stop the job, and go on with another version; back to the former one when that fails.
+
+Each step is noted in ``upgrade.json`` in the job's folder before it begins, and may be done again:
+an upgrade that is met once more after a crash, at any point, goes on at the noted step. Both
+versions work on one checkpoint directory, each behind what the other has sealed, so that nothing is
+read or published twice, on the way back neither.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.options import check, option
+from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
+from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.errors import (
+    UPGRADE_FAILED,
+    UPGRADE_STUCK,
+    UPGRADE_UNDERWAY,
+    VERSION_FAILED,
+    JobRunningError,
+)
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.running.final_publishing import publish_remaining
+from bicycle_runtime.jobs.savepoints.commands import create_savepoint
+from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.upgrading.planning import plan_upgrade
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["Start", "UpgradeOptions", "former_request", "require_no_upgrade", "upgrade_job"]
+
+_FILE = "upgrade.json"
+_POLL_S = 0.1
+_SAVEPOINT_TIMEOUT_MS = 3_600_000
+Step = Literal["save", "stop", "start", "watch", "back"]
+Start = Callable[[JobRequest], JobStatus]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpgradeOptions:
+    """How a new version has to prove itself."""
+
+    epochs: int = option(
+        3, low=1, high=100_000, doc="The new version stays once it has sealed so many epochs."
+    )
+    watch_ms: int = option(
+        60_000,
+        low=1_000,
+        high=86_400_000,
+        doc="It stays as well when it has run for so long without a failure: input may be rare.",
+    )
+    skip_savepoint: bool = option(
+        default=False, doc="Take no savepoint before the former version is stopped."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class _Note(msgspec.Struct, kw_only=True):
+    """How far an upgrade has come; requests are as ``JobRequest.to_json`` gives them."""
+
+    token: str
+    step: Step
+    former: dict[str, Any]
+    wanted: dict[str, Any]
+    plan: dict[str, Any]
+    savepoint: str | None = None
+    epoch: int = 0
+    gap_ms: int | None = None
+    error: dict[str, Any] | None = None
+
+
+def require_no_upgrade(home: Home, job: str) -> None:
+    """See that no upgrade of a job has begun and is not over.
+
+    Raises:
+        UPGRADE_UNDERWAY: one has.
+    """
+    note = _read(home, job)
+    if note is not None:
+        raise UPGRADE_UNDERWAY(job=job, step=note.step)
+
+
+def former_request(home: Home, job: str) -> JobRequest | None:
+    """Return what an upgrade that is underway may have to go back to."""
+    note = _read(home, job)
+    return None if note is None else JobRequest.from_json(note.former)
+
+
+def upgrade_job(
+    home: Home, job: str, wanted: JobRequest, options: UpgradeOptions, *, token: str, clock: Clock,
+    start: Start,
+) -> dict[str, Any]:  # fmt: skip
+    """Let a running job go on with another version of its plugin.
+
+    1. Plan: the version against the last epoch; one that does not fit changes nothing.
+    2. Save: a savepoint, while the job runs.
+    3. Stop: the former version seals and publishes a last epoch.
+    4. Start: the new one goes on behind it.
+    5. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
+       goes on behind what the new one has sealed.
+
+    Args:
+        home: Where the job is.
+        job: Its id.
+        wanted: The job with the new version.
+        options: How long it is watched, and whether there is a savepoint.
+        token: Tells this upgrade from others. With the one that was noted it goes on.
+        clock: Measures how long is waited.
+        start: Starts a job and waits until it runs, as ``submit`` does.
+
+    Returns:
+        ``changes`` of the plan, ``plugin_version``, ``epoch`` (the last of the former version),
+        ``savepoint`` (its URL or None), and ``gap_ms`` between the last epoch of the former
+        version and the first of the new one, None when there was no input for one. A job that
+        runs this version already is left alone; then ``changes`` is None.
+
+    Raises:
+        UPGRADE_UNDERWAY: another upgrade of the job is not over.
+        STATE_WOULD_BE_LOST: the version does not fit the state; the job runs on.
+        UPGRADE_FAILED: it failed, and the former one runs again.
+        UPGRADE_STUCK: it failed, and the former one cannot run either.
+        BicycleError: why the version cannot even be planned; the job runs on.
+    """
+    note = _read(home, job)
+    if note is not None and note.token != token:
+        raise UPGRADE_UNDERWAY(job=job, step=note.step)
+    if note is None and _runs(home, job, wanted):
+        status = job_status(home, job)
+        return {
+            "changes": None, "plugin_version": status.plugin_version, "epoch": status.epoch,
+            "savepoint": None, "gap_ms": None,
+        }  # fmt: skip
+    if note is None:
+        # 1. Plan: the version against the last epoch; one that does not fit changes nothing.
+        note = _planned(home, job, wanted, token=token)
+        _write(home, job, note)
+    return _Upgrade(home, job, note, options, clock=clock, start=start).run()
+
+
+class _Upgrade:
+    """An upgrade that is noted."""
+
+    def __init__(
+        self, home: Home, job: str, note: _Note, options: UpgradeOptions, *, clock: Clock,
+        start: Start,
+    ) -> None:  # fmt: skip
+        self._home = home
+        self._job = job
+        self._note = note
+        self._options = options
+        self._clock = clock
+        self._start = start
+        self._pause = threading.Event()
+
+    def run(self) -> dict[str, Any]:
+        """Go on from the noted step to the end."""
+        note = self._note
+        try:
+            if note.step == "save":
+                self._save()
+            if note.step in ("stop", "start", "watch"):
+                self._go_on()
+        except BicycleError as error:
+            if note.step == "save":
+                self._forget()
+                raise
+            if note.step == "stop":  # It may still end, at any time.
+                cancel_job(self._home, self._job, clock=self._clock)
+            note.error = error.to_json()
+            self._to("back")
+        if note.step == "back":
+            self._go_back()
+        self._forget()
+        return {
+            "changes": note.plan["changes"],
+            "plugin_version": note.plan["plugin_version"],
+            "epoch": note.epoch,
+            "savepoint": note.savepoint,
+            "gap_ms": note.gap_ms,
+        }
+
+    def _save(self) -> None:
+        # 2. Save: a savepoint, while the job runs.
+        if not self._options.skip_savepoint:
+            taken = create_savepoint(
+                self._home, self._job, name=f"upgrade-{self._note.token}", to=None,
+                clock=self._clock, timeout_ms=_SAVEPOINT_TIMEOUT_MS,
+            )  # fmt: skip
+            self._note.savepoint = str(taken["url"])
+        self._to("stop")
+
+    def _go_on(self) -> None:
+        note = self._note
+        if note.step == "stop":
+            # 3. Stop: the former version seals and publishes a last epoch.
+            note.epoch = stop_job(self._home, self._job).epoch
+            self._to("start")
+        if note.step == "start":
+            # 4. Start: the new one goes on behind it.
+            self._begin(JobRequest.from_json(note.wanted))
+            self._to("watch")
+        # 5. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
+        #    goes on behind what the new one has sealed.
+        self._watch()
+
+    def _begin(self, request: JobRequest) -> None:
+        """Start a job, or wait for the start that a killed process has begun."""
+        try:
+            self._start(request)
+        except JobRunningError:
+            self._until(lambda status: status.has_begun or status.state.is_final)
+
+    def _watch(self) -> None:
+        deadline = self._clock.monotonic() + self._options.watch_ms / 1_000
+        wanted = self._note.epoch + self._options.epochs
+
+        def has_stayed(status: JobStatus) -> bool:
+            self._require_well(status)
+            if self._note.gap_ms is None and status.epoch > self._note.epoch:
+                self._note.gap_ms = self._gap_ms(status)
+            is_proved = status.epoch >= wanted or status.state.is_final
+            return is_proved or self._clock.monotonic() >= deadline
+
+        last = self._until(has_stayed)
+        if not last.has_begun and not last.state.is_final:  # Somebody may have ended the job.
+            raise self._failed("it has not come to run")
+
+    def _require_well(self, status: JobStatus) -> None:
+        if status.error is not None:
+            raise error_from_json(status.error)
+        if status.state is JobState.FAILED:
+            raise self._failed("it has failed")
+        if status.restarts:
+            last = status.restarts[-1]
+            raise self._failed(f"{last.code} {last.message}")
+
+    def _failed(self, reason: str) -> BicycleError:
+        return VERSION_FAILED(
+            job=self._job, version=self._note.plan["plugin_version"], reason=reason
+        )  # fmt: skip
+
+    def _go_back(self) -> None:
+        """End the new version, if it still runs, and let the former one go on."""
+        note = self._note
+        cause = note.error or {}
+        why = f"{cause.get('code')} {cause.get('message')}"
+        try:
+            status = job_status(self._home, self._job)
+            if not status.state.is_final and not self._is_former():
+                status = cancel_job(self._home, self._job, clock=self._clock)
+                publish_remaining(self._home, status, clock=self._clock)
+            self._begin(JobRequest.from_json(note.former))
+        except BicycleError as error:
+            self._forget()
+            raise UPGRADE_STUCK(
+                job=self._job, reason=why, second=f"{error.code} {error.summary}",
+                savepoint=note.savepoint or "none",
+            ) from error  # fmt: skip
+        self._forget()
+        raise UPGRADE_FAILED(
+            job=self._job, reason=why, epoch=note.epoch, savepoint=note.savepoint, cause=cause
+        )
+
+    def _is_former(self) -> bool:
+        running = self._home.find(self._job).read_request()
+        return bool(running.options.plugin_env == self._note.former["options"]["plugin_env"])
+
+    def _gap_ms(self, status: JobStatus) -> int | None:
+        """Return the time between the last epoch of one version and the first of the other."""
+        storage, now_ms = open_storage(status.checkpoint), self._clock.now_ms()
+        try:
+            sealed = {
+                each.epoch: each.sealed_ms for each in report_checkpoints(storage, now_ms=now_ms)
+            }
+        except BicycleError:  # The storage may be slow: the figure is not worth the upgrade.
+            return None
+        last, first = sealed.get(self._note.epoch), sealed.get(self._note.epoch + 1)
+        return None if last is None or first is None else first - last
+
+    def _until(self, is_met: Callable[[JobStatus], bool]) -> JobStatus:
+        while True:
+            status = job_status(self._home, self._job)
+            if is_met(status):
+                return status
+            self._pause.wait(_POLL_S)
+
+    def _to(self, step: Step) -> None:
+        self._note.step = step
+        _write(self._home, self._job, self._note)
+
+    def _forget(self) -> None:
+        (self._home.folder(self._job).path / _FILE).unlink(missing_ok=True)
+
+
+def _runs(home: Home, job: str, wanted: JobRequest) -> bool:
+    """Tell whether a job runs what is wanted: a killed process had only to say so."""
+    running = home.find(job).read_request().options
+    is_same = running.plugin_env is not None and running.plugin_env == wanted.options.plugin_env
+    return is_same and running.plugin == wanted.options.plugin
+
+
+def _planned(home: Home, job: str, wanted: JobRequest, *, token: str) -> _Note:
+    status = job_status(home, job)
+    plan = plan_upgrade(home, wanted, checkpoint=status.checkpoint, job=job)
+    known = set(plan["operators"])
+    parallelisms = {
+        uid: parallelism for uid, parallelism in wanted.parallelisms.items() if uid in known
+    }
+    return _Note(
+        token=token,
+        step="save",
+        former=home.find(job).read_request().to_json(),
+        wanted=dataclasses.replace(wanted, parallelisms=parallelisms).to_json(),
+        plan=_plain(plan),
+        epoch=status.epoch,
+    )
+
+
+def _plain(plan: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: plan[name] for name in ("changes", "plugin_version")}
+
+
+def _read(home: Home, job: str) -> _Note | None:
+    try:
+        data = (home.folder(job).path / _FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    return msgspec.json.decode(data, type=_Note)
+
+
+def _write(home: Home, job: str, note: _Note) -> None:
+    replace_file(home.folder(job).path / _FILE, msgspec.json.encode(note))

@@ -1,0 +1,147 @@
+"""An environment made in a child process, within bounds of time, memory and disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bicycle_runtime.base.environment import chosen_variables, environment_for_python
+from bicycle_runtime.base.options import check, option
+from bicycle_runtime.base.processes import how_it_ended
+from bicycle_runtime.service.plugins.builder_child import NO_INSTALLER
+from bicycle_runtime.service.plugins.errors import ENVIRONMENT_NOT_BUILT
+
+__all__ = ["BuildLimits", "build_environment"]
+
+_MODULE = "bicycle_runtime.service.plugins.builder_child"
+_LOOK_S = 0.25
+_OUTPUT_LINES = 20
+_OUTPUT_BYTES = 8_000
+# The installer sees where to look for wheels, how to get there, and nothing else of this process.
+_VARIABLES = (
+    "PATH", "HOME", "LANG", "LC_ALL", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+    "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
+    "PIP_CONFIG_FILE", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX",
+    "PIP_TRUSTED_HOST", "PIP_CERT", "PIP_CLIENT_CERT", "PIP_PROXY",
+    "UV_CONFIG_FILE", "UV_DEFAULT_INDEX", "UV_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL",
+    "UV_FIND_LINKS", "UV_NO_INDEX", "UV_OFFLINE", "UV_INSECURE_HOST", "UV_SYSTEM_CERTS",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildLimits:
+    """Bounds of one build.
+
+    Raises:
+        OptionError: a value is out of bounds.
+    """
+
+    wall_time_ms: int = option(
+        600_000, low=100, high=3_600_000, doc="Time for an environment to be built in."
+    )
+    memory_bytes: int = option(
+        2 << 30, low=64 << 20, high=1 << 40, doc="Private memory of the installer."
+    )
+    disk_bytes: int = option(
+        4 << 30, low=1 << 20, high=1 << 40, doc="Size of an environment while it is built."
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+def build_environment(
+    folder: Path, lines: Sequence[str], *, title: str, limits: BuildLimits | None = None
+) -> None:
+    """Make ``folder/environment`` with what the lines of a requirements file name.
+
+    When this returns, all processes that it started have ended.
+
+    Args:
+        folder: Has the files that lines name; what else is left in it may be removed.
+        lines: Each with its hashes.
+        title: What is installed, for errors.
+        limits: Bounds; the defaults when None.
+
+    Raises:
+        ENVIRONMENT_NOT_BUILT: the installer failed, or needs more than it may.
+    """
+    bounds = limits or BuildLimits()
+    (folder / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (folder / "tmp").mkdir()
+    log_path = folder / "log"
+    with log_path.open("wb") as log:
+        words = [str(folder), str(bounds.memory_bytes), str(bounds.disk_bytes)]
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", _MODULE, *words],
+            stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+            env=_environment(folder),
+        )  # fmt: skip
+        try:
+            problem = _watched(child, folder, bounds)
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            if child.stdin is not None:
+                child.stdin.close()
+    if problem is not None:
+        hint = "ask for fewer or smaller libraries"
+        raise ENVIRONMENT_NOT_BUILT(title=title, reason=problem, hint=hint)
+    if child.returncode == NO_INSTALLER:
+        raise ENVIRONMENT_NOT_BUILT(
+            title=title, reason="there is neither uv nor pip",
+            hint="install uv or pip beside bicycle-runtime",
+        )  # fmt: skip
+    if child.returncode != 0:
+        hint = "see that each library of the lock file has a wheel for this Python and platform"
+        text = _tail(log_path) or how_it_ended(child.returncode)
+        raise ENVIRONMENT_NOT_BUILT(title=title, reason=text, hint=hint)
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    own = environment_for_python()["PYTHONPATH"]
+    return {**chosen_variables(_VARIABLES), "PYTHONPATH": own, "TMPDIR": str(folder / "tmp")}
+
+
+def _watched(child: subprocess.Popen[bytes], folder: Path, bounds: BuildLimits) -> str | None:
+    """Wait for the end of the child; return which bound it broke, None when none."""
+    deadline = time.monotonic() + bounds.wall_time_ms / 1_000
+    while True:
+        try:
+            child.wait(_LOOK_S)
+        except subprocess.TimeoutExpired:
+            pass_on = time.monotonic() < deadline
+        else:
+            pass_on = False
+        if _size(folder) > bounds.disk_bytes:
+            return f"it takes more than {bounds.disk_bytes} bytes of disk"
+        if child.returncode is not None:
+            return None
+        if not pass_on:
+            return f"it takes longer than {bounds.wall_time_ms} ms"
+
+
+def _size(folder: Path) -> int:
+    """Return the bytes of all files; one that goes meanwhile counts as nothing."""
+    total = 0
+    for place, _folders, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(f"{place}/{name}").st_size
+    return total
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as stream:
+        stream.seek(0, os.SEEK_END)
+        stream.seek(max(0, stream.tell() - _OUTPUT_BYTES))
+        text = stream.read().decode("utf-8", "replace")
+    return "\n".join(text.splitlines()[-_OUTPUT_LINES:]).strip()

@@ -1,0 +1,455 @@
+"""Uploaded plugins of a home, each in a folder of its digest: wheel, facts, environment.
+
+``<home>/plugins/<digest>`` appears by one rename, complete or not at all, so what is there can be
+used, also by commands and drivers that know no service: its ``environment`` is what
+``--plugin-env`` takes. The digest is that of wheel, lock file, Python and platform; the same files
+are the same environment. Only the service of the home writes here, one build at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import shutil
+import sysconfig
+import tempfile
+import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.files import own_folder, replace_file, sync_folder
+from bicycle_runtime.extraction.discovery import PluginRef, discover
+from bicycle_runtime.extraction.extract import check_plugin
+from bicycle_runtime.extraction.packing import (
+    HELD_BY_RUNTIME,
+    closure_of,
+    installed,
+    require_no_conflict,
+)
+from bicycle_runtime.extraction.plugin_env import own_environment
+from bicycle_runtime.extraction.process import ExtractionLimits
+from bicycle_runtime.jobs.home import Home, JobFolder
+from bicycle_runtime.jobs.savepoints.commands import known_savepoints
+from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.upgrading.stop_and_go import former_request
+from bicycle_runtime.service.errors import SERVICE_BUSY
+from bicycle_runtime.service.plugins.building import BuildLimits, build_environment
+from bicycle_runtime.service.plugins.errors import (
+    LOCK_INCOMPLETE,
+    PLUGIN_IN_USE,
+    PLUGIN_UNKNOWN,
+    UPLOAD_GONE,
+    WHEEL_REFUSED,
+)
+from bicycle_runtime.service.plugins.lock_files import read_lock
+from bicycle_runtime.service.plugins.wheels import (
+    WheelFacts,
+    WheelLimits,
+    check_wheel,
+    file_digest,
+)
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "InstallFacts",
+    "Plugins",
+    "UploadedPlugin",
+    "clear_leftovers",
+    "clear_uploads",
+    "environment_of",
+    "find_uploaded",
+    "install_plugin",
+    "remove_plugin",
+    "require_unused",
+    "uploaded_plugins",
+]
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_FACTS_FILE = "plugin.json"
+_LOCK_FILE = "requirements.lock"
+_ENVIRONMENT = "environment"
+_UPLOADS = "uploads"
+_RECEIVING_MAX = 2
+_CHUNK_BYTES = 1 << 20
+_NEEDED_SHOWN_MAX = 5
+# A job that is over for good goes on nowhere; all others may be started again as they were.
+_OVER = frozenset({JobState.FINISHED})
+
+
+class InstallFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Files that were received: ``digest`` is their place, the rest is for people."""
+
+    digest: str
+    file: str
+    owner: str
+    has_lock: bool
+
+
+class UploadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A distribution with plugins that can be run.
+
+    ``plugins`` are its entry points, name to target; ``libraries`` names with versions of what is
+    installed beside it. ``jobs`` need it: they run in its environment, or may be started again.
+    """
+
+    digest: str
+    name: str
+    version: str
+    file: str
+    byte_count: int
+    plugins: dict[str, str]
+    libraries: list[str]
+    has_lock: bool
+    python: str
+    platform: str
+    owner: str
+    uploaded_ms: int
+    jobs: list[str] = []
+
+    @property
+    def title(self) -> str:
+        """Name and version, for people."""
+        return f"{self.name} {self.version}"
+
+
+class Plugins:
+    """What doors use: files are received here, and looked at.
+
+    Args:
+        home: The home.
+        limits: Bounds of a wheel; the defaults when None.
+    """
+
+    def __init__(self, home: Home, limits: WheelLimits | None = None) -> None:
+        self._home = home
+        self.limits = limits or WheelLimits()
+        self._receiving = threading.BoundedSemaphore(_RECEIVING_MAX)
+
+    def receive(
+        self, name: str, wheel: BinaryIO, lock: bytes | None, *, owner: str
+    ) -> InstallFacts:
+        """Take the files of an upload, and check them; they wait to be installed then.
+
+        Args:
+            name: What the wheel is called.
+            wheel: Its bytes.
+            lock: The lock file, if there is one.
+            owner: Who sent them.
+
+        Raises:
+            WHEEL_REFUSED: the wheel breaks a rule.
+            LOCK_REFUSED: the lock file does.
+            LOCK_INCOMPLETE: the wheel needs libraries, and there is no lock file.
+            SERVICE_BUSY: others are received.
+        """
+        if not self._receiving.acquire(blocking=False):
+            raise SERVICE_BUSY(waiting=_RECEIVING_MAX)
+        try:
+            with self._place_of_upload() as folder:
+                return self._received(folder, name, wheel, lock, owner=owner)
+        finally:
+            self._receiving.release()
+
+    def all(self) -> list[UploadedPlugin]:
+        """Return all plugins, those that were uploaded last first, with the jobs that need them."""
+        needed = _needed(self._home)
+        found = uploaded_plugins(self._home)
+        return [
+            msgspec.structs.replace(each, jobs=sorted(needed.get(each.digest, ())))
+            for each in found
+        ]
+
+    def get(self, digest: str) -> UploadedPlugin:
+        """Return one plugin.
+
+        Raises:
+            PLUGIN_UNKNOWN: there is none of this digest.
+        """
+        found = find_uploaded(self._home, digest)
+        return msgspec.structs.replace(found, jobs=sorted(_needed(self._home).get(digest, ())))
+
+    @contextmanager
+    def _place_of_upload(self) -> Iterator[Path]:
+        uploads = _folder(self._home) / _UPLOADS
+        own_folder(uploads)
+        with tempfile.TemporaryDirectory(dir=uploads, prefix=".", ignore_cleanup_errors=True) as at:
+            yield Path(at)
+
+    def _received(
+        self, folder: Path, name: str, wheel: BinaryIO, lock: bytes | None, *, owner: str
+    ) -> InstallFacts:
+        if Path(name).name != name or len(name) > self.limits.path_length_max or not name:
+            raise WHEEL_REFUSED(file=name[:100], problem="its name is not that of a wheel")
+        content = folder / "content"
+        content.mkdir()
+        _copy(wheel, content / name, self.limits.byte_count_max)
+        facts = check_wheel(content / name, self.limits)
+        if lock is not None:
+            read_lock(lock)
+            (content / _LOCK_FILE).write_bytes(lock)
+        elif facts.missing:
+            title = f"{facts.name} {facts.version}"
+            raise LOCK_INCOMPLETE(title=title, missing_text=", ".join(facts.missing))
+        digest = _digest(facts, lock)
+        place = folder.parent / digest
+        with contextlib.suppress(OSError):  # The same files wait there already.
+            content.rename(place)
+        return InstallFacts(digest=digest, file=name, owner=owner, has_lock=lock is not None)
+
+
+def environment_of(home: Home, digest: str) -> str:
+    """Return the folder of a plugin's environment, as ``--plugin-env`` takes it.
+
+    Raises:
+        PLUGIN_UNKNOWN: there is none of this digest.
+    """
+    find_uploaded(home, digest)
+    return str(_folder(home) / digest / _ENVIRONMENT)
+
+
+def find_uploaded(home: Home, digest: str) -> UploadedPlugin:
+    """Return a plugin without the jobs that need it.
+
+    Raises:
+        PLUGIN_UNKNOWN: there is none of this digest.
+    """
+    place = _folder(home) / digest / _FACTS_FILE
+    if not _DIGEST.fullmatch(digest) or not place.is_file():
+        raise PLUGIN_UNKNOWN(digest=digest[:100])
+    return msgspec.json.decode(place.read_bytes(), type=UploadedPlugin)
+
+
+def uploaded_plugins(home: Home) -> list[UploadedPlugin]:
+    """Return all plugins without the jobs that need them, those that were uploaded last first."""
+    places = _folder(home).glob(f"*/{_FACTS_FILE}")
+    found = [find_uploaded(home, path.parent.name) for path in places if _is_kept(path.parent)]
+    return sorted(found, key=lambda each: (-each.uploaded_ms, each.digest))
+
+
+def install_plugin(
+    home: Home, facts: InstallFacts, *, clock: Clock, build: BuildLimits | None = None,
+    extraction: ExtractionLimits | None = None,
+) -> tuple[UploadedPlugin, bool]:  # fmt: skip
+    """Build the environment of received files and try its plugins, each in a child process.
+
+    Nothing is left of an upload that fails.
+
+    Args:
+        home: The home.
+        facts: From ``Plugins.receive``.
+        clock: The time of day.
+        build: Bounds of the build; the defaults when None.
+        extraction: Bounds of each try; the defaults when None.
+
+    Returns:
+        The plugin, and whether it was not there before.
+
+    Raises:
+        UPLOAD_GONE: the files are not there any more.
+        ENVIRONMENT_NOT_BUILT: the installer failed.
+        LOCK_INCOMPLETE: the lock file lacks a library.
+        ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
+        BicycleError: a plugin cannot be loaded; it says where and why.
+    """
+    place, upload = _folder(home) / facts.digest, _folder(home) / _UPLOADS / facts.digest
+    if _is_kept(place):
+        shutil.rmtree(upload, ignore_errors=True)
+        return find_uploaded(home, facts.digest), False
+    if not (upload / facts.file).is_file():
+        raise UPLOAD_GONE(title=facts.file)
+    building = _folder(home) / f".building-{facts.digest}"
+    shutil.rmtree(building, ignore_errors=True)
+    try:
+        shutil.copytree(upload, building)
+        plugin = _built(building, facts, clock, build=build, extraction=extraction)
+        replace_file(building / _FACTS_FILE, msgspec.json.encode(plugin))
+        building.rename(place)
+        sync_folder(place.parent)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+        shutil.rmtree(upload, ignore_errors=True)
+    return plugin, True
+
+
+def require_unused(home: Home, digest: str) -> UploadedPlugin:
+    """Return a plugin that no job needs.
+
+    Raises:
+        PLUGIN_UNKNOWN: there is none of this digest.
+        PLUGIN_IN_USE: with the jobs that need it.
+    """
+    found = find_uploaded(home, digest)
+    jobs = sorted(_needed(home).get(digest, ()))
+    if jobs:
+        shown = ", ".join(jobs[:_NEEDED_SHOWN_MAX])
+        more = f" and {len(jobs) - _NEEDED_SHOWN_MAX} more" if jobs[_NEEDED_SHOWN_MAX:] else ""
+        raise PLUGIN_IN_USE(
+            title=found.title, jobs=jobs,
+            needed_by=f"{'job' if len(jobs) == 1 else 'jobs'} {shown}{more} may go on with it",
+        )  # fmt: skip
+    return found
+
+
+def remove_plugin(home: Home, digest: str) -> UploadedPlugin:
+    """Remove a plugin that no job needs.
+
+    Raises:
+        PLUGIN_UNKNOWN: there is none of this digest.
+        PLUGIN_IN_USE: with the jobs that need it.
+    """
+    found = require_unused(home, digest)
+    gone = _folder(home) / f".removed-{digest}"
+    (_folder(home) / digest).rename(gone)  # As one step: nobody sees half of it.
+    shutil.rmtree(gone, ignore_errors=True)
+    return found
+
+
+def clear_leftovers(home: Home) -> None:
+    """Remove what a killed service left half done; nothing may be received or installed."""
+    for path in [*_folder(home).glob(".*"), *(_folder(home) / _UPLOADS).glob(".*")]:
+        shutil.rmtree(path)
+
+
+def clear_uploads(home: Home, *, waiting: Collection[str]) -> None:
+    """Remove received files that nobody has asked to be installed; ``waiting`` are digests."""
+    for path in (_folder(home) / _UPLOADS).glob("*"):
+        if path.name not in waiting:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _folder(home: Home) -> Path:
+    return home.path / "plugins"
+
+
+def _is_kept(folder: Path) -> bool:
+    return bool(_DIGEST.fullmatch(folder.name)) and (folder / _FACTS_FILE).is_file()
+
+
+def _copy(source: BinaryIO, target: Path, bytes_max: int) -> None:
+    left = bytes_max
+    with target.open("xb") as stream:
+        while chunk := source.read(_CHUNK_BYTES):
+            left -= len(chunk)
+            if left < 0:
+                problem = f"it has more than {bytes_max} bytes"
+                raise WHEEL_REFUSED(file=target.name, problem=problem)
+            stream.write(chunk)
+
+
+def _digest(wheel: WheelFacts, lock: bytes | None) -> str:
+    own = own_environment()
+    words = [wheel.file, wheel.digest, _minor(own.python), own.platform]
+    if lock is not None:
+        words.append(hashlib.sha256(lock).hexdigest())
+    return hashlib.sha256(json.dumps(words).encode()).hexdigest()
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])
+
+
+def _built(
+    folder: Path, facts: InstallFacts, clock: Clock, *, build: BuildLimits | None,
+    extraction: ExtractionLimits | None,
+) -> UploadedPlugin:  # fmt: skip
+    """Fill a folder that has wheel and lock file; return what came out."""
+    wheel = check_wheel(folder / facts.file)
+    title = f"{wheel.name} {wheel.version}"
+    lines = [f"./{facts.file} --hash=sha256:{file_digest(folder / facts.file)}"]
+    if facts.has_lock:
+        locked = read_lock((folder / _LOCK_FILE).read_bytes())
+        # The runtime brings its own of these, and a wheel is no place to replace it.
+        left_out = HELD_BY_RUNTIME | {wheel.name}
+        lines += [each.line for each in locked if each.name not in left_out]
+    build_environment(folder, lines, title=title, limits=build)
+    for leftover in ("tmp", "log", "requirements.txt"):
+        _remove(folder / leftover)
+    own, site = own_environment(), str(_site(folder))
+    closure = closure_of(wheel.name, installed([site]))
+    missing = sorted(closure.asked.keys() - closure.members.keys() - HELD_BY_RUNTIME)
+    if missing:
+        raise LOCK_INCOMPLETE(title=title, missing_text=", ".join(missing))
+    refs = [ref for ref in discover([site]).found if ref.name in wheel.plugins]
+    for ref in refs:
+        require_no_conflict(closure, own.path, name=ref.name)
+        _try(ref, extraction)
+    libraries = [f"{name} {dist.version}" for name, dist in closure.members.items()]
+    return UploadedPlugin(
+        digest=facts.digest, name=wheel.name, version=wheel.version, file=facts.file,
+        byte_count=wheel.byte_count, plugins=dict(wheel.plugins), has_lock=facts.has_lock,
+        libraries=sorted(each for each in libraries if each != title),
+        python=_minor(own.python), platform=own.platform, owner=facts.owner,
+        uploaded_ms=clock.now_ms(),
+    )  # fmt: skip
+
+
+def _try(ref: PluginRef, limits: ExtractionLimits | None) -> None:
+    """Load a plugin in a child process; an error tells places in it without our folder."""
+    try:
+        check_plugin(ref, limits)
+    except BicycleError as error:
+        error.facts.update({name: _inner(value, ref) for name, value in error.facts.items()})
+        raise
+
+
+def _inner(value: Any, ref: PluginRef) -> Any:
+    if isinstance(value, list | tuple):
+        return [_inner(each, ref) for each in value]
+    return value.replace(f"{ref.location}/", "") if isinstance(value, str) else value
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _site(folder: Path) -> Path:
+    base = str(folder / _ENVIRONMENT)
+    return Path(sysconfig.get_path("purelib", "venv", {"base": base, "platbase": base}))
+
+
+def _needed(home: Home) -> dict[str, set[str]]:
+    """Return of each digest the jobs that need it: read from what they were asked for."""
+    needed: dict[str, set[str]] = {}
+    for folder in sorted((home.path / "jobs").glob("*/")):
+        job = JobFolder(folder)
+        is_over = _is_over(home, job)
+        for digest in _digests_of(home, job):
+            if not is_over:
+                needed.setdefault(digest, set()).add(job.id)
+    return needed
+
+
+def _digests_of(home: Home, job: JobFolder) -> set[str]:
+    """Return the digests of the plugins in whose environment a job runs, or may run again."""
+    try:
+        former = former_request(home, job.id)
+        asked = [job.read_request(), *([] if former is None else [former])]
+    except (OSError, ValueError, KeyError, BicycleError):  # None yet, or of another version.
+        return set()
+    chosen = [Path(request.options.plugin_env or "") for request in asked]
+    return {
+        path.parent.name
+        for path in chosen
+        if path.name == _ENVIRONMENT and path.parent.parent == _folder(home)
+    }
+
+
+def _is_over(home: Home, job: JobFolder) -> bool:
+    """Tell whether nobody can start a job again as it was, nor go on from a savepoint of it."""
+    status = job.status()
+    if status is None or status.state not in _OVER:
+        return False
+    try:
+        return not known_savepoints(home, job.id)
+    except BicycleError:  # Its storage does not answer: there may be some.
+        return False

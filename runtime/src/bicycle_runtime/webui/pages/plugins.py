@@ -1,0 +1,151 @@
+"""Uploaded plugins: the list, the upload, a job started from one, and the removal.
+
+What takes a while is an operation, and has a page that shows how it goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from starlette.datastructures import FormData, UploadFile
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+from bicycle_runtime.service.operations.operations import Operation
+from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
+from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.webui.rendering import Site
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "operation_page", "plugins_page", "remove_do", "remove_page", "start_do", "start_page",
+    "upload_do",
+]  # fmt: skip
+
+_FILES_MAX = 2
+
+
+async def plugins_page(site: Site, request: Request) -> Response:
+    """Return the list, with the form for another one."""
+    found = await site.service.slow(site.service.plugins.all)
+    return site.page(request, "plugins.html", {"plugins": found})
+
+
+async def upload_do(site: Site, request: Request) -> Response:
+    """Take a wheel, and go to the page that shows how it is installed."""
+    if not request.state.identity.may(Role.OPERATOR):
+        return RedirectResponse("/plugins", status_code=303)
+    try:
+        async with request.form(max_files=_FILES_MAX, max_fields=_FILES_MAX) as form:
+            facts = await _received(site, request, form)
+        asked = await _ask(site, request, "install", facts)
+    except HTTPException as error:
+        return site.refusal(request, _unreadable(str(error.detail)), status=400)
+    except BicycleError as error:
+        return site.refusal(request, error, status=422)
+    return _to(asked)
+
+
+async def operation_page(site: Site, request: Request) -> Response:
+    """Return how an operation goes; the page is asked for again until it is over."""
+    try:
+        found = await site.service.operations.wait(int(request.path_params["number"]), 0)
+    except BicycleError as error:
+        return site.refusal(request, error, status=404)
+    return site.page(request, "operation.html", {"operation": found})
+
+
+async def start_page(site: Site, request: Request) -> Response:
+    """Return the form that starts a job of a plugin."""
+    return await _about(site, request, "start_job.html")
+
+
+async def start_do(site: Site, request: Request) -> Response:
+    """Ask for the start of a job, and go to the page that shows how it goes."""
+    digest = str(request.path_params["digest"])
+    if not request.state.identity.may(Role.OPERATOR):
+        return RedirectResponse("/plugins", status_code=303)
+    async with request.form() as form:
+        given = {name: str(value).strip() for name, value in form.items()}
+    try:
+        asked = await _ask(site, request, "submit", {"digest": digest, **_job_facts(given)})
+    except BicycleError as error:
+        return site.refusal(request, error, status=409)
+    return _to(asked)
+
+
+async def remove_page(site: Site, request: Request) -> Response:
+    """Return the page that asks once more."""
+    return await _about(site, request, "remove_plugin.html")
+
+
+async def remove_do(site: Site, request: Request) -> Response:
+    """Ask for the removal, and go to the page that shows how it goes."""
+    if not request.state.identity.may(Role.OPERATOR):
+        return RedirectResponse("/plugins", status_code=303)
+    facts = {"digest": str(request.path_params["digest"])}
+    try:
+        asked = await _ask(site, request, "remove_plugin", facts)
+    except BicycleError as error:
+        is_gone = error.code == PLUGIN_UNKNOWN.code
+        return site.refusal(request, error, status=404 if is_gone else 409)
+    return _to(asked)
+
+
+async def _about(site: Site, request: Request, template: str) -> Response:
+    try:
+        found = await site.service.slow(
+            site.service.plugins.get, str(request.path_params["digest"])
+        )
+    except BicycleError as error:
+        return site.refusal(request, error, status=404)
+    return site.page(request, template, {"plugin": found})
+
+
+async def _received(site: Site, request: Request, form: FormData) -> dict[str, Any]:
+    wheel, lock = form.get("wheel"), form.get("lock")
+    if not isinstance(wheel, UploadFile) or not wheel.filename:
+        raise _unreadable("no wheel was chosen")
+    data = await lock.read() if isinstance(lock, UploadFile) else None
+    facts = await asyncio.to_thread(
+        site.service.plugins.receive, wheel.filename, wheel.file, data or None,
+        owner=request.state.identity.name,
+    )  # fmt: skip
+    plain: dict[str, Any] = msgspec.to_builtins(facts)
+    return plain
+
+
+def _unreadable(problem: str) -> BicycleError:
+    return OPERATION_FACTS_INVALID(kind="install", problem=problem, hint="choose a file *.whl")
+
+
+def _job_facts(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the form of a job says; what makes no sense is left to the service to refuse."""
+    options: dict[str, Any] = {
+        name: given[name] for name in ("master", "parallelism") if given.get(name)
+    }
+    if given.get("follow"):
+        options["follow"] = True
+    pairs = (line.partition("=") for line in given.get("params", "").splitlines() if line.strip())
+    facts: dict[str, Any] = {
+        "plugin": given.get("plugin", ""),
+        "options": options,
+        "params": {name.strip(): value.strip() for name, _, value in pairs},
+    }
+    return {**facts, "name": given["name"]} if given.get("name") else facts
+
+
+async def _ask(site: Site, request: Request, kind: str, facts: Mapping[str, Any]) -> Operation:
+    return await site.service.slow(
+        site.service.operations.ask, kind, None, facts, identity=request.state.identity,
+        address=str(request.state.address),
+    )  # fmt: skip
+
+
+def _to(asked: Operation) -> Response:
+    return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)

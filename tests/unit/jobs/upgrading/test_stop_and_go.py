@@ -1,0 +1,235 @@
+"""An upgrade of a real job, without Spark: nothing lost, nothing twice, whatever goes wrong."""
+
+import pytest
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.jobs.control.ending import stop_job
+from bicycle_runtime.jobs.errors import (
+    STATE_WOULD_BE_LOST,
+    UPGRADE_FAILED,
+    UPGRADE_STUCK,
+    UPGRADE_UNDERWAY,
+)
+from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.upgrading.stop_and_go import (
+    UpgradeOptions,
+    former_request,
+    require_no_upgrade,
+    upgrade_job,
+)
+from bicycle_runtime.service.plugins.errors import PLUGIN_IN_USE
+from bicycle_runtime.service.plugins.store import require_unused
+from tests.raising import raises
+from tests.unit.jobs.upgrading.versions import Site
+from tests.waiting import until
+
+SHORT = UpgradeOptions(epochs=1, watch_ms=1_500, skip_savepoint=True)
+
+
+class Killed(BaseException):
+    """The process that upgrades dies here."""
+
+
+@pytest.fixture
+def site(tmp_path):
+    found = Site(tmp_path)
+    yield found
+    found.end()
+
+
+def running(site, **version):
+    """Start version 1 and let it count two words."""
+    first = site.install("1.0")
+    site.start(site.request(first))
+    site.feed("ada", "bob")
+    until(lambda: site.status.record_count == 2, "two words")
+    return first
+
+
+def upgrade(site, digest, *, token="t", options=SHORT, start=None, **more):
+    return upgrade_job(
+        site.home, "job", site.request(digest, **more), options, token=token, clock=SystemClock(),
+        start=start or site.start,
+    )  # fmt: skip
+
+
+def counted(site, count):
+    """Stop the job, and return its counts by word, and which version said them."""
+    until(lambda: site.status.event_count >= count, "all words")
+    stop_job(site.home, "job")
+    rows = site.rows()
+    assert len(rows) == count
+    return sorted((row["word"], row["count"]) for row in rows), {row["by"] for row in rows}
+
+
+def test_a_job_goes_on_with_another_version_where_it_stopped(site):
+    running(site)
+    second = site.install("2.0")
+
+    report = upgrade(site, second, options=UpgradeOptions(epochs=1, watch_ms=1_500))
+    site.feed("ada", "eve")
+    found, versions = counted(site, 4)
+
+    assert found == [("ada", 1), ("ada", 2), ("bob", 1), ("eve", 1)]
+    assert versions == {"1.0", "2.0"}
+    verdicts = {each["operator"]: each["verdict"] for each in report["changes"]["operators"]}
+    assert verdicts == {"count": "kept", "lines": "kept"}
+    assert report["plugin_version"] == "2.0"
+    assert report["savepoint"].endswith("/upgrade-t")
+    require_no_upgrade(site.home, "job")
+
+
+@pytest.mark.extended
+def test_the_gap_is_that_between_two_epochs(site):
+    running(site)
+    second = site.install("2.0")
+
+    def start(request):
+        site.feed("eve")  # So that the new version has an epoch at once.
+        return site.start(request)
+
+    report = upgrade(site, second, start=start)
+
+    assert report["gap_ms"] > 0
+
+
+@pytest.mark.extended
+def test_a_version_that_does_not_fit_the_state_changes_nothing(site):
+    running(site)
+    other = site.install("2.0", count_uid="other")
+    before = site.status.pid
+
+    with raises(STATE_WOULD_BE_LOST):
+        upgrade(site, other)
+
+    assert site.status.pid == before
+    require_no_upgrade(site.home, "job")
+    upgrade(site, other, allow_dropped_state=True)
+    assert site.status.plugin_version == "2.0"
+
+
+@pytest.mark.extended
+@pytest.mark.parametrize("body", ["raise ValueError('broken')", "import os; os._exit(3)"])
+def test_one_that_fails_is_taken_back_and_the_former_goes_on(site, body):
+    first = running(site)
+    broken = site.install("2.0", body=body)
+
+    def start(request):
+        if request.options.plugin_env != site.request(first).options.plugin_env:
+            site.feed("ada")  # The new one fails on it, the former one does not.
+        try:
+            return site.start(request)
+        except AssertionError:  # The process has ended without a word.
+            raise UPGRADE_UNDERWAY(job="job", step="start") from None
+
+    with raises(UPGRADE_FAILED) as caught:
+        upgrade(site, broken, start=start)
+    site.feed("eve")
+    found, versions = counted(site, 4)
+
+    assert found == [("ada", 1), ("ada", 2), ("bob", 1), ("eve", 1)]
+    assert versions == {"1.0"}
+    assert caught.value.facts["cause"]["code"]
+    require_no_upgrade(site.home, "job")
+
+
+@pytest.mark.extended
+def test_one_that_fails_after_an_epoch_is_taken_back_behind_what_it_has_sealed(site):
+    running(site)
+    body = "return {'bad': {}}.get(line, line).upper().lower()"
+    broken = site.install("2.0", body=body)
+
+    def start(request):
+        status = site.start(request)
+        if request.options.plugin_env == site.request(broken).options.plugin_env:
+            site.feed("eve")
+            until(lambda: site.status.record_count == 1, "its epoch")
+            site.feed("bad")
+            until(lambda: site.status.state.is_final, "its failure")
+        return status
+
+    options = UpgradeOptions(epochs=100, watch_ms=60_000, skip_savepoint=True)
+    with raises(UPGRADE_FAILED) as caught:
+        upgrade(site, broken, options=options, start=start)
+    found, versions = counted(site, 4)
+
+    assert found == [("ada", 1), ("bad", 1), ("bob", 1), ("eve", 1)]
+    assert versions == {"1.0", "2.0"}
+    assert "AttributeError" in caught.value.facts["reason"]
+
+
+@pytest.mark.extended
+def test_when_neither_can_run_it_is_told(site):
+    running(site)
+    broken = site.install("2.0")
+
+    def start(_request):
+        raise UPGRADE_UNDERWAY(job="job", step="nothing")
+
+    with raises(UPGRADE_STUCK):
+        upgrade(site, broken, start=start)
+
+    assert site.status.state is JobState.STOPPED
+
+
+@pytest.mark.parametrize("place", ["before the start", "after the start", "before the way back"])
+def test_an_upgrade_that_is_killed_in_between_goes_on_at_that_step(site, place):
+    first = running(site)
+    second = site.install("2.0")
+    starts = []
+
+    def start(request):
+        starts.append(request)
+        if place == "after the start":
+            site.start(request)
+        if place == "before the way back" and len(starts) == 1:
+            raise UPGRADE_UNDERWAY(job="job", step="start")
+        raise Killed
+
+    with pytest.raises(Killed):
+        upgrade(site, second, start=start)
+    with raises(PLUGIN_IN_USE):
+        require_unused(site.home, first)  # The way back needs it.
+    with raises(UPGRADE_UNDERWAY):
+        upgrade(site, second, token="another")
+    assert former_request(site.home, "job") is not None
+    if place == "before the way back":
+        with raises(UPGRADE_FAILED):
+            upgrade(site, second)
+    else:
+        upgrade(site, second)
+    site.feed("ada", "eve")
+    found, versions = counted(site, 4)
+
+    assert found == [("ada", 1), ("ada", 2), ("bob", 1), ("eve", 1)]
+    assert versions == ({"1.0"} if place == "before the way back" else {"1.0", "2.0"})
+    require_no_upgrade(site.home, "job")
+
+
+@pytest.mark.extended
+def test_one_that_was_killed_at_the_end_has_only_to_say_so(site):
+    running(site)
+    second = site.install("2.0")
+    upgrade(site, second)
+    before = site.status.pid
+
+    again = upgrade(site, second)
+
+    assert again["changes"] is None
+    assert site.status.pid == before
+
+
+@pytest.mark.extended
+def test_a_job_that_somebody_ends_meanwhile_stays_ended(site):
+    running(site)
+    second = site.install("2.0")
+
+    def start(request):
+        status = site.start(request)
+        stop_job(site.home, "job")
+        return status
+
+    upgrade(site, second, start=start)
+
+    assert site.status.state is JobState.STOPPED
+    assert site.status.plugin_version == "2.0"
