@@ -44,6 +44,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "state-backends": _EPOCHS,
     "state-bases": _EPOCHS,
     "state-commit": _EPOCHS,
+    "state-lookup": (*_EPOCHS, f"{_RUNTIME}/jobs/checkpoints", f"{_RUNTIME}/service"),
     "state-peers": _FILES,
     "time-order": _OPERATORS,
     "w1-json": _FILES,

@@ -26,7 +26,7 @@ from bicycle_runtime.api.openapi import paths_of
 from bicycle_runtime.api.routes import ROUTES
 from bicycle_runtime.base.options import OptionInfo, describe
 from bicycle_runtime.cli.exit_codes import MEANINGS, exit_code_of
-from bicycle_runtime.service.metrics.metrics import METRICS
+from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS
 from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
@@ -277,11 +277,11 @@ def states_reference() -> str:
 
 
 def metrics_reference() -> str:
-    """Return a row for each metric of jobs."""
+    """Return a row for each metric of jobs, then of the service."""
     lines = ["| name | type | labels | meaning |", "|---|---|---|---|"]
     lines += [
         f"| `{each.name}` | {each.type} | {', '.join(each.labels)} | {each.help} |"
-        for each in METRICS
+        for each in (*METRICS, *SERVICE_METRICS)
     ]
     return "\n".join([*lines, ""])
 

@@ -19,6 +19,7 @@ from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.status import (
+    GuaranteeStatus,
     HotKey,
     JobState,
     JobStatus,
@@ -149,6 +150,8 @@ def operators(*, failed: int = 0, late: int = 0) -> dict[str, OperatorStatus]:
         "clicks": OperatorStatus(records_out=1_802_113, parallelism=4, watermark_ms=mark),
         "orders": OperatorStatus(records_out=20_412, parallelism=2, watermark_ms=mark),
         "parse": OperatorStatus(
+            busy_share=0.71,
+            record_p99_ms=0.02,
             records_in=1_822_525,
             records_out=1_822_525 - failed,
             failed=failed,
@@ -161,6 +164,9 @@ def operators(*, failed: int = 0, late: int = 0) -> dict[str, OperatorStatus]:
             records_out=1_800_011,
             late=late,
             parallelism=8,
+            busy_share=0.12,
+            record_p99_ms=1.0,
+            state_bytes=4_402_341_478,
             skew=2.4,
             hot_keys=[HotKey(key="user-17", share=0.22), HotKey(key=MARKUP, share=0.041)],
             watermark_ms=mark,
@@ -182,6 +188,11 @@ def fill(fleet: Fleet) -> None:
         "lags": {"clicks": {"3": ShardLag(records=1_200_400, waiting_ms=40_000)}},
         "state_bytes": 4_402_341_478,
         "watermark_ms": now_ms() - 12_000,
+        "guarantee": GuaranteeStatus(guarantee="at-least-once", weakest="lengths-out", role="sink"),
+        "epoch_p50_ms": 812.4,
+        "epoch_p99_ms": 2_140.0,
+        "phases_ms": {"plan": 1.2, "run": 790.3, "publish_wait": 0.004, "seal": 20.9},
+        "state_growth": 2_097_152.0,
         "has_begun": True,
         "reading_count": 20_117,
         "plugin": "clicks",

@@ -42,6 +42,18 @@ def test_every_page_of_every_job_is_made_whatever_its_job_lacks(ready, tab):
     assert found == dict.fromkeys(JOBS, 200)
 
 
+def test_a_key_is_found_and_two_epochs_are_compared(ready):
+    base = f"{ready}/jobs/clicks/state"
+    found = answer(f"{base}?ask=find&operator=count-by-user&key=ada")[1]
+    assert "<code>&#34;ada&#34;</code>" in found
+    assert "<code>3</code>" in found
+    assert "no such entry" in answer(f"{base}?ask=find&key=nobody")[1]
+    assert "1 added, 0 removed, 0 changed" in answer(f"{base}?ask=diff")[1]
+    assert "1 added, 0 removed, 2 changed" in answer(f"{base}?ask=diff&since=2")[1]
+    assert "accumulator" in answer(f"{base}?ask=count")[1]
+    assert "BIC-1930" in answer(f"{base}?ask=find&operator=nobody&key=1")[1]
+
+
 def test_text_of_others_is_never_markup(ready):
     for path in ("/", "/jobs", "/jobs/orders-eu/exceptions", "/jobs/clicks/logs", "/jobs/clicks"):
         body = answer(ready + path)[1]

@@ -20,7 +20,7 @@ REPLACED = {
     "division": ("topology", ()),
     "parcel": ("shuffle block", ()),
     "pin": ("operator id", ()),
-    "section": ("change set", ("cli/",)),
+    "section": ("change set", ("cli/", "webui/")),
     "spot": ("window key, row key", ()),
     "strip": ("slice", ("extraction/tracebacks.py",)),
     "telling": ("what it tells of", ()),

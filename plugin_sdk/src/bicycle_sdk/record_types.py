@@ -6,6 +6,7 @@ clash only when no value could plausibly be of both. Nothing here looks at recor
 
 from __future__ import annotations
 
+import sys
 import types
 import typing
 from collections.abc import Awaitable, Coroutine, Iterable, Mapping, Sequence
@@ -122,6 +123,9 @@ def type_name(record_type: Any) -> str | None:
     if isinstance(record_type, type) and not typing.get_args(record_type):
         module = record_type.__module__
         name = record_type.__qualname__
+        public = module.partition("._")[0]
+        if public in sys.stdlib_module_names:  # In Python 3.13 a Path is of ``pathlib._local``.
+            module = public
         return name if module == "builtins" else f"{module}.{name}"
     return str(record_type).replace("typing.", "")
 

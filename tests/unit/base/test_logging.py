@@ -6,7 +6,7 @@ import logging
 import re
 
 from bicycle_runtime.base.errors import ConfigError
-from bicycle_runtime.base.logging import configure, log_event
+from bicycle_runtime.base.logging import configure, log_event, tell_end
 
 LOGGER = logging.getLogger("bicycle_runtime.some_room")
 
@@ -113,3 +113,33 @@ def test_what_is_below_the_level_is_not_written():
     log_event(LOGGER, "detail")
 
     assert lines_of(stream) == []
+
+
+def test_json_lines_that_name_no_job_get_that_of_the_process():
+    stream = io.StringIO()
+    configure(stream, as_json=True, job="orders")
+
+    log_event(LOGGER, "state_loaded", operator="sum", epoch=3)
+    logging.getLogger("some_library").warning("slow %s", "disk")
+    log_event(LOGGER, "told", job="other")
+
+    loaded, foreign, told = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (loaded["job"], loaded["operator"], loaded["epoch"]) == ("orders", "sum", 3)
+    assert (foreign["job"], foreign["event"]) == ("orders", "slow disk")
+    assert told["job"] == "other"
+
+
+def test_the_end_of_a_process_is_a_json_line_where_all_lines_are():
+    error, stream, text = (
+        ConfigError(problem="no master", hint="x\ny"),
+        io.StringIO(),
+        io.StringIO(),
+    )
+    configure(stream, as_json=True, job="orders")
+
+    tell_end(error, stream, as_json=True)
+    tell_end(error, text, as_json=False)
+
+    [line] = stream.getvalue().splitlines()
+    assert json.loads(line)["error"]["code"] == error.code
+    assert text.getvalue() == f"{error}\n"

@@ -21,8 +21,10 @@ from tests.waiting import PATIENCE_S, until
 class Served:
     """The process of ``bicycle up`` for a home; started again it takes the same home."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, host: str = "127.0.0.1", **doors: Any) -> None:
         self.home = Home(home)
+        self.host = host
+        self.doors = doors
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Served:
@@ -30,7 +32,7 @@ class Served:
         with (self.home.path / "served.log").open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "bicycle_runtime.serving.main", str(self.home.path),
-                 "127.0.0.1", "0"],
+                 self.host, "0", json.dumps(self.doors)],
                 stdout=log, stderr=log, env=environment_for_python(),
             )  # fmt: skip
 

@@ -104,7 +104,7 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
     assert served.states("job")[-2:] == ["STOPPING", "SUSPENDED"]
     assert refused[0] == 409
     actions = [each["action"] for each in served.get("/api/v1/audit")["items"]]
-    assert actions == ["savepoint", "suspend"]
+    assert actions == ["savepoint", "suspend", "POST"]  # The last one was refused.
 
 
 def test_the_death_of_a_job_is_shown_and_a_cancel_ends_one(served, light_job, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,24 +19,36 @@ from bicycle_runtime.api.openapi import document
 from bicycle_runtime.api.routes import ALIASES, ROUTES
 from bicycle_runtime.api.routing import Route, endpoint
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.limits import LimitOptions, Limits
+from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["build_application"]
 
+_NO_CLIENTS: Mapping[str, Role] = {}
+_LIMITS = LimitOptions()
+
 
 def build_application(
-    service: Service, *, hosts: Collection[str], pages: Sequence[BaseRoute] = ()
-) -> ASGIApp:
+    service: Service, *, hosts: Collection[str], pages: Sequence[BaseRoute] = (),
+    needs_login: bool = False, clients: Mapping[str, Role] = _NO_CLIENTS,
+    limits: LimitOptions = _LIMITS,
+) -> ASGIApp:  # fmt: skip
     """Return the application.
 
     Args:
         service: What it is a door of; open while requests come.
         hosts: What it may be called: host and port, as in the header ``Host``.
         pages: Further routes, for paths that the API does not have.
+        needs_login: Whether requests must say who asks.
+        clients: The role of each client with a certificate, by the common name in it.
+        limits: How much one token or address may ask for.
     """
     data = msgspec.json.encode(document())
 
-    async def openapi(_request: Request) -> Response:
+    async def openapi(request: Request) -> Response:
+        require_role(request.state.identity, Role.VIEWER)
         return Response(data, media_type="application/json")
 
     routes: list[BaseRoute] = [StarletteRoute("/api/openapi.json", openapi)]
@@ -47,7 +59,10 @@ def build_application(
         routes=[*routes, *pages],
         exception_handlers={HTTPException: _http_error, BicycleError: _our_error},
     )
-    return Guard(app, service, hosts)
+    entrance = Entrance(
+        service.tokens, service.sessions, needs_login=needs_login, clients=clients
+    )  # fmt: skip
+    return Guard(app, service, hosts, entrance=entrance, limits=Limits(limits))
 
 
 def _paths(route: Route) -> list[str]:
@@ -56,8 +71,9 @@ def _paths(route: Route) -> list[str]:
     return [f"/api/v1{route.path}", *([f"/api{route.path}"] if route.path in ALIASES else [])]
 
 
-async def _our_error(_request: Request, error: Exception) -> Response:
+async def _our_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, BicycleError)
+    request.state.refused = error.code  # For the audit log.
     return error_answer(error)
 
 

@@ -70,11 +70,11 @@ class ForeignOriginError(BicycleError):
     fix = "use the pages of this service, or a program that sends JSON"
 
 
-ROLE_TOO_LOW = BicycleError.row(
-    "BIC-2409",
-    "{name!r} may not do this as {found}; {least} is needed",
-    cause="Who asks may not do this.",
-    fix="ask somebody who may",
+BODY_TOO_SLOW = BicycleError.row(
+    "BIC-2410",
+    "the body did not come within {waited_s} s",
+    cause="The body of a request came too slowly.",
+    fix="send it at once",
 )
 
 
@@ -88,8 +88,12 @@ REQUEST_BROKE = BicycleError.row(
 
 # Code (number behind "BIC-") -> answer. What stands nowhere is a request that cannot be met: 422.
 _ANSWERS = {
+    1520: 409,  # No epoch is sealed yet.
+    1521: 404,
+    1522: 404,  # The epoch was collected meanwhile.
     1901: 409,  # The job runs.
     1902: 404,
+    1930: 404,
     1943: 404,
     1945: 409,
     2301: 409,
@@ -100,17 +104,22 @@ _ANSWERS = {
     2310: 409,
     2311: 503,
     2312: 429,
-    2320: 404,
-    2321: 409,
+    2320: 401,
+    2321: 401,
+    2322: 403,
+    2323: 404,
+    2326: 429,
+    2340: 404,
+    2341: 409,
     2401: 404,
     2402: 405,
     2403: 400,
     2404: 400,
     2405: 413,
+    2410: 408,
     2406: 415,
     2407: 403,
     2408: 403,
-    2409: 403,
     2499: 500,
 }
 _STORAGE_CODES = range(1_130, 1_140)

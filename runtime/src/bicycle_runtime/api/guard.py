@@ -9,12 +9,12 @@ uploads; forms for pages, and then the browser must tell where they come from.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Collection
+from urllib.parse import urlencode
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.datastructures import Headers
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from bicycle_runtime.api.errors import (
     BODY_TOO_LARGE,
@@ -25,31 +25,24 @@ from bicycle_runtime.api.errors import (
     answer_code,
     plain_answer,
 )
+from bicycle_runtime.api.exchange import Exchange
 from bicycle_runtime.api.routing import answer_json
 from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.roles import LOCAL
+from bicycle_runtime.service.users.entrance import Entrance, require_somebody
+from bicycle_runtime.service.users.errors import LOGIN_NEEDED
+from bicycle_runtime.service.users.limits import Limits
+from bicycle_runtime.service.users.roles import NOBODY, Identity
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["HEADERS", "Guard", "error_answer"]
+__all__ = ["Guard", "error_answer"]
 
 _LOG = logging.getLogger(__name__)
 _SAFE = frozenset({"GET", "HEAD"})
 _FORMS = frozenset({"application/x-www-form-urlencoded", FORM})
 _JSON = "application/json"
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
-)
-HEADERS = {
-    "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-}
+_LENGTH_DIGITS_MAX = 15
 
 
 class Guard:
@@ -59,10 +52,17 @@ class Guard:
         app: The other one.
         service: Gets the figures, and the refused changes into its audit log.
         hosts: What this service may be called, with the port.
+        entrance: Tells who asks.
+        limits: Counts what they ask.
     """
 
-    def __init__(self, app: ASGIApp, service: Service, hosts: Collection[str]) -> None:
+    def __init__(
+        self, app: ASGIApp, service: Service, hosts: Collection[str], *, entrance: Entrance,
+        limits: Limits,
+    ) -> None:  # fmt: skip
         self._app = app
+        self._entrance = entrance
+        self._limits = limits
         self._service = service
         self._hosts = frozenset(host.lower() for host in hosts)
 
@@ -70,18 +70,25 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        exchange = _Exchange(self._service, receive, send, bytes_max=body_bytes_max(scope["path"]))
+        exchange = Exchange(
+            self._service, receive, send,
+            bytes_max=body_bytes_max(scope["path"]), is_tls=scope["scheme"] == "https",
+        )  # fmt: skip
         client = scope.get("client")
         state = scope.setdefault("state", {})
-        state["identity"], state["address"] = LOCAL, client[0] if client else ""
+        state["identity"], state["address"] = NOBODY, client[0] if client else ""
         try:
             self._check(scope)
+            exchange.watch(self._entrance, state["identity"])
             await self._app(scope, exchange.receive, exchange.send)
+            await exchange.finish()
+            self._note_answer(scope, exchange.code)
         except BicycleError as error:
             if exchange.has_begun:
                 raise
-            self._note_refused(scope, error)
-            await error_answer(error)(scope, receive, exchange.send)
+            self._note_refused(scope, error.code)
+            answer = _to_login(scope, error) or error_answer(error)
+            await answer(scope, receive, exchange.send)
         except Exception as error:  # The last door: a bug is told as one.
             log_event(_LOG, "request_broke", level=logging.ERROR, error=error, path=scope["path"])
             if exchange.has_begun:
@@ -99,18 +106,39 @@ class Guard:
         host = headers.get("host", "").lower()
         if host not in self._hosts:
             raise HostUnknownError(host=host[:100])
+        state, is_write = scope["state"], scope["method"] not in _SAFE
+        identity = self._identity(scope, headers)
+        state["identity"] = identity
+        self._limits.take(identity, state["address"], is_write=is_write)
+        require_somebody(identity, scope["path"])
         length = headers.get("content-length", "0")
         bytes_max = body_bytes_max(scope["path"])
-        if not (length.isascii() and length.isdecimal()) or int(length) > bytes_max:
+        is_number = length.isascii() and length.isdecimal() and len(length) <= _LENGTH_DIGITS_MAX
+        if not is_number or int(length) > bytes_max:
             raise BODY_TOO_LARGE(bytes_max=bytes_max)
         if scope["method"] not in _SAFE:
             _check_change(scope, headers, host)
 
-    def _note_refused(self, scope: Scope, error: BicycleError) -> None:
-        """Keep in the audit log that a change was refused at the door."""
+    def _identity(self, scope: Scope, headers: Headers) -> Identity:
+        state = scope["state"]
+        client = str(state.get("client_name", ""))
+        try:
+            return self._entrance.identity(headers, scheme=scope["scheme"], client=client)
+        except BicycleError:
+            self._limits.fail(state["address"])
+            raise
+
+    def _note_answer(self, scope: Scope, code: int) -> None:
+        """Keep in the audit log that a change was refused by what is behind the door."""
+        if code < 400:
+            return
+        self._note_refused(scope, str(scope["state"].get("refused", code)))
+
+    def _note_refused(self, scope: Scope, code: str) -> None:
+        """Keep in the audit log that a change was refused."""
         if scope["method"] in _SAFE:
             return
-        if isinstance(error, HostUnknownError | ForeignOriginError):
+        if code in (HostUnknownError.code, ForeignOriginError.code):
             self._service.figures.count_refused()
         entry = {
             "actor": scope["state"]["identity"].name,
@@ -120,37 +148,18 @@ class Guard:
             "outcome": "refused",
         }
         now_ms = self._service.clock.now_ms()
-        self._service.history.note_refused(entry, {"code": error.code}, at_ms=now_ms)
+        self._service.history.note_refused(entry, {"code": code}, at_ms=now_ms)
 
 
-class _Exchange:
-    """One request and its answer: counts the bytes of the one, adds headers to the other."""
-
-    def __init__(self, service: Service, receive: Receive, send: Send, *, bytes_max: int) -> None:
-        self._service = service
-        self._bytes_max = bytes_max
-        self._receive = receive
-        self._send = send
-        self._began = time.monotonic()
-        self._byte_count = 0
-        self.has_begun = False
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        self._byte_count += len(message.get("body", b""))
-        if self._byte_count > self._bytes_max:
-            raise BODY_TOO_LARGE(bytes_max=self._bytes_max)
-        return message
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.has_begun = True
-            headers = MutableHeaders(scope=message)
-            for name, value in HEADERS.items():
-                headers[name] = value
-            headers.setdefault("Cache-Control", "no-store")
-            self._service.figures.count_request(message["status"], time.monotonic() - self._began)
-        await self._send(message)
+def _to_login(scope: Scope, error: BicycleError) -> Response | None:
+    """Return the way to the login for a person who asks for a page, else None."""
+    headers = Headers(scope=scope)
+    is_page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
+    if error.code != LOGIN_NEEDED.code or not is_page or scope["path"].startswith("/api/"):
+        return None
+    query = scope["query_string"].decode("ascii", errors="replace")
+    wanted = scope["path"] + (f"?{query}" if query else "")
+    return RedirectResponse(f"/login?{urlencode({'next': wanted[:1_000]})}", status_code=303)
 
 
 def _check_change(scope: Scope, headers: Headers, host: str) -> None:
@@ -178,7 +187,9 @@ def _check_change(scope: Scope, headers: Headers, host: str) -> None:
 def error_answer(error: BicycleError) -> Response:
     """Return the answer that an error is."""
     code = answer_code(error)
-    headers = {"Retry-After": "5"} if code in (429, 503) else {}
+    headers = {"Retry-After": str(error.facts.get("wait_s", 5))} if code in (429, 503) else {}
+    if code == 401:
+        headers["WWW-Authenticate"] = 'Bearer realm="bicycle"'
     if code == 405:
         headers["Allow"] = str(error.facts["allowed"])
     return answer_json(plain_answer(error), code=code, headers=headers)

@@ -19,11 +19,13 @@ _REF = "#/components/schemas/{name}"
 _REASONS = {
     200: "the answer", 201: "made", 202: "begun; the answer is the operation",
     304: "nothing changed",
-    400: "the request cannot be read", 403: "not allowed", 404: "there is no such thing",
-    409: "not as things stand", 413: "too large", 415: "not of a type that is taken",
+    400: "the request cannot be read", 401: "nobody known asks",
+    403: "not allowed", 404: "there is no such thing",
+    408: "too slow", 409: "not as things stand", 413: "too large",
+    415: "not of a type that is taken",
     422: "it cannot be met", 429: "too many", 503: "something that is needed does not answer",
 }  # fmt: skip
-_COMMON = (400, 403, 503)
+_COMMON = (400, 401, 403, 408, 429, 503)
 _PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 
@@ -62,7 +64,11 @@ def document() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "security": [{"token": []}, {}],
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
     }
 
 

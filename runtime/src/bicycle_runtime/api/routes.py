@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_runtime.api import shapes
-from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, service
+from bicycle_runtime.api import shapes, state_shapes
+from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, service, state
 from bicycle_runtime.api.routing import TEXT, Route
 from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
@@ -75,6 +75,15 @@ ROUTES: tuple[Route, ...] = (
              shapes.StateChangeList, query=shapes.LimitQuery),
     _looking("/events", "Follow what happens to a job.", jobs.events, str,
              media="text/event-stream", errors=(429,)),
+    _looking("/state", "List operators with state; all entries are read.", state.operators,
+             state_shapes.Operators, query=state_shapes.OperatorsQuery, role=Role.OPERATOR,
+             errors=(409, 422, 429, 503)),
+    _looking("/state/diff", "Show what an epoch changed since another one.", state.changes,
+             state_shapes.Changes, query=state_shapes.ChangesQuery, role=Role.OPERATOR,
+             errors=(409, 422, 429, 503)),
+    _looking("/state/{operator}/{state}", "Find entries of a state, most often those of a key.",
+             state.entries, state_shapes.Entries, query=state_shapes.EntriesQuery,
+             role=Role.OPERATOR, errors=(409, 422, 429, 503)),
     _looking("/operations", "List what was asked of a job.", acting.job_operations,
              shapes.OperationList, query=shapes.LimitQuery),
     _acting("/stop", "Stop a job after its epoch.", "stop"),
@@ -110,7 +119,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/metrics", summary="Figures as text for Prometheus.",
           handler=service.metrics, answer=str, media=TEXT, is_root=True),
     Route(method="GET", path="/health", summary="Tell that the service is there.",
-          handler=service.health, answer=shapes.Health, is_root=True),
+          handler=service.health, answer=shapes.Health, is_root=True, role=Role.NOBODY),
 )  # fmt: skip
 
 # Paths of the first REST API, which are also to be had below `/api`.

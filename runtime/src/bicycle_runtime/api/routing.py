@@ -16,11 +16,10 @@ from bicycle_runtime.api.errors import (
     BODY_UNREADABLE,
     MEDIA_TYPE_UNSUPPORTED,
     QUERY_UNREADABLE,
-    ROLE_TOO_LOW,
 )
 from bicycle_runtime.api.shapes import NoQuery
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.roles import Identity, Role
+from bicycle_runtime.service.users.roles import Identity, Role, require_role
 
 __all__ = ["EVENT_STREAM", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint"]
 
@@ -98,18 +97,6 @@ def endpoint(route: Route, service: Service) -> Callable[[Request], Awaitable[Re
         return await route.handler(Call(request, service, query, body))
 
     return answer
-
-
-def require_role(identity: Identity, least: Role) -> None:
-    """See that somebody may do something.
-
-    Raises:
-        ROLE_TOO_LOW: they may not.
-    """
-    if not identity.may(least):
-        raise ROLE_TOO_LOW(
-            name=identity.name, found=identity.role.name.lower(), least=least.name.lower()
-        )
 
 
 def _query(request: Request, shape: type[T]) -> T:

@@ -13,11 +13,12 @@ from typing import IO, Any
 
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["configure", "log_event"]
+__all__ = ["configure", "log_event", "tell_end"]
 
 _FIELDS = "bicycle_fields"
 _LEADING = ("job", "operator", "epoch")
 _RUNTIME_LOGGER = "bicycle_runtime"
+_LOG = logging.getLogger(__name__)
 
 
 def log_event(
@@ -46,18 +47,34 @@ def log_event(
     logger.log(level, event, exc_info=trace, extra={_FIELDS: fields})
 
 
-def configure(stream: IO[str], *, as_json: bool = False, level: int | str = "INFO") -> None:
+def configure(
+    stream: IO[str], *, as_json: bool = False, level: int | str = "INFO", job: str | None = None
+) -> None:
     """Send log lines to ``stream``: ours from ``level`` on, those of others from WARNING on.
 
     Called by a door at start. Calling it again replaces the former stream and form.
+
+    Args:
+        stream: Where lines go.
+        as_json: One JSON object a line, instead of text for people.
+        level: Of our own lines.
+        job: The job of this process: JSON lines that name none get it, also those of libraries.
     """
     handler = _EventHandler(stream)
-    handler.setFormatter(_JsonFormatter() if as_json else _HumanFormatter())
+    handler.setFormatter(_JsonFormatter(job) if as_json else _HumanFormatter())
     root = logging.getLogger()
     for former in [h for h in root.handlers if isinstance(h, _EventHandler)]:
         root.removeHandler(former)
     root.addHandler(handler)
     logging.getLogger(_RUNTIME_LOGGER).setLevel(level)
+
+
+def tell_end(error: BicycleError, stream: IO[str], *, as_json: bool) -> None:
+    """Say why this process ends: an event of the log when its lines are JSON, else a text."""
+    if as_json:
+        log_event(_LOG, "job_failed", level=logging.ERROR, error=error)
+    else:
+        stream.write(f"{error}\n")
 
 
 class _EventHandler(logging.StreamHandler[IO[str]]):
@@ -85,6 +102,10 @@ class _HumanFormatter(logging.Formatter):
 class _JsonFormatter(logging.Formatter):
     """One JSON object a line; the fields stand beside ``time``, ``level`` and ``event``."""
 
+    def __init__(self, job: str | None) -> None:
+        super().__init__()
+        self._common = {} if job is None else {"job": job}
+
     def format(self, record: logging.LogRecord) -> str:
         head: dict[str, Any] = {
             "time": _time(record).isoformat(timespec="milliseconds"),
@@ -95,7 +116,7 @@ class _JsonFormatter(logging.Formatter):
         if record.exc_info:
             head["traceback"] = self.formatException(record.exc_info)
         fields = {k: v for k, v in getattr(record, _FIELDS, {}).items() if k not in head}
-        return json.dumps(head | fields, default=str, ensure_ascii=False)
+        return json.dumps(head | self._common | fields, default=str, ensure_ascii=False)
 
 
 def _time(record: logging.LogRecord) -> datetime:

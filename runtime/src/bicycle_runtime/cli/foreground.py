@@ -41,7 +41,8 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
     """Run a job until it ends. Records and the answer go to stdout, all else to stderr."""
     records = sys.stderr if as_json else sys.stdout
     clock = SystemClock()
-    with StopRequest().on_signals() as stop, _live_status(clock, as_json=as_json) as live:
+    is_json = as_json or request.logs_json
+    with StopRequest().on_signals() as stop, _live_status(clock, as_json=is_json) as live:
         write = write_line if live is None else live.write
         services = DoorServices(
             clock=clock,

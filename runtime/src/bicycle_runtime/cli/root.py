@@ -36,6 +36,7 @@ SECTIONS = {
     "Serve jobs": {
         "up": ("up", "Serve the jobs of this machine behind one port"),
         "down": ("up", "End the service; jobs go on"),
+        "token": ("token", "Make, list and revoke tokens: who may use the service"),
     },
     "State and savepoints": {
         "savepoint": ("savepoint", "Take, list, look into, move and remove savepoints"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,7 +24,7 @@ from bicycle_runtime.cli.rendering import (
 
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
-    from bicycle_runtime.jobs.checkpoints.sealed_queries import Change, OperatorSummary
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import OperatorSummary
     from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
     from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 
@@ -145,30 +144,28 @@ def get_command(
     What is not there is no error: nothing is shown then.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, select
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection
     from bicycle_runtime.jobs.checkpoints.sealed_states import open_epoch
+    from bicycle_runtime.jobs.checkpoints.state_answers import entries_answer
 
     storage = _storage(job, checkpoint_dir)
     reader = _reader(plugin, selected["plugin_env"])
-    sealed = open_epoch(storage, epoch)
     selection = Selection(
         operator=selected["operator"],
         state=selected["name"],
         key=selected["key"],
         prefix=selected["prefix"],
     )
-    entries = list(islice(select(sealed, selection), limit + 1))
-    rows = reader.rows(entries[:limit])
-    is_cut = len(entries) > limit
+    found = entries_answer(open_epoch(storage, epoch), selection, reader=reader, limit=limit)
     if as_json:
-        answer_json(_about(sealed) | {"entries": rows, "is_cut": is_cut})
+        answer_json(found)
         return
-    click.echo(f"epoch {sealed.epoch} of {storage.url}")
-    if rows:
-        _show_entries(rows)
+    click.echo(f"epoch {found['epoch']} of {storage.url}")
+    if found["entries"]:
+        _show_entries(found["entries"])
     else:
         click.echo("no such entry")
-    if is_cut:
+    if found["is_cut"]:
         click.echo(f"there are more than {limit}; see --limit")
 
 
@@ -196,38 +193,26 @@ def diff_command(
     Totals count all of them; --limit is for each operator.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator
+    from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection
     from bicycle_runtime.jobs.checkpoints.sealed_states import open_epoch
+    from bicycle_runtime.jobs.checkpoints.state_answers import changes_answer
 
     storage = _storage(selected["job"], selected["checkpoint_dir"])
     reader = _reader(plugin, selected["plugin_env"])
     before, after = open_epoch(storage, epoch_a), open_epoch(storage, epoch_b)
-    selection = Selection(state=selected["name"])
-    diffs = [
-        diff_operator(before, after, operator, selection=selection, limit=limit)
-        for operator in _operators_of(before, after, selected["operator"])
-    ]
-    record_count = after.manifest.event_count - before.manifest.event_count
-    shown = {diff.operator: _change_rows(diff.changes, reader) for diff in diffs}
+    selection = Selection(operator=selected["operator"], state=selected["name"])
+    found = changes_answer(before, after, selection, reader=reader, limit=limit)
     if as_json:
-        answer_json(
-            {
-                "url": storage.url,
-                "epochs": [epoch_a, epoch_b],
-                "record_count": record_count,
-                "operators": [
-                    {"operator": diff.operator, **diff.counts, "changes": shown[diff.operator]}
-                    for diff in diffs
-                ],
-            }
-        )
+        answer_json(found)
         return
-    click.echo(f"epoch {epoch_a} to {epoch_b} of {storage.url}: {count_text(record_count)} records")
-    for diff in diffs:
-        totals = ", ".join(f"{count_text(count)} {word}" for word, count in diff.counts.items())
-        click.echo(f"{diff.operator}: {totals}")
-        if shown[diff.operator]:
-            _show_changes(shown[diff.operator])
+    records = count_text(found["record_count"])
+    click.echo(f"epoch {epoch_a} to {epoch_b} of {storage.url}: {records} records")
+    for each in found["operators"]:
+        words = ("added", "removed", "changed")
+        totals = ", ".join(f"{count_text(each[word])} {word}" for word in words)
+        click.echo(f"{each['operator']}: {totals}")
+        if each["changes"]:
+            _show_changes(each["changes"])
 
 
 @state_command.command(
@@ -305,15 +290,6 @@ def _about(sealed: SealedEpoch) -> dict[str, Any]:
     return {"url": sealed.storage.url, "epoch": sealed.epoch}
 
 
-def _operators_of(before: SealedEpoch, after: SealedEpoch, wanted: str | None) -> list[str]:
-    """Return the operators that have state in one of two epochs, or the one that is asked for."""
-    if wanted is not None and wanted in before.manifest.states:
-        return [wanted]
-    if wanted is not None:
-        return after.operators(wanted)
-    return sorted({*before.operators(), *after.operators()})
-
-
 def _ls_rows(operator: OperatorSummary) -> list[tuple[str, ...]]:
     head = (operator.operator, operator.kind)
     if not operator.states:
@@ -337,21 +313,6 @@ def _groups_text(used_count: int, group_count: int) -> str:
     if not group_count:
         return "by task"
     return f"{used_count} of {group_count}" if used_count else "a copy each"
-
-
-def _change_rows(changes: Sequence[Change], reader: ValueReader) -> list[dict[str, Any]]:
-    """Return changes as JSON data: the entry, with its value before and after."""
-    sides = [side for change in changes for side in (change.before, change.after) if side]
-    rows = iter(reader.rows(sides))
-    found = []
-    for change in changes:
-        before = next(rows) if change.before else None
-        after = next(rows) if change.after else None
-        row = after or before or {}
-        values = {"before": before and before["value"], "after": after and after["value"]}
-        same = {name: row[name] for name in ("state", "kind", "key_group", "task", "key", "part")}
-        found.append({"change": change.word, **same, **values})
-    return found
 
 
 def _show_entries(rows: Sequence[dict[str, Any]]) -> None:

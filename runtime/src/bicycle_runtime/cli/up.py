@@ -18,7 +18,7 @@ from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.processes import how_it_ended, send_signal, wait_for_end
 from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.parameters import answers, home, pairs
 from bicycle_runtime.cli.rendering import answer_json
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT
@@ -31,7 +31,7 @@ from bicycle_runtime.service.errors import (
     SERVICE_START_FAILED,
 )
 
-__all__ = ["down_command", "up_command"]
+__all__ = ["down_command", "home_option", "service_home", "up_command"]
 
 _MODULE = "bicycle_runtime.serving.main"
 _LIBRARIES = ("jinja2", "multipart", "prometheus_client", "starlette", "uvicorn")
@@ -49,11 +49,26 @@ def home_option(command: Any) -> Any:
     )(command)
 
 
+_FILE = click.Path(exists=True, dir_okay=False, resolve_path=True)
+
+
+def _client_roles(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, str]:
+    roles = pairs(texts, "--client-role", form="NAME=ROLE")
+    for role in roles.values():
+        if role not in ("viewer", "operator", "admin"):
+            raise click.BadParameter(f"{role!r} is no role: viewer, operator or admin")
+    return dict(roles)
+
+
 @click.command(
     "up",
     epilog=examples(
         "bicycle up",
         "bicycle up --port 9100 --detach",
+        "bicycle up --require-auth",
+        "bicycle up --host 0.0.0.0 --name jobs.example --tls-cert cert.pem --tls-key key.pem",
     ),
 )
 @click.option(
@@ -61,7 +76,7 @@ def home_option(command: Any) -> Any:
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Loopback address to listen on. Others are refused: who may start a job may run code.",
+    help="Address to listen on. One that others reach needs --tls-cert, --tls-key and a token.",
 )
 @click.option(
     "--port",
@@ -70,10 +85,40 @@ def home_option(command: Any) -> Any:
     show_default=True,
     help="Port for API and pages; 0 takes any that is free.",
 )
+@click.option(
+    "--require-auth",
+    "needs_login",
+    is_flag=True,
+    help="Ask everybody for a token, on loopback addresses, too: see `bicycle token`.",
+)
+@click.option("--tls-cert", type=_FILE, help="Certificate of the service and those behind it, PEM.")
+@click.option("--tls-key", type=_FILE, help="Its private key, PEM.")
+@click.option(
+    "--tls-client-ca",
+    type=_FILE,
+    help="Certificates that vouch for clients, PEM: such a client needs no token.",
+)
+@click.option(
+    "--client-role",
+    "client_roles",
+    multiple=True,
+    metavar="NAME=ROLE",
+    callback=_client_roles,
+    help="Role of clients with the common name NAME. May be given several times.",
+)
+@click.option(
+    "--name",
+    "names",
+    multiple=True,
+    metavar="NAME",
+    help="Name by which others reach the service. May be given several times.",
+)
 @home_option
 @click.option("--detach", is_flag=True, help="Return once it answers, and let it run on.")
 @answers
-def up_command(*, host: str, port: int, folder: str | None, detach: bool, as_json: bool) -> None:
+def up_command(
+    *, host: str, port: int, folder: str | None, detach: bool, as_json: bool, **doors: Any
+) -> None:
     """Serve the jobs of this machine behind one port.
 
     That is a REST API, events and metrics. All jobs of the home are there, those of `bicycle
@@ -86,17 +131,17 @@ def up_command(*, host: str, port: int, folder: str | None, detach: bool, as_jso
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
         raise SERVICE_EXTRA_MISSING(missing_text=", ".join(missing))
-    place = _home(folder)
+    place = service_home(folder)
     if not detach:
         # The rooms above this one are started by name, and only when they are asked for.
         serving = importlib.import_module(_MODULE)
         serving.configure(sys.stderr)
-        serving.run_service(place, host=host, port=port)
+        serving.run_service(place, host=host, port=port, doors=serving.Doors(**doors))
         return
     running = read_address(place)
     if running is not None:
         raise SERVICE_RUNNING(home=str(place.path), pid=running["pid"], url=f" at {running['url']}")
-    address = _start(place, host, port)
+    address = _start(place, host, port, doors)
     if as_json:
         answer_json(address)
     else:
@@ -113,7 +158,7 @@ def up_command(*, host: str, port: int, folder: str | None, detach: bool, as_jso
 @answers
 def down_command(*, folder: str | None, as_json: bool) -> None:
     """End the service; jobs go on."""
-    place = _home(folder)
+    place = service_home(folder)
     address = read_address(place)
     if address is None:
         raise SERVICE_GONE(home=str(place.path))
@@ -130,11 +175,12 @@ def down_command(*, folder: str | None, as_json: bool) -> None:
         click.echo(f"these jobs go on: {', '.join(running)}")
 
 
-def _home(folder: str | None) -> Home:
+def service_home(folder: str | None) -> Home:
+    """Return the home that a command names, else that of the environment."""
     return home() if folder is None else Home(Path(folder).expanduser().absolute())
 
 
-def _start(place: Home, host: str, port: int) -> dict[str, Any]:
+def _start(place: Home, host: str, port: int, doors: dict[str, Any]) -> dict[str, Any]:
     """Start the process and return its address, once it answers.
 
     Raises:
@@ -146,7 +192,7 @@ def _start(place: Home, host: str, port: int) -> dict[str, Any]:
     log_path.parent.mkdir(mode=0o700, exist_ok=True)
     with log_path.open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(place.path), host, str(port)],
+            [sys.executable, "-m", _MODULE, str(place.path), host, str(port), json.dumps(doors)],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
         )  # fmt: skip

@@ -143,6 +143,11 @@ class JobOptions:
         doc="An epoch that takes so long is given up in the same way; functions may be slow, so "
         "the default is long. 0 waits for ever.",
     )
+    log_format: Literal["text", "json"] = option(
+        "text",
+        doc="Lines of the log: text for people, or one JSON object a line with time, level, event, "
+        "job and, where they are known, epoch and operator.",
+    )
     stop_timeout_ms: int = option(
         30_000,
         low=1_000,
@@ -171,6 +176,11 @@ class JobRequest:
 
     def __post_init__(self) -> None:
         from_mapping(EngineOptions, self.engine)
+
+    @property
+    def logs_json(self) -> bool:
+        """Whether lines of the log are JSON."""
+        return self.options.log_format == "json"
 
     @property
     def hot_key_percent(self) -> int:

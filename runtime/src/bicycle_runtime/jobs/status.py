@@ -14,9 +14,11 @@ import msgspec
 
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.jobs.errors import StatusFormatError
+from bicycle_runtime.operators.metrics.durations import Durations
 from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 
 __all__ = [
+    "GuaranteeStatus",
     "HotKey",
     "JobState",
     "JobStatus",
@@ -91,6 +93,11 @@ class OperatorStatus(OperatorCounts, kw_only=True):
     ``slowest_input`` names the shard that holds the watermark back. ``hot_keys`` are the most
     frequent keys of what comes in; ``skew`` is how much more records the busiest subtask gets than
     the mean, None where there is one. Its counts and metrics are those of sealed epochs.
+
+    ``busy_share`` is the share of the time of its tasks that was spent in it in the last epochs.
+    ``record_p50_ms`` and ``record_p99_ms`` are bounds that half and 99 % of the records of this run
+    did not exceed, each with the mean of its batch. ``state_bytes`` is the size of its sealed
+    state, of what was written for it that counts.
     """
 
     parallelism: int | None = None
@@ -98,6 +105,21 @@ class OperatorStatus(OperatorCounts, kw_only=True):
     slowest_input: str | None = None
     hot_keys: list[HotKey] = msgspec.field(default_factory=list)
     skew: float | None = None
+    busy_share: float | None = None
+    record_p50_ms: float | None = None
+    record_p99_ms: float | None = None
+    state_bytes: int = 0
+
+
+class GuaranteeStatus(msgspec.Struct, kw_only=True):
+    """What a job promises from end to end: at-most-once, at-least-once or exactly-once.
+
+    ``weakest`` is the source or sink that it is due to, empty where it cannot be more.
+    """
+
+    guarantee: str
+    weakest: str = ""
+    role: str = ""
 
 
 class PhaseStatus(msgspec.Struct, kw_only=True):
@@ -174,6 +196,11 @@ class JobStatus(msgspec.Struct, kw_only=True):
     ``has_begun`` says that the first look at the input is over: an epoch of this run was sealed, or
     there was nothing to read.
 
+    ``phases_ms`` are the phases of the last epoch, ``epoch_p50_ms`` and ``epoch_p99_ms`` those of
+    the last 100: from the look at the input until the epoch is sealed. ``epoch_times`` and
+    ``phase_times`` count those of all epochs of this run. ``state_growth`` is in bytes per second,
+    over the last minute.
+
     ``silent_storage_ms`` tells since when (ms since 1970) the checkpoint storage does not answer;
     None while it does.
     """
@@ -217,6 +244,13 @@ class JobStatus(msgspec.Struct, kw_only=True):
     silent_sources: dict[str, int] = {}
     waiting: dict[str, WaitingOutput] = {}
     silent_storage_ms: int | None = None
+    guarantee: GuaranteeStatus | None = None
+    phases_ms: dict[str, float] = {}
+    epoch_p50_ms: float | None = None
+    epoch_p99_ms: float | None = None
+    epoch_times: Durations = msgspec.field(default_factory=Durations)
+    phase_times: dict[str, Durations] = {}
+    state_growth: float | None = None
     phase: PhaseStatus | None = None
     restart_plan: RestartPlan | None = None
     restart_count: int = 0
@@ -225,7 +259,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
-        plain: dict[str, Any] = msgspec.to_builtins(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
         return plain
 
 

@@ -322,11 +322,17 @@ def same_bytes(value: Any) -> bytes:
         Exception: the value holds itself, or what cannot be pickled; or a class of the job raises.
     """
     buffer = io.BytesIO()
-    pickler = _unremembering(buffer)
-    # Classes are told apart here by their place, so that those without a name have one.
-    pickler.persistent_id = lambda part: id(part) if isinstance(part, type) else None
+    pickler = _ComparingPickler(buffer, protocol=_PROTOCOL)
+    pickler.fast = True
     pickler.dump(value)
     return buffer.getvalue()
+
+
+class _ComparingPickler(pickle.Pickler):
+    """Tells classes apart by their place in memory, so that those without a name have one."""
+
+    def persistent_id(self, part: Any) -> int | None:  # pickle gives it by position
+        return id(part) if isinstance(part, type) else None
 
 
 def _canonical_pickle(value: Any) -> bytes:

@@ -20,6 +20,7 @@ from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.service.address import read_address, service_folder
 from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_RUNNING
 from bicycle_runtime.service.metrics.figures import ServiceFigures
@@ -28,9 +29,13 @@ from bicycle_runtime.service.operations.kinds import Surroundings
 from bicycle_runtime.service.operations.operations import Operation, Operations
 from bicycle_runtime.service.plugins.store import Plugins, clear_leftovers, clear_uploads
 from bicycle_runtime.service.readings import Readings
+from bicycle_runtime.service.state_lookups import StateLookups
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
+from bicycle_runtime.service.users.redaction import redacted
+from bicycle_runtime.service.users.sessions import Sessions
+from bicycle_runtime.service.users.tokens import Tokens
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.service.watching.watcher import Watcher
@@ -53,11 +58,14 @@ class Service:
         clock: The time of day.
 
     Attributes:
+        tokens: Who may use it.
+        sessions: Who has logged in to its pages.
         fleet: The snapshot of all jobs.
         history: What was.
         operations: What was asked for.
         readings: What is read about one job when somebody asks; through ``slow``.
         plugins: Wheels that were uploaded.
+        lookups: What is looked up in the state of jobs.
         watcher: Looks at the jobs.
         metrics: The figures of all jobs as text.
         figures: Those of the service itself.
@@ -72,6 +80,8 @@ class Service:
         folder = service_folder(home)
         self._control = Database(folder / "control.db", CONTROL, synchronous="FULL")
         self._samples = Database(folder / "history.db", HISTORY, synchronous="NORMAL")
+        self.tokens = Tokens(self._control, clock)
+        self.sessions = Sessions(self._control, self.tokens, clock)
         self.fleet = Fleet()
         self.history = History(self._control, self._samples)
         self.operations = Operations(
@@ -82,6 +92,7 @@ class Service:
         self.watcher = Watcher(
             home, fleet=self.fleet, history=self.history, intents=self.operations, clock=clock
         )
+        self.lookups = StateLookups()
         self.metrics = MetricsText(self.fleet)
         self.figures = ServiceFigures()
         self._threads = ThreadPoolExecutor(_READ_THREAD_COUNT, thread_name_prefix="read")
@@ -112,6 +123,7 @@ class Service:
     def __exit__(self, *_: object) -> None:
         self.fleet.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self.lookups.close()
         self._opened.close()
 
     @property
@@ -174,6 +186,29 @@ class Service:
         except TimeoutError:
             await self.slow(self.home.find, job)
         raise READING_TIMED_OUT(what=f"job {job}", waited_ms=_READ_TIMEOUT_MS)
+
+    async def state(self, job: str, about: str, **words: Any) -> dict[str, Any]:
+        """Return what is asked for about the state of a job, as of an epoch that is retained.
+
+        Args:
+            job: The job.
+            about: ``outline``, ``operators``, ``entries`` or ``changes``.
+            words: What further words of the question say; see ``state_child``.
+
+        Raises:
+            JOB_NOT_FOUND: there is no such job.
+            CHECKPOINT_MISSING: it has sealed no epoch.
+            SERVICE_BUSY: too many wait for an answer already.
+            READING_TIMED_OUT: there was none within a minute.
+            BicycleError: there is no such epoch or operator, or its files cannot be read.
+        """
+        known = await self.known(job)
+        url = known.status.checkpoint
+        if not url:
+            hint = "ask again once it has sealed an epoch"
+            raise CHECKPOINT_MISSING(url=job, found="", hint=hint)
+        answer = await self.lookups.ask(url, {"about": about, **words})
+        return {**answer, **redacted({"url": answer["url"]})}
 
     def _operation_done(self, operation: Operation) -> None:
         """Keep what an operation means for the shown state of its job, and look at it."""

@@ -1,4 +1,6 @@
-"""``python -m bicycle_runtime.serving.main HOME HOST PORT``: the process that serves a home.
+"""``python -m bicycle_runtime.serving.main HOME HOST PORT [DOORS]``: the process of a home.
+
+DOORS is JSON with the fields of ``Doors``.
 
 It writes ``<home>/service/address.json`` once it answers, and removes it when it ends.
 """
@@ -6,12 +8,14 @@ It writes ``<home>/service/address.json`` once it answers, and removes it when i
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
+from ssl import SSLContext
 
 from bicycle_runtime.api.application import build_application
 from bicycle_runtime.base.clock import SystemClock
@@ -21,32 +25,55 @@ from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.serving.addresses import hosts_of, listen
+from bicycle_runtime.service.users.tokens import tokens_of
+from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen
+from bicycle_runtime.serving.doors import Doors
 from bicycle_runtime.serving.server import serve
 from bicycle_runtime.webui.site import page_routes
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["main", "run_service"]
 
+_DOORS = Doors()
 
-def run_service(home: Home, *, host: str, port: int) -> None:
+
+def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> None:
     """Serve a home until a signal says to end. No job is ended by it.
 
     Raises:
         ADDRESS_REFUSED: others could reach the address; nothing was started.
         ADDRESS_TAKEN: the address cannot be listened on.
+        TLS_INCOMPLETE: an option for TLS lacks the one that belongs to it.
+        TLS_UNUSABLE: a certificate or key cannot be used.
         SERVICE_RUNNING: another process serves the home.
         DATABASE_UNUSABLE: its databases cannot be used.
     """
-    with listen(host, port) as listener:
-        asyncio.run(_serve(home, listener, host))
+    context = doors.context()
+    if not is_loopback(host, port):
+        doors = dataclasses.replace(doors, needs_login=True)
+    with listen(host, port, missing=_missing(home, doors)) as listener:
+        asyncio.run(_serve(home, listener, host, doors=doors, context=context))
 
 
-async def _serve(home: Home, listener: socket.socket, host: str) -> None:
-    hosts = hosts_of(listener, host)
+def _missing(home: Home, doors: Doors) -> str | None:
+    """Return what an address lacks that others reach, None when it lacks nothing."""
+    if doors.tls_cert is None:
+        return "there is no certificate for TLS"
+    if doors.client_roles:
+        return None
+    with tokens_of(home, SystemClock()) as tokens:
+        now_ms = SystemClock().now_ms()
+        is_any = any(token.is_good(now_ms) for token in tokens.list())
+    return None if is_any else "nobody could come in: there is no token"
+
+
+async def _serve(
+    home: Home, listener: socket.socket, host: str, *, doors: Doors, context: SSLContext | None
+) -> None:
+    hosts = hosts_of(listener, host, names=doors.names, is_tls=context is not None)
     address = service_folder(home) / "address.json"
     own = os.getpid()
-    url = f"http://{hosts[0]}"
+    url = f"{'http' if context is None else 'https'}://{hosts[0]}"
 
     def tell() -> None:
         facts = {"url": url, "pid": own, "started": start_ticks(own)}
@@ -56,9 +83,15 @@ async def _serve(home: Home, listener: socket.socket, host: str) -> None:
 
     with Service(home, clock=SystemClock()) as service:
         service.fleet.attach(asyncio.get_running_loop())
-        app = build_application(service, hosts=hosts, pages=page_routes(service))
+        app = build_application(
+            service,
+            hosts=hosts,
+            pages=page_routes(service),
+            needs_login=doors.needs_login,
+            clients=doors.roles,
+        )
         try:
-            await serve(app, listener, closing=service.closing, on_ready=tell)
+            await serve(app, listener, closing=service.closing, on_ready=tell, context=context)
         finally:
             service.closing.set()
             with suppress(FileNotFoundError):
@@ -67,10 +100,11 @@ async def _serve(home: Home, listener: socket.socket, host: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Be the process."""
-    home, host, port = arguments
+    home, host, port, *more = arguments
+    doors = Doors(**json.loads(more[0])) if more else Doors()
     configure(sys.stderr)
     try:
-        run_service(Home(Path(home)), host=host, port=int(port))
+        run_service(Home(Path(home)), host=host, port=int(port), doors=doors)
     except BicycleError as error:
         sys.stderr.write(json.dumps(error.to_json()) + "\n")
         return 1

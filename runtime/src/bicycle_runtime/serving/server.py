@@ -6,17 +6,68 @@ import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Any
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["serve"]
 
 _HEADER_BYTES_MAX = 16 << 10
 _CONNECTIONS_MAX = 200
 _GRACE_S = 5
+_HEAD_S = 15.0
 _KEEP_ALIVE_S = 30
+
+
+class _Protocol(H11Protocol):
+    """HTTP that tells the application who a client's certificate says it is, and waits for nobody.
+
+    A client that has not sent the head of a request in time is gone: else anyone could hold all
+    connections with a letter a minute.
+    """
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
+        super().connection_made(transport)
+        certificate = transport.get_extra_info("peercert")
+        self.app_state = {**self.app_state, "client_name": _common_name(certificate)}
+        self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._wait_for_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._stop_waiting()
+
+    def _wait_for_head(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_waiting()
+        elif self._waiting is None:
+            self._waiting = self.loop.call_later(_HEAD_S, self._drop)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _drop(self) -> None:
+        self._waiting = None
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()
+
+
+def _common_name(certificate: Mapping[str, Any] | None) -> str:
+    """Return whom a checked certificate is for, empty when there is none."""
+    words = [word for words in (certificate or {}).get("subject", ()) for word in words]
+    return next((str(value) for name, value in words if name == "commonName"), "")
 
 
 class _Server(uvicorn.Server):
@@ -33,6 +84,7 @@ async def serve(
     *,
     closing: asyncio.Event,
     on_ready: Callable[[], None],
+    context: ssl.SSLContext | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT; a second one ends at once.
 
@@ -41,12 +93,14 @@ async def serve(
         listener: Where requests come in.
         closing: Is set when the end begins: streams end then.
         on_ready: Called once requests are answered.
+        context: What TLS is spoken with; None for none.
     """
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False,
-        lifespan="off", ws="none", http="h11", loop="asyncio",
+        lifespan="off", ws="none", http=_Protocol, loop="asyncio",
         h11_max_incomplete_event_size=_HEADER_BYTES_MAX, limit_concurrency=_CONNECTIONS_MAX,
         timeout_graceful_shutdown=_GRACE_S, timeout_keep_alive=_KEEP_ALIVE_S,
+        ssl_context_factory=None if context is None else lambda _config, _default: context,
     )  # fmt: skip
     server = _Server(config)
     loop = asyncio.get_running_loop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -80,6 +81,20 @@ def share(value: float | None) -> str:
     return f"{percent:.1f} %" if 0 < percent < 1 else f"{percent:.0f} %"
 
 
+def brief(value: float | None) -> str:
+    """Return a short time, from ms.
+
+    Example:
+        >>> [brief(value) for value in (0.002, 0.25, 12.34, 40_000.4)]
+        ['2 us', '250 us', '12.3 ms', '40.0 s']
+    """
+    if value is None:
+        return NOTHING
+    if value < 1:
+        return f"{_three_digits(value * 1_000)} us"
+    return f"{_three_digits(value)} ms" if value < 1_000 else duration_text(round(value))
+
+
 def seconds_of_lag(value: int | None) -> str:
     """Return how long the oldest unread record waits, from ms; nothing while nothing waits.
 
@@ -130,9 +145,11 @@ def behind_text(watermark_ms: int | None, now_ms: int) -> str:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "behind": behind_text,
+    "brief": brief,
     "clock": clock_text,
     "count": count,
     "duration": lambda ms: NOTHING if ms is None else duration_text(ms),
+    "json_text": lambda value: json.dumps(value, ensure_ascii=False),
     "lag_time": seconds_of_lag,
     "rate": rate,
     "share": share,

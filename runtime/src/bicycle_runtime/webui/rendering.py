@@ -69,6 +69,7 @@ class Site:
         known = {
             "identity": identity,
             "may_operate": identity.may(Role.OPERATOR),
+            "may_audit": identity.may(Role.ADMIN),
             "now_ms": now_ms(),
             "path": request.url.path,
             "totals": self.service.fleet.totals(),

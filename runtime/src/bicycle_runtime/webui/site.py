@@ -16,9 +16,17 @@ from bicycle_runtime.webui.pages.actions import (
     bulk_stop_do,
     bulk_stop_page,
 )
+from bicycle_runtime.webui.pages.audit import audit_page
 from bicycle_runtime.webui.pages.dashboard import dashboard_live, dashboard_page
+from bicycle_runtime.webui.pages.explorer import (
+    metrics_live,
+    metrics_page,
+    workers_live,
+    workers_page,
+)
 from bicycle_runtime.webui.pages.job import TABS, job_live, job_page
 from bicycle_runtime.webui.pages.jobs import jobs_live, jobs_page
+from bicycle_runtime.webui.pages.login import login_do, login_page, logout_do
 from bicycle_runtime.webui.pages.plugins import (
     operation_page,
     plugins_page,
@@ -53,8 +61,16 @@ def page_routes(service: Service) -> list[BaseRoute]:
         _get("/live/dashboard", partial(dashboard_live, site)),
         _get("/jobs", partial(jobs_page, site)),
         _get("/live/jobs", partial(jobs_live, site)),
+        _get("/metrics-explorer", partial(metrics_page, site)),
+        _get("/live/metrics", partial(metrics_live, site)),
+        _get("/workers", partial(workers_page, site)),
+        _get("/live/workers", partial(workers_live, site)),
         _get("/bulk/stop", partial(bulk_stop_page, site)),
         _post("/bulk/stop", partial(bulk_stop_do, site)),
+        _get("/audit", partial(audit_page, site)),
+        _get("/login", partial(login_page, site)),
+        _post("/login", partial(login_do, site)),
+        _post("/logout", partial(logout_do, site)),
         *tabs,
         _get("/jobs/{job}/actions/{kind}", partial(action_page, site)),
         _post("/jobs/{job}/actions/{kind}", partial(action_do, site)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
@@ -32,10 +34,12 @@ async def audit(call: Call) -> Response:
 async def metrics(call: Call) -> Response:
     """Answer with the figures of all jobs and of the service, as text for Prometheus."""
     service = call.service
+    disk = await service.slow(shutil.disk_usage, service.home.path)
+    service.figures.note_disk(free_bytes=disk.free, total_bytes=disk.total)
     own = service.figures.text(
         look_ms=service.watcher.look_ms,
         subscriber_count=service.fleet.subscriber_count,
         operation_count=service.operations.open_count(),
     )
-    text = service.metrics.text(now_ms=service.clock.now_ms()) + own
+    text = await service.slow(service.metrics.text, now_ms=service.clock.now_ms()) + own
     return Response(text, media_type=CONTENT_TYPE_LATEST)

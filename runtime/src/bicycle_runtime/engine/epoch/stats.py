@@ -58,6 +58,7 @@ class EpochStats:
     reads its side output.
     ``keys`` samples the keys of operators behind ``key_by``, and ``subtask_counts`` has the records
     of each subtask. ``waiting`` is what sinks have sealed that is not visible yet.
+    ``operator_bytes`` is the size of the state of each operator.
     """
 
     epoch: int
@@ -77,6 +78,7 @@ class EpochStats:
     keys: Mapping[str, KeySample] = field(default_factory=dict)
     subtask_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
+    operator_bytes: Mapping[str, int] = field(default_factory=dict)
 
 
 class Stopwatch:
@@ -131,6 +133,9 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
         for uid, counts in report.counts.items():
             total = totals.setdefault(uid, OperatorCounts())
             total.add(counts)
+            total.task_ms += report.busy_ms
+            if (files := report.staged.get(uid)) is not None:
+                total.bytes_out = (total.bytes_out or 0) + sum(file.byte_count for file in files)
     return totals
 
 
@@ -207,6 +212,7 @@ def stats_of(
         slowest_inputs=timeline.slowest_inputs(),
         keys=key_samples(reports, graph),
         subtask_counts=subtask_counts(reports),
+        operator_bytes={uid: state_bytes({uid: each}) for uid, each in manifest.states.items()},
     )
 
 

@@ -130,7 +130,12 @@ def select(sealed: SealedEpoch, selection: Selection) -> Iterator[LocatedEntry]:
     is_meant = _test_of(selection)
     for operator in sealed.operators(selection.operator):
         wants = _wanted_states(sealed, operator, selection)
-        for located in sealed.entries(operator, wants):
+        found = (
+            sealed.entries(operator, wants)
+            if selection.key is None
+            else sealed.entries_of_keys(operator, keys_meant(selection.key), wants)
+        )
+        for located in found:
             if is_meant(located.entry):
                 yield located
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.jobs.errors import OPERATOR_UNKNOWN
@@ -19,8 +20,13 @@ from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import RangeState
-from bicycle_runtime.state.stores.contents import parts_of
-from bicycle_runtime.state.stores.sealed_entries import SealedEntry, infer_kind, sealed_entries
+from bicycle_runtime.state.stores.contents import Contents
+from bicycle_runtime.state.stores.sealed_entries import (
+    SealedEntry,
+    entries_of_keys,
+    infer_kind,
+    sealed_entries,
+)
 from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 
 __all__ = ["LocatedEntry", "SealedEpoch", "file_sizes", "open_epoch"]
@@ -47,11 +53,13 @@ class SealedEpoch:
     """One sealed epoch of one job.
 
     ``kinds`` are the kinds of operators that the job noted; those that are inferred join them.
+    ``contents`` reads files for who asks for keys, and may keep them.
     """
 
     storage: Storage
     manifest: Manifest
     kinds: dict[str, str] = field(default_factory=dict)
+    contents: Contents = field(default_factory=Contents)
 
     @property
     def epoch(self) -> int:
@@ -96,6 +104,31 @@ class SealedEpoch:
         test = wants
         for part in self._ranges(operator):
             yield from self._located(operator, self._read(operator, part, None, test))
+            if part.files:
+                test = _without_copies(wants)
+
+    def entries_of_keys(
+        self, operator: str, keys: Collection[Any], wants: Wants
+    ) -> Iterator[LocatedEntry]:
+        """Yield the entries of an operator that may belong to some keys, range by range.
+
+        Args:
+            operator: Its uid.
+            keys: The keys; an entry in which one is only the part of a key may be there, too.
+            wants: Leaves change sets out before they are looked at.
+
+        Raises:
+            StateFileError: a file is damaged.
+            EpochGoneError: the job collected the epoch meanwhile.
+        """
+        files, test = SealedFiles(operator, self.storage), wants
+        is_window = self.kind_of(operator) == _WINDOW
+        for part in self._ranges(operator):
+            groups = range(part.first_group, part.end_group)
+            with EpochHistory(self.storage).reading(self.manifest):
+                change_sets = self.contents.change_sets(files, part.files, groups, test)
+                found = list(entries_of_keys(change_sets, keys, is_window=is_window))
+            yield from self._located(operator, found)
             if part.files:
                 test = _without_copies(wants)
 
@@ -148,11 +181,8 @@ class SealedEpoch:
         groups = range(part.first_group, part.end_group)
         files = SealedFiles(operator, self.storage)
         with EpochHistory(self.storage).reading(self.manifest):
-            return infer_kind(
-                change_set.name
-                for change_sets in parts_of(files, part.files, groups)
-                for change_set in change_sets
-            )
+            found = self.contents.change_sets(files, part.files, groups, lambda _: True)
+            return infer_kind(change_set.name for change_set in found)
 
     def _ranges(self, operator: str) -> tuple[RangeState, ...]:
         state = self.state_of(operator)
@@ -191,15 +221,23 @@ class SealedEpoch:
             )
 
 
-def open_epoch(storage: Storage, epoch: int | None = None) -> SealedEpoch:
+def open_epoch(
+    storage: Storage, epoch: int | None = None, *, contents: Contents | None = None
+) -> SealedEpoch:
     """Return a sealed epoch, the newest without a number.
+
+    Args:
+        storage: Checkpoint storage of the job.
+        epoch: Its number.
+        contents: Reads files for who asks for keys; None reads them each time.
 
     Raises:
         CHECKPOINT_MISSING: no epoch was ever sealed.
         EPOCH_UNKNOWN: this one is not there.
         ManifestError: it is damaged.
     """
-    return SealedEpoch(storage, EpochHistory(storage).manifest(epoch), _noted_kinds(storage))
+    manifest, kinds = EpochHistory(storage).manifest(epoch), _noted_kinds(storage)
+    return SealedEpoch(storage, manifest, kinds, contents or Contents())
 
 
 def file_sizes(states: Iterable[OperatorState]) -> Collection[tuple[int, bool]]:

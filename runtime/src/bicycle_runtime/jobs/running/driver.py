@@ -39,7 +39,7 @@ from bicycle_runtime.jobs.plugins.environments import JobEnvironment, find_plugi
 from bicycle_runtime.jobs.running.announcements import socket_lines
 from bicycle_runtime.jobs.running.epoch_pauses import pause_ms
 from bicycle_runtime.jobs.running.executors import JobExecutor, spark_executor
-from bicycle_runtime.jobs.running.first_status import first_status
+from bicycle_runtime.jobs.running.first_status import first_status, take_setup
 from bicycle_runtime.jobs.running.job_setup import prepare_job_setup
 from bicycle_runtime.jobs.running.listeners import installed_listeners
 from bicycle_runtime.jobs.running.phases import Phases
@@ -319,8 +319,7 @@ class _Driver:
         self._executor.ship(self._plugin.shipment(bundle))
         setup = prepare_job_setup(bundle, self._request, self._place)
         status = self._progress.status
-        status.plugin, status.plugin_version = setup.bundle.plugin, setup.bundle.plugin_version
-        status.bundle_digest = setup.bundle.digest
+        take_setup(status, setup)
         status.java_pid = self._executor.java_pid
         return setup
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.logging import configure
+from bicycle_runtime.base.logging import configure, tell_end
 from bicycle_runtime.base.processes import kill_all
 from bicycle_runtime.base.storage import StorageError, open_storage
 from bicycle_runtime.jobs.home import Home
@@ -77,8 +77,9 @@ def main(arguments: list[str]) -> int:
         0 when all is published, 1 when not; the log of the job says why.
     """
     home = Home(Path(arguments[0]))
-    configure(sys.stderr)
     folder = home.folder(arguments[1])
+    request = folder.read_request()
+    configure(sys.stderr, as_json=request.logs_json, job=folder.id)
     with StopRequest().on_signals() as stop:
         services = DoorServices(
             clock=SystemClock(), source=system_random(),
@@ -86,9 +87,9 @@ def main(arguments: list[str]) -> int:
             is_detached=True, former=folder.status(), only_settles=True,
         )  # fmt: skip
         try:
-            run_job(folder.read_request(), home, services, folder=folder)
+            run_job(request, home, services, folder=folder)
         except BicycleError as error:
-            sys.stderr.write(f"{error}\n")
+            tell_end(error, sys.stderr, as_json=request.logs_json)
             return 1
     return 0
 

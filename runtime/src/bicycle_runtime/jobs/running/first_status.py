@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 
 from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.contract import Guarantee
+from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.jobs.status import GuaranteeStatus, JobStatus
 
-__all__ = ["first_status"]
+__all__ = ["first_status", "take_setup", "weakest_link"]
+
+_STRENGTH = {guarantee: rank for rank, guarantee in enumerate(Guarantee)}
 
 
 def first_status(
@@ -45,3 +49,25 @@ def first_status(
     status.supervisor_pid, status.supervisor_started = supervisor
     status.java_pid = status.error = status.ended_ms = status.silent_storage_ms = None
     return status
+
+
+def take_setup(status: JobStatus, setup: JobSetup) -> None:
+    """Show what is known of a job once it is set up: its plugin, and what it promises."""
+    bundle = setup.bundle
+    status.plugin, status.plugin_version = bundle.plugin, bundle.plugin_version
+    status.bundle_digest = bundle.digest
+    status.guarantee = weakest_link(setup)
+
+
+def weakest_link(setup: JobSetup) -> GuaranteeStatus:
+    """Return what a job promises from end to end, and the source or sink that it is due to."""
+    links = [
+        (_STRENGTH[connector.guarantee], uid, role, connector.guarantee)
+        for role, connectors in (("source", setup.sources), ("sink", setup.sinks))
+        for uid, connector in connectors.items()
+    ]
+    weakest = min(links, default=None)
+    if weakest is None or weakest[3] is Guarantee.EXACTLY_ONCE:
+        return GuaranteeStatus(guarantee=Guarantee.EXACTLY_ONCE.value)
+    _, uid, role, guarantee = weakest
+    return GuaranteeStatus(guarantee=guarantee.value, weakest=uid, role=role)

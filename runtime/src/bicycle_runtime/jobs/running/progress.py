@@ -20,6 +20,7 @@ from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.listeners import Listeners
 from bicycle_runtime.jobs.running.skew import Skew
+from bicycle_runtime.jobs.running.timings import Timings
 from bicycle_runtime.jobs.status import (
     JobState,
     JobStatus,
@@ -103,6 +104,7 @@ class Progress:
         self._phase_started = self._phase_logged = 0.0
         self._unshown: Unread | None = None
         self._hot_key_percent = hot_key_percent
+        self._timings = Timings(clock)
         self._skews: dict[str, Skew] = {}
         self._told: set[tuple[str, str]] = set()
 
@@ -264,6 +266,7 @@ class Progress:
             operator = status.operators.setdefault(uid, OperatorStatus())
             operator.watermark_ms = _known(watermark_ms)
             operator.slowest_input = stats.slowest_inputs.get(uid)
+        self._timings.take(status, stats)
         status.shards = _shards_of(stats)
         self.take_waiting(stats.waiting)
         if self._listeners is not None:
@@ -377,6 +380,7 @@ class Progress:
             self._written = self._clock.monotonic()
             self.status.updated_ms = self._clock.now_ms()
             self._show_lags()
+            self._timings.show(self.status)
             try:
                 write_status(self._folder.status_path, self.status)
             except OSError as error:  # A full disk of the home is no reason to end the job.

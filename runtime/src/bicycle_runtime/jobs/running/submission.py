@@ -16,7 +16,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.logging import configure
+from bicycle_runtime.base.logging import configure, tell_end
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.jobs.control.job_queries import is_supervised
 from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
@@ -96,9 +96,9 @@ def main(arguments: list[str]) -> int:
     """
     home = Home(Path(arguments[0]))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
-    configure(sys.stderr)
     folder = home.folder(arguments[1])
     request = folder.read_request()
+    configure(sys.stderr, as_json=request.logs_json, job=folder.id)
     is_again = int(arguments[3]) > 0
     with StopRequest().on_signals() as stop:
         services = DoorServices(
@@ -115,7 +115,7 @@ def main(arguments: list[str]) -> int:
         try:
             run_job(request, home, services, folder=folder)
         except BicycleError as error:
-            sys.stderr.write(f"{error}\n")
+            tell_end(error, sys.stderr, as_json=request.logs_json)
             return 1
     return 0
 

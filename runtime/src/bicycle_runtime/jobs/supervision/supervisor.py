@@ -189,8 +189,8 @@ def main(arguments: list[str]) -> int:
     """
     # Blocked here and in what is started from here; a driver takes the block away.
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
-    configure(sys.stderr)
     folder = Home(Path(arguments[0])).folder(arguments[1])
+    configure(sys.stderr, as_json=folder.read_request().logs_json, job=folder.id)
     own = f"{os.getpid()}:{start_ticks(os.getpid())}"
 
     def start(number: int) -> DriverProcess:

@@ -37,6 +37,11 @@ class ChainOnColumns:
         assigners = [one for one in operators if isinstance(one, AssignOperator)]
         self._assigners = list(zip(assigners, steps.times, strict=True))
 
+    @property
+    def folder(self) -> Operator:
+        """The operator that folds, which all of the time counts for."""
+        return self._operators[-1]
+
     def take(self, batch: Batch) -> Batch | None:
         """Return what the chain gives for a batch; None when it must go record by record.
 

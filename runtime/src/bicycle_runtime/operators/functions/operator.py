@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from time import perf_counter_ns
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage, SpreadLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
+from bicycle_runtime.operators.metrics.durations import Durations
 from bicycle_runtime.operators.metrics.user_metrics import MetricValues, grown_metrics
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import refuse_stop
@@ -74,6 +76,8 @@ class Operator(ABC):
         self.records_out = 0
         self.on_columns = self.late = self.timed_out = 0
         self.unread: dict[str, int] = {}
+        self.busy_ns = 0
+        self.times = Durations()
         self._metrics_before = context.metrics.snapshot()
         self.select: Callable[[Batch], Batch] | None = None  # what a replay shows it of a batch
 
@@ -82,10 +86,13 @@ class Operator(ABC):
 
         ``on_columns`` counts the records that it took as columns, ``late`` its late records,
         ``timed_out`` those that were left out since a call took too long; operators that know them
-        do. ``unread`` counts, by tag, what its chain found no reader for.
+        do. ``unread`` counts, by tag, what its chain found no reader for. ``busy_ns`` is the time
+        in the operator, ``times`` how long records took.
         """
         self.records_in = self.records_out = self.on_columns = self.late = self.timed_out = 0
         self.unread = {}
+        self.busy_ns = 0
+        self.times = Durations()
         self.policy.reset()
         self._metrics_before = self.context.metrics.snapshot()
         self.context.processing_time = time.now_ms
@@ -103,9 +110,17 @@ class Operator(ABC):
         self.records_in += len(batch.values)
         self.policy.begin(batch)
         self.context.batch = batch
+        started = perf_counter_ns()
         output = self.apply(batch)
+        self.took(perf_counter_ns() - started, len(batch.values))
         self.records_out += len(output.values)
         return output
+
+    def took(self, duration_ns: int, record_count: int) -> None:
+        """Take note of the time that a batch took; called once a batch."""
+        self.busy_ns += duration_ns
+        if record_count:
+            self.times.take(duration_ns, record_count)
 
     def metrics(self) -> MetricValues:
         """Return what this epoch has added to the metrics of the user's function."""

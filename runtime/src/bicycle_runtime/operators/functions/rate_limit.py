@@ -108,5 +108,8 @@ class RateLimitOperator(Operator):
             self.emit(output)
             start = end
 
+    def took(self, duration_ns: int, record_count: int) -> None:
+        """Count no time: it is that of waiting, and of the operators behind it."""
+
     def _unconnected(self, _: Batch) -> None:
         raise AssertionError(f"operator {self.spec.uid!r} stands in no chain")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from bicycle_runtime.operators.metrics.durations import Durations
 from bicycle_runtime.operators.metrics.user_metrics import MetricValues, add_metrics
 
 __all__ = ["FailureCount", "OperatorCounts", "add_failure"]
@@ -37,6 +38,11 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
     at the user's line ``blocked_at``. ``metrics`` are the function's own: counters and histograms
     added up, of a gauge the last value of each subtask. ``failures`` are those in ``failed``, by
     exception and line of the user's code.
+
+    ``busy_ms`` is the time in the operator, of ``task_ms`` that the tasks took which it is part of;
+    ``times`` are those per record, each with the mean of its batch. What a source reads, and what
+    fires when event time goes on, is in ``busy_ms`` alone. ``bytes_out`` is the size of the files
+    that a sink staged, None of what is no sink.
     """
 
     records_in: int = 0
@@ -52,6 +58,10 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
     blocked_at: str = ""
     metrics: MetricValues = {}
     failures: dict[str, FailureCount] = {}
+    busy_ms: float = 0.0
+    task_ms: float = 0.0
+    bytes_out: int | None = None
+    times: Durations = msgspec.field(default_factory=Durations)
 
     @property
     def is_all_failed(self) -> bool:
@@ -75,3 +85,8 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
         add_metrics(self.metrics, part.metrics)
         for kind, found in part.failures.items():
             add_failure(self.failures, kind, found.count, found.example)
+        self.busy_ms += part.busy_ms
+        self.task_ms += part.task_ms
+        if part.bytes_out is not None:
+            self.bytes_out = (self.bytes_out or 0) + part.bytes_out
+        self.times.add(part.times)

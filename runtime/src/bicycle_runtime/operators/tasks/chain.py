@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from time import perf_counter_ns
 
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
@@ -59,7 +60,9 @@ class Chain:
             self._run(batch, 0)
             return
         batch = self.operators[0].process(batch)
-        folded = self._columns.take(batch) if batch.values else None
+        started, count = perf_counter_ns(), len(batch.values)
+        folded = self._columns.take(batch) if count else None
+        self._columns.folder.took(perf_counter_ns() - started, 0 if folded is None else count)
         if folded is None:
             self._run(batch, 1)
         else:
@@ -112,7 +115,9 @@ def _fired(operator: Operator, fired: Iterator[Batch]) -> Iterator[Batch]:
     while True:
         enter_operator(operator.spec.uid)
         operator.context.batch = None
+        started = perf_counter_ns()
         batch = next(fired, None)
+        operator.busy_ns += perf_counter_ns() - started
         if batch is None:
             return
         yield batch

@@ -286,7 +286,9 @@ class _Task:
         end = part.start
         enter_operator(uid)
         LAST_POSITION.read(Origin(source=uid, shard=part.shard, offset=end, end_offset=part.end))
+        started = time.perf_counter_ns()
         for batch in self._image.readers[uid].read(part):
+            chain.operators[0].busy_ns += time.perf_counter_ns() - started
             fault_point("read")
             for bad in batch.failures:
                 policy.reject_input(bad, Origin(source=uid, shard=part.shard, offset=bad.offset))
@@ -303,6 +305,7 @@ class _Task:
             enter_operator(uid)
             fault_point("operator")
             yield
+            started = time.perf_counter_ns()
         ends = self._report.source_ends.setdefault(uid, {})
         ends[part.shard] = max(end, ends.get(part.shard, 0))
 
@@ -335,9 +338,11 @@ class _Task:
             enter_operator(operator.spec.uid)
             operator.policy.check_rate()
             if isinstance(operator, Stateful):
+                started = time.perf_counter_ns()
                 report.states[operator.spec.uid] = operator.commit(
                     epoch, self._attempt, is_interval_over=self._epoch.is_interval_over
                 )
+                operator.busy_ns += time.perf_counter_ns() - started
                 self._note_states(operator)
             if isinstance(operator, SinkOperator):
                 report.staged[operator.spec.uid] = operator.finish()
@@ -360,6 +365,8 @@ class _Task:
                 blocked_at=blocking.location,
                 metrics=operator.metrics(),
                 failures=operator.policy.failures,
+                busy_ms=operator.busy_ns / 1e6,
+                times=operator.times,
             )
         for route, router in self._program.routers:
             if route.takes_turns:

@@ -29,6 +29,13 @@ class ServiceFigures:
         self._subscribers = Gauge(
             "bicycle_service_subscribers", "Open streams of changes.", registry=self._registry
         )
+        self._disk_free = Gauge(
+            "bicycle_service_disk_free_bytes", "Free space of the disk that the home is on.",
+            registry=self._registry,
+        )  # fmt: skip
+        self._disk = Gauge(
+            "bicycle_service_disk_bytes", "Size of the same disk.", registry=self._registry
+        )
         self._operations = Gauge(
             "bicycle_service_operations", "Operations that are not over.", registry=self._registry
         )
@@ -40,6 +47,11 @@ class ServiceFigures:
     def count_refused(self) -> None:
         """Count a request that was refused for its host or origin."""
         self._refused.inc()
+
+    def note_disk(self, *, free_bytes: int, total_bytes: int) -> None:
+        """Take note of the disk that the home is on."""
+        self._disk_free.set(free_bytes)
+        self._disk.set(total_bytes)
 
     def text(self, *, look_ms: float, subscriber_count: int, operation_count: int) -> str:
         """Return the exposition, with what is so now."""

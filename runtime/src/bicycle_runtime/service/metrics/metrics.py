@@ -7,71 +7,26 @@ a job is made again only when its status is another one; for an answer the parts
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Literal
 
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
+from bicycle_runtime.operators.metrics.durations import BOUNDS_US, Durations
+from bicycle_runtime.service.metrics.names import METRICS
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
 
-__all__ = ["METRICS", "Metric", "MetricsText"]
+__all__ = ["MetricsText"]
 
 _PARTITIONS_MAX = 64
 _Sample = tuple[str, Mapping[str, str], float]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One name of the exposition; ``labels`` are those of each of its samples."""
-
-    name: str
-    type: Literal["counter", "gauge"]
-    help: str
-    labels: tuple[str, ...] = ("job",)
-
-
-_OPERATOR = ("job", "operator")
-METRICS: tuple[Metric, ...] = (
-    Metric(name="bicycle_job_state", type="gauge", labels=("job", "state"),
-           help="1 for the state that the job is in."),
-    Metric(name="bicycle_job_restarts_total", type="counter",
-           help="Restarts in the run that goes on."),
-    Metric(name="bicycle_job_records_per_second", type="gauge", help="Records read per second."),
-    Metric(name="bicycle_job_records_total", type="counter", help="Records read in this run."),
-    Metric(name="bicycle_job_epochs_total", type="counter", help="Epochs sealed in this run."),
-    Metric(name="bicycle_job_state_bytes", type="gauge", help="Size of the sealed state."),
-    Metric(name="bicycle_job_last_status_age_seconds", type="gauge",
-           help="Time since the driver last said how it is; of jobs that have not ended."),
-    Metric(name="bicycle_operator_records_in_total", type="counter", labels=_OPERATOR,
-           help="Records that came into the operator in this run."),
-    Metric(name="bicycle_operator_records_out_total", type="counter", labels=_OPERATOR,
-           help="Records that the operator gave on in this run."),
-    Metric(name="bicycle_operator_errors_total", type="counter", labels=_OPERATOR,
-           help="Records on which the function failed in this run."),
-    Metric(name="bicycle_operator_late_total", type="counter", labels=_OPERATOR,
-           help="Records that came too late in this run."),
-    Metric(name="bicycle_operator_skew_ratio", type="gauge", labels=_OPERATOR,
-           help="Records of the busiest subtask, divided by the mean."),
-    Metric(name="bicycle_operator_watermark_seconds", type="gauge", labels=_OPERATOR,
-           help="Watermark at the input, in seconds since 1970."),
-    Metric(name="bicycle_source_lag_records", type="gauge", labels=(*_OPERATOR, "partition"),
-           help="Records that are unread; the 64 partitions of a source that are most behind."),
-    Metric(name="bicycle_source_lag_seconds", type="gauge", labels=(*_OPERATOR, "partition"),
-           help="How long the first unread record has waited."),
-    Metric(name="bicycle_source_silent_seconds", type="gauge", labels=_OPERATOR,
-           help="Time for which the system that is read gives no answer."),
-    Metric(name="pulse_operator_records_total", type="counter", labels=(*_OPERATOR, "stage"),
-           help="Records by stage, receive or emit; another name of bicycle_operator_records."),
-    Metric(name="pulse_watermark_lag_ms", type="gauge",
-           help="Time of day less the watermark of the job, in ms; never negative."),
-    Metric(name="pulse_state_size", type="gauge",
-           help="Size of the sealed state; another name of bicycle_job_state_bytes."),
-    Metric(name="pulse_queue_depth", type="gauge",
-           help="Records that are unread, of all sources; never negative."),
-    Metric(name="pulse_dropped_records_total", type="counter", labels=("job", "reason"),
-           help="Records dropped in this run, late or for want of a reader."),
+_ENDS = ("_bucket", "_sum", "_count")
+_NAMES = frozenset(metric.name for metric in METRICS)
+_SHOWN_US = (
+    1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000,
+    30_000_000, 300_000_000,
 )  # fmt: skip
+# The bounds in ms that dashboards of the first runtime know; each is among ours.
+_PULSE_MS = (0.1, 0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1_000)
 
 
 class MetricsText:
@@ -111,8 +66,14 @@ def _lines_by_name(samples: Iterator[_Sample]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for name, labels, value in samples:
         text = ",".join(f'{label}="{_escaped(word)}"' for label, word in labels.items())
-        lines.setdefault(name, []).append(f"{name}{{{text}}} {value}")
+        family = name.removesuffix(_part_of(name))
+        lines.setdefault(family, []).append(f"{name}{{{text}}} {value}")
     return lines
+
+
+def _part_of(name: str) -> str:
+    """Return the end that a sample of a histogram or a summary has behind the metric's name."""
+    return next((end for end in _ENDS if name.endswith(end) and name not in _NAMES), "")
 
 
 def _escaped(text: str) -> str:
@@ -131,7 +92,17 @@ def _samples(known: KnownJob) -> Iterator[_Sample]:
     yield "bicycle_job_records_total", job, status.record_count
     yield "bicycle_job_epochs_total", job, status.epoch_count
     yield "bicycle_job_state_bytes", job, status.state_bytes
-    yield "pulse_state_size", job, status.state_bytes
+    if status.guarantee is not None:
+        promise = status.guarantee
+        labels = {**job, "guarantee": promise.guarantee, "weakest": promise.weakest}
+        yield "bicycle_job_guarantee", labels, 1.0
+    if status.state_growth is not None:
+        yield "bicycle_job_state_growth_bytes_per_second", job, status.state_growth
+    waiting = sum(each.bytes for each in status.waiting.values())
+    yield "bicycle_job_waiting_bytes", job, waiting
+    yield from _histogram("bicycle_epoch_seconds", job, status.epoch_times)
+    for phase, times in status.phase_times.items():
+        yield from _histogram("bicycle_epoch_phase_seconds", {**job, "phase": phase}, times)
     if status.lag_records is not None:
         yield "pulse_queue_depth", job, max(0, status.lag_records)
     yield "pulse_dropped_records_total", {**job, "reason": "late"}, status.late_dropped_count
@@ -153,12 +124,64 @@ def _operator_samples(labels: Mapping[str, str], operator: OperatorStatus) -> It
     yield "bicycle_operator_records_out_total", labels, operator.records_out
     yield "bicycle_operator_errors_total", labels, operator.failed
     yield "bicycle_operator_late_total", labels, operator.late
+    yield "bicycle_operator_busy_seconds_total", labels, operator.busy_ms / 1_000
+    yield "bicycle_operator_state_bytes", labels, operator.state_bytes
+    yield "pulse_state_size", labels, operator.state_bytes
+    if operator.busy_share is not None:
+        yield "bicycle_operator_busy_ratio", labels, operator.busy_share
+    if operator.times.buckets:
+        yield from _histogram("bicycle_operator_record_seconds", labels, operator.times)
+        yield from _pulse_latency(labels, operator)
+    if operator.bytes_out is not None:
+        yield "bicycle_operator_bytes_out_total", labels, operator.bytes_out
+        sink = {"job": labels["job"], "sink": labels["operator"]}
+        yield "pulse_bytes_written_total", sink, operator.bytes_out
+    yield from _user_samples(labels, operator)
     if operator.skew is not None:
         yield "bicycle_operator_skew_ratio", labels, operator.skew
     if operator.watermark_ms is not None:
         yield "bicycle_operator_watermark_seconds", labels, operator.watermark_ms / 1_000
     for stage, count in (("receive", operator.records_in), ("emit", operator.records_out)):
         yield "pulse_operator_records_total", {**labels, "stage": stage}, count
+
+
+def _histogram(name: str, labels: Mapping[str, str], times: Durations) -> Iterator[_Sample]:
+    bounds = [(bound_us, repr(bound_us / 1e6)) for bound_us in _SHOWN_US]
+    return _buckets(name, labels, times, bounds=bounds, total=times.seconds)
+
+
+def _pulse_latency(labels: Mapping[str, str], operator: OperatorStatus) -> Iterator[_Sample]:
+    kind = "operator" if operator.bytes_out is None else "sink"
+    bounds = [(round(bound_ms * 1_000), str(float(bound_ms))) for bound_ms in _PULSE_MS]
+    name, times = f"pulse_{kind}_process_latency_ms", operator.times
+    return _buckets(name, labels, times, bounds=bounds, total=times.seconds * 1_000)
+
+
+def _buckets(
+    name: str, labels: Mapping[str, str], times: Durations, *, bounds: list[tuple[int, str]],
+    total: float,
+) -> Iterator[_Sample]:  # fmt: skip
+    """Yield a histogram, always with all bounds: a rate needs each from the beginning."""
+    for bound_us, text in bounds:
+        last = BOUNDS_US.index(bound_us)
+        count = sum(number for place, number in times.buckets.items() if place <= last)
+        yield f"{name}_bucket", {**labels, "le": text}, count
+    yield f"{name}_bucket", {**labels, "le": "+Inf"}, times.count
+    yield f"{name}_sum", labels, total
+    yield f"{name}_count", labels, times.count
+
+
+def _user_samples(labels: Mapping[str, str], operator: OperatorStatus) -> Iterator[_Sample]:
+    """Yield what functions keep. Names are labels: two of them never become one."""
+    kept = operator.metrics
+    for name, count in kept.get("counters", {}).items():
+        yield "bicycle_user_counter_total", {**labels, "name": name}, count
+    for name, values in kept.get("gauges", {}).items():
+        for subtask, value in values.items():
+            yield "bicycle_user_gauge", {**labels, "name": name, "subtask": subtask}, value
+    for name, found in kept.get("histograms", {}).items():
+        yield "bicycle_user_histogram_sum", {**labels, "name": name}, found["sum"]
+        yield "bicycle_user_histogram_count", {**labels, "name": name}, found["count"]
 
 
 def _timed(known: KnownJob, now_ms: int) -> Iterator[_Sample]:
@@ -170,6 +193,9 @@ def _timed(known: KnownJob, now_ms: int) -> Iterator[_Sample]:
     yield "bicycle_job_last_status_age_seconds", job, age_s
     if status.watermark_ms is not None:
         yield "pulse_watermark_lag_ms", job, max(0, now_ms - status.watermark_ms)
+    if status.silent_storage_ms is not None:
+        silent_ms = max(0, now_ms - status.silent_storage_ms)
+        yield "bicycle_job_storage_silent_seconds", job, silent_ms / 1_000
     for uid, since_ms in status.silent_sources.items():
         labels = {**job, "operator": uid}
         yield "bicycle_source_silent_seconds", labels, max(0, now_ms - since_ms) / 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bicycle_sdk.errors import BicycleError
 
 PLUGIN_UNKNOWN = BicycleError.row(
-    "BIC-2320",
+    "BIC-2340",
     "no uploaded plugin has the digest {digest!r}",
     cause="Nothing was uploaded that has this digest, or it was removed.",
     fix="take a digest from GET /api/v1/plugins, or upload the wheel",
@@ -13,7 +13,7 @@ PLUGIN_UNKNOWN = BicycleError.row(
 
 
 PLUGIN_IN_USE = BicycleError.row(
-    "BIC-2321",
+    "BIC-2341",
     "{title} cannot be removed: {needed_by}",
     cause="A job, or a savepoint of one, needs the environment of the plugin.",
     fix="stop the jobs that run; `bicycle jobs prune` forgets those that have ended",
@@ -21,7 +21,7 @@ PLUGIN_IN_USE = BicycleError.row(
 
 
 WHEEL_REFUSED = BicycleError.row(
-    "BIC-2322",
+    "BIC-2342",
     "the wheel {file!r} is refused: {problem}; nothing was installed",
     cause="The file is no wheel, or one that cannot be trusted to be what it seems.",
     fix="build the wheel again with `python -m build --wheel`, and send it as it is",
@@ -29,7 +29,7 @@ WHEEL_REFUSED = BicycleError.row(
 
 
 LOCK_REFUSED = BicycleError.row(
-    "BIC-2323",
+    "BIC-2343",
     "the lock file is refused, line {line}: {problem}; nothing was installed",
     cause="A line of the lock file does not name one version of a library with its hashes.",
     fix="make it with `uv pip compile --generate-hashes pyproject.toml -o requirements.lock`",
@@ -37,7 +37,7 @@ LOCK_REFUSED = BicycleError.row(
 
 
 LOCK_INCOMPLETE = BicycleError.row(
-    "BIC-2324",
+    "BIC-2344",
     "{title} needs {missing_text}, and no lock file says which files these are; nothing was "
     "installed",
     cause="The wheel needs libraries that no lock file names, so that nobody knows what to run.",
@@ -47,7 +47,7 @@ LOCK_INCOMPLETE = BicycleError.row(
 
 
 ENVIRONMENT_NOT_BUILT = BicycleError.row(
-    "BIC-2325",
+    "BIC-2345",
     "the environment of {title} was not built: {reason}",
     cause="The installer failed, or took more time, memory or disk than it may.",
     fix="{hint}",
@@ -55,7 +55,7 @@ ENVIRONMENT_NOT_BUILT = BicycleError.row(
 
 
 UPLOAD_GONE = BicycleError.row(
-    "BIC-2326",
+    "BIC-2346",
     "the uploaded files of {title} are not there any more",
     cause="An upload was removed before it was installed, as after a failure of the same wheel.",
     fix="upload the wheel again",

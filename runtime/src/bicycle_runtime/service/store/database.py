@@ -7,6 +7,7 @@ connection per thread, which may only read, and sees whole transactions.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import sqlite3
@@ -55,11 +56,13 @@ class Database:
     def __enter__(self) -> Database:
         # Made here, so that it is never readable by others, not even for a moment.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        self._writer = self._connect()
-        known_version(self._writer, self._path, self._versions)  # Before anything is changed.
-        _settle(self._writer, self._synchronous)
-        prepare(self._writer, self._path, self._versions)
-        self._thread.start()
+        with contextlib.ExitStack() as opened:
+            self._writer = opened.enter_context(contextlib.closing(self._connect()))
+            known_version(self._writer, self._path, self._versions)  # Before anything is changed.
+            _settle(self._writer, self._synchronous)
+            prepare(self._writer, self._path, self._versions)
+            self._thread.start()
+            opened.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -28,6 +28,14 @@ __all__ = [
 
 _EVENTS_MAX = 10_000  # Of one job; older ones go.
 SAMPLED = ("records_per_second", "lag_records", "lag_ms", "state_bytes", "errors", "late")
+_SAMPLES = (
+    f"SELECT at_s, {', '.join(SAMPLED)} FROM samples JOIN job_numbers"
+    " ON number = job_number WHERE job = ? AND tier = ? ORDER BY at_s"
+)
+_SUMS = (f"{'max' if name == 'lag_ms' else 'sum'}({name}) AS {name}" for name in SAMPLED)
+_ALL_SAMPLES = (
+    f"SELECT at_s, {', '.join(_SUMS)} FROM samples WHERE tier = ? GROUP BY at_s ORDER BY at_s"
+)
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -196,6 +204,11 @@ class History:
         sql = "SELECT * FROM audit WHERE id > ? ORDER BY id LIMIT ?"
         return self._rows(sql, (after, limit), AuditEntry)
 
+    def latest_audit(self, *, before: int | None = None, limit: int = 50) -> list[AuditEntry]:
+        """Return lines of the audit log, the newest first, of those before a number."""
+        sql = "SELECT * FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?"
+        return self._rows(sql, (2**62 if before is None else before, limit), AuditEntry)
+
     def state_changes(self, job: str, *, limit: int = 200) -> list[StateChange]:
         """Return the steps in the life of a job, the newest first."""
         sql = (
@@ -216,19 +229,15 @@ class History:
         rows = [(job, *(values[name] for name in SAMPLED)) for job, values in jobs]
         return self._samples.write(_samples_writer(rows, at_s))
 
-    def samples(self, job: str, *, tier: str = "5s") -> dict[str, Any]:
+    def samples(self, job: str | None, *, tier: str = "5s") -> dict[str, Any]:
         """Return columns over time, the oldest first; None in a column is a gap.
 
         Args:
-            job: The job's id.
+            job: The job's id; None for the sums of all jobs, and of ``lag_ms`` the greatest.
             tier: A word of ``TIERS``: an hour in steps of 5 s, or 7 days in steps of 5 minutes.
         """
         number, step_s, _ = TIERS[tier]
-        sql = (
-            f"SELECT at_s, {', '.join(SAMPLED)} FROM samples JOIN job_numbers"
-            " ON number = job_number WHERE job = ? AND tier = ? ORDER BY at_s"
-        )
-        values = (job, number)
+        sql, values = (_ALL_SAMPLES, (number,)) if job is None else (_SAMPLES, (job, number))
         rows = self._samples.read(lambda connection: connection.execute(sql, values).fetchall())
         columns: dict[str, list[Any]] = {name: [] for name in ("at_s", *SAMPLED)}
         last_s: int | None = None

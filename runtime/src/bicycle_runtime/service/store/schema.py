@@ -47,6 +47,14 @@ CONTROL: tuple[str, ...] = (
     CREATE TRIGGER audit_is_not_removed BEFORE DELETE ON audit
         BEGIN SELECT RAISE(ABORT, 'the audit log is not changed'); END;
     """,
+    """
+    CREATE TABLE tokens (
+        id TEXT PRIMARY KEY, name TEXT NOT NULL, hash BLOB NOT NULL, role TEXT NOT NULL,
+        made_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, revoked_ms INTEGER);
+    CREATE TABLE sessions (
+        hash BLOB PRIMARY KEY, token TEXT NOT NULL, made_ms INTEGER NOT NULL,
+        expires_ms INTEGER NOT NULL);
+    """,
 )
 HISTORY: tuple[str, ...] = (
     """

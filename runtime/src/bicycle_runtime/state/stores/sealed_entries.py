@@ -8,7 +8,7 @@ Values stay encoded until somebody asks. Nothing is written, and no pickle is lo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Literal
@@ -19,13 +19,13 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.records.opaque import decode_unloaded
-from bicycle_runtime.state.sealed.changes import ChangeSet
+from bicycle_runtime.state.sealed.changes import ChangeSet, emptied_change_set
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.values.codecs import without_version
 
-__all__ = ["SealedEntry", "StateKind", "infer_kind", "sealed_entries"]
+__all__ = ["SealedEntry", "StateKind", "entries_of_keys", "infer_kind", "sealed_entries"]
 
 StateKind = Literal[
     "accumulator", "attribute", "list", "map", "named", "panes", "records", "sessions", "snapshot",
@@ -34,6 +34,7 @@ StateKind = Literal[
 
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODE = msgspec.msgpack.Encoder().encode
+_EXACT_MAX = 1 << 53
 _STAMP = msgspec.msgpack.Decoder(int)
 _WINDOW_ENTRY = re.compile(r"(?P<letter>[cspv])(?P<place>-?\d+)")
 _CHUNK = re.compile(r"r(?P<place>-?\d+)#(?P<epoch>\d+)")
@@ -153,6 +154,37 @@ def sealed_entries(
         yield from _entries_of(group, _folded(change_sets), is_window=is_window)
 
 
+def entries_of_keys(
+    change_sets: Iterable[ChangeSet], keys: Collection[Any], *, is_window: bool
+) -> Iterator[SealedEntry]:
+    """Yield the entries of a range that some keys have, or that have one of them as their part.
+
+    Change sets whose bytes cannot hold a key are not decoded, and of the others only what is asked
+    for is made into entries: of a million keys one is found in milliseconds.
+
+    Args:
+        change_sets: Of all files of the range, the oldest first.
+        keys: The keys. Numbers are found as integers and floats, not as decimals.
+        is_window: Whether a window operator wrote them, whose change sets have names of their own.
+    """
+    patterns = _patterns(keys)
+    wanted = frozenset(key for key in keys if isinstance(key, Hashable) and _is_hashable(key))
+    by_group: dict[int, list[ChangeSet]] = {}
+    for change_set in change_sets:
+        if _may_hold(change_set, patterns):
+            by_group.setdefault(change_set.group, []).append(change_set)
+        elif change_set.is_full and change_set.group in by_group:
+            by_group[change_set.group].append(emptied_change_set(change_set.group, change_set.name))
+
+    def is_meant(entry_key: Any) -> bool:
+        return entry_key in wanted or (
+            type(entry_key) is tuple and not wanted.isdisjoint(entry_key)
+        )
+
+    for group, found in sorted(by_group.items()):
+        yield from _entries_of(group, _folded(found, is_meant), is_window=is_window)
+
+
 def infer_kind(names: Iterable[str]) -> str:
     """Return the kind of operator that the names of its change sets speak for.
 
@@ -171,7 +203,46 @@ def infer_kind(names: Iterable[str]) -> str:
 ByKey = dict[Any, tuple[int, msgspec.Raw]]  # by key: size of the encoded key, encoded value
 
 
-def _folded(change_sets: Iterable[ChangeSet]) -> dict[str, ByKey]:
+def _is_hashable(key: Any) -> bool:
+    """Tell whether a key can be one: a tuple with a dict in it cannot."""
+    return not isinstance(key, tuple) or all(
+        isinstance(part, Hashable) and _is_hashable(part) for part in key
+    )
+
+
+def _patterns(keys: Iterable[Any]) -> list[bytes] | None:
+    """Return bytes of which encoded keys have one at least; None where that is not known."""
+    found: list[bytes] = []
+    for key in keys:
+        patterns = _patterns_of(key)
+        if not patterns:
+            return None
+        found += patterns
+    return found
+
+
+def _patterns_of(key: Any) -> list[bytes]:
+    if isinstance(key, tuple):
+        return next(filter(None, map(_patterns_of, key)), [])
+    if isinstance(key, str):
+        data = key.encode("utf-8", "ignore")
+        return [data] if data and data.decode() == key else []
+    is_number = isinstance(key, int) and not isinstance(key, bool)
+    if is_number and 1 < abs(key) < _EXACT_MAX:  # Of 0 and 1 bools are equals.
+        return [_ENCODE(key), _ENCODE(float(key))]
+    return []
+
+
+def _may_hold(change_set: ChangeSet, patterns: list[bytes] | None) -> bool:
+    if patterns is None:
+        return True
+    keys, deleted = bytes(change_set.keys), bytes(change_set.deleted)
+    return any(pattern in keys or pattern in deleted for pattern in patterns)
+
+
+def _folded(
+    change_sets: Iterable[ChangeSet], is_meant: Callable[[Any], bool] = lambda _: True
+) -> dict[str, ByKey]:
     """Fold change sets of a key group, oldest first, into what is left, by state name."""
     folded: dict[str, ByKey] = {}
     for change_set in change_sets:
@@ -181,7 +252,8 @@ def _folded(change_sets: Iterable[ChangeSet]) -> dict[str, ByKey]:
         keys, values = _RAW_LIST.decode(change_set.keys), _RAW_LIST.decode(change_set.values)
         decoded = decode_unloaded(bytes(change_set.keys))
         for key, raw, value in zip(decoded, keys, values, strict=True):
-            by_key[key] = (len(bytes(raw)), value)
+            if is_meant(key):
+                by_key[key] = (len(bytes(raw)), value)
         for key in decode_unloaded(bytes(change_set.deleted)):
             by_key.pop(key, None)
     return folded

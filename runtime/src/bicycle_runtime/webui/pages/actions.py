@@ -14,7 +14,7 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.webui.rendering import Site
@@ -65,6 +65,7 @@ _BY_KIND: Mapping[str, Action] = {action.kind: action for action in ACTIONS}
 
 async def action_page(site: Site, request: Request) -> Response:
     """Return the page that asks once more."""
+    require_role(request.state.identity, Role.OPERATOR)
     job = site.service.fleet.view.get(request.path_params["job"])
     action = _BY_KIND.get(request.path_params["kind"])
     if job is None or action is None or not action.fits(job):
@@ -76,7 +77,8 @@ async def action_page(site: Site, request: Request) -> Response:
 async def action_do(site: Site, request: Request) -> Response:
     """Ask for the operation, and go back to the job, which shows it."""
     name, kind = request.path_params["job"], request.path_params["kind"]
-    if kind not in _BY_KIND or not request.state.identity.may(Role.OPERATOR):
+    require_role(request.state.identity, Role.OPERATOR)
+    if kind not in _BY_KIND:
         return RedirectResponse(f"/jobs/{name}", status_code=303)
     async with request.form() as form:
         facts = _facts(kind, form)
@@ -89,6 +91,7 @@ async def action_do(site: Site, request: Request) -> Response:
 
 async def bulk_stop_page(site: Site, request: Request) -> Response:
     """Return the page that asks whether all chosen jobs are to be stopped."""
+    require_role(request.state.identity, Role.OPERATOR)
     view = site.service.fleet.view
     names = request.query_params.getlist("job")[:_BULK_MAX]
     jobs = [job.summary for name in names if (job := view.get(name)) and _can_stop(job)]
@@ -97,8 +100,7 @@ async def bulk_stop_page(site: Site, request: Request) -> Response:
 
 async def bulk_stop_do(site: Site, request: Request) -> Response:
     """Ask for the stop of each; those that have ended meanwhile are passed over."""
-    if not request.state.identity.may(Role.OPERATOR):
-        return RedirectResponse("/jobs", status_code=303)
+    require_role(request.state.identity, Role.OPERATOR)
     async with request.form() as form:
         names = [str(name) for name in form.getlist("job")][:_BULK_MAX]
     for name in names:

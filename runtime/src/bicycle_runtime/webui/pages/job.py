@@ -23,6 +23,7 @@ from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.webui.drawing import drawing_of, operator_rows
 from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
 from bicycle_runtime.webui.pages.actions import ACTIONS
+from bicycle_runtime.webui.pages.state import read_state
 from bicycle_runtime.webui.rendering import Site, now_ms
 from bicycle_sdk.errors import BicycleError
 
@@ -142,6 +143,8 @@ TABS = (
     Tab(name="savepoints", title="Savepoints", key="s", read=_savepoints, mark=_run),
     Tab(name="exceptions", title="Exceptions", key="x", read=_exceptions, mark=_failures),
     Tab(name="dead-letters", title="Dead letters", key="d", read=_letters, mark=_failures),
+    # What somebody looked up stays as it is while the job goes on.
+    Tab(name="state", title="State", key="t", read=read_state, mark=lambda _: None),
     Tab(name="logs", title="Logs", key="l", read=_logs, mark=_run),
     Tab(name="config", title="Configuration", key="c", read=_config, mark=_run),
 )

@@ -18,7 +18,7 @@ from starlette.responses import RedirectResponse, Response
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
 from bicycle_runtime.service.operations.operations import Operation
 from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
-from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
@@ -38,8 +38,7 @@ async def plugins_page(site: Site, request: Request) -> Response:
 
 async def upload_do(site: Site, request: Request) -> Response:
     """Take a wheel, and go to the page that shows how it is installed."""
-    if not request.state.identity.may(Role.OPERATOR):
-        return RedirectResponse("/plugins", status_code=303)
+    require_role(request.state.identity, Role.OPERATOR)
     try:
         async with request.form(max_files=_FILES_MAX, max_fields=_FILES_MAX) as form:
             facts = await _received(site, request, form)
@@ -62,14 +61,14 @@ async def operation_page(site: Site, request: Request) -> Response:
 
 async def start_page(site: Site, request: Request) -> Response:
     """Return the form that starts a job of a plugin."""
+    require_role(request.state.identity, Role.OPERATOR)
     return await _about(site, request, "start_job.html")
 
 
 async def start_do(site: Site, request: Request) -> Response:
     """Ask for the start of a job, and go to the page that shows how it goes."""
     digest = str(request.path_params["digest"])
-    if not request.state.identity.may(Role.OPERATOR):
-        return RedirectResponse("/plugins", status_code=303)
+    require_role(request.state.identity, Role.OPERATOR)
     async with request.form() as form:
         given = {name: str(value).strip() for name, value in form.items()}
     try:
@@ -81,13 +80,13 @@ async def start_do(site: Site, request: Request) -> Response:
 
 async def remove_page(site: Site, request: Request) -> Response:
     """Return the page that asks once more."""
+    require_role(request.state.identity, Role.OPERATOR)
     return await _about(site, request, "remove_plugin.html")
 
 
 async def remove_do(site: Site, request: Request) -> Response:
     """Ask for the removal, and go to the page that shows how it goes."""
-    if not request.state.identity.may(Role.OPERATOR):
-        return RedirectResponse("/plugins", status_code=303)
+    require_role(request.state.identity, Role.OPERATOR)
     facts = {"digest": str(request.path_params["digest"])}
     try:
         asked = await _ask(site, request, "remove_plugin", facts)

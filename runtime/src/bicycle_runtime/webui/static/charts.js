@@ -21,7 +21,8 @@
     const [first, last] = [columns.at_s[0], columns.at_s[columns.at_s.length - 1]];
     return last - first > 86400 ? text.slice(5, 16).replace("T", " ") : text.slice(11, last - first > 600 ? 16 : 19);
   };
-  const formats = { count, bytes };
+  const duration = (ms) => (ms < 1000 ? `${+ms.toFixed(0)} ms` : ms < 120000 ? `${+(ms / 1000).toFixed(1)} s` : `${+(ms / 60000).toFixed(1)} min`);
+  const formats = { count, bytes, duration };
 
   const options = (box) => ({
     width: box.clientWidth,

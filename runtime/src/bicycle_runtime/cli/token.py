@@ -1,0 +1,135 @@
+"""``bicycle token``: who may use the service, until when, as what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+import msgspec
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.quantities import parse_duration_ms
+from bicycle_runtime.cli.commands import CommandGroup, examples
+from bicycle_runtime.cli.parameters import answers
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
+from bicycle_runtime.cli.up import home_option, service_home
+from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.service.users.tokens import TokenEntry, tokens_of
+
+__all__ = ["token_command"]
+
+_BY = "command line"
+_ROLES = [role.name.lower() for role in Role if role is not Role.NOBODY]
+
+
+@click.group("token", cls=CommandGroup, invoke_without_command=True)
+@answers
+@click.pass_context
+def token_command(context: click.Context, *, as_json: bool) -> None:
+    """Make, list and revoke tokens: who may use the service.
+
+    A viewer may look at everything, an operator start jobs and act on them, an admin read the
+    audit log, too. Who may start a job may run code as the user of the service. A running service
+    sees each change at once.
+    """
+    show_overview(context, as_json=as_json)
+
+
+def _duration(_context: click.Context, _option: click.Parameter, text: str) -> int:
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@token_command.command(
+    "create",
+    epilog=examples(
+        "bicycle token create ada --role operator",
+        "bicycle token create prometheus --role viewer --expires 365d",
+    ),
+)
+@click.argument("name")
+@click.option(
+    "--role", type=click.Choice(_ROLES), default="viewer", show_default=True,
+    help="What its owner may do.",
+)  # fmt: skip
+@click.option(
+    "--expires",
+    "lifetime_ms",
+    metavar="DURATION",
+    default="90d",
+    show_default=True,
+    callback=_duration,
+    help="How long it is taken, a minute to ten years.",
+)
+@home_option
+@answers
+def create_command(
+    *, name: str, role: str, lifetime_ms: int, folder: str | None, as_json: bool
+) -> None:
+    """Make a token for NAME, and print it.
+
+    It is shown this once: only its hash is kept.
+    """
+    with tokens_of(service_home(folder), SystemClock()) as tokens:
+        entry, text = tokens.create(name, role=Role[role.upper()], lifetime_ms=lifetime_ms, by=_BY)
+    if as_json:
+        answer_json({**_plain(entry), "token": text})
+        return
+    click.echo(text)
+    click.echo(f"{entry.role} {entry.name!r} until {_day(entry.expires_ms)}: keep it, "
+               "it is not shown again", err=True)  # fmt: skip
+
+
+@token_command.command("list", epilog=examples("bicycle token list"))
+@home_option
+@answers
+def list_command(*, folder: str | None, as_json: bool) -> None:
+    """List the tokens, the newest first; none can be seen again."""
+    now_ms = SystemClock().now_ms()
+    with tokens_of(service_home(folder), SystemClock()) as tokens:
+        found = tokens.list()
+    if as_json:
+        answer_json([_plain(entry) for entry in found])
+    elif not found:
+        click.echo("no tokens")
+    else:
+        rows = [
+            (each.id, each.name, each.role, _state(each, now_ms), _day(each.expires_ms))
+            for each in found
+        ]
+        show_table(("id", "name", "role", "state", "expires"), rows)
+
+
+@token_command.command("revoke", epilog=examples("bicycle token revoke 3f9ac27b10de"))
+@click.argument("token", metavar="ID")
+@home_option
+@answers
+def revoke_command(*, token: str, folder: str | None, as_json: bool) -> None:
+    """Let a token be taken no more; logins with it end, too.
+
+    ID is what `bicycle token list` shows.
+    """
+    with tokens_of(service_home(folder), SystemClock()) as tokens:
+        entry = tokens.revoke(token, by=_BY)
+    if as_json:
+        answer_json(_plain(entry))
+    else:
+        click.echo(f"{entry.id}: the token of {entry.name!r} is revoked")
+
+
+def _plain(entry: TokenEntry) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(entry)
+    return plain
+
+
+def _state(entry: TokenEntry, now_ms: int) -> str:
+    if entry.revoked_ms is not None:
+        return "revoked"
+    return "taken" if entry.is_good(now_ms) else "expired"
+
+
+def _day(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M}Z"

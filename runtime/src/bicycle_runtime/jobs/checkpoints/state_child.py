@@ -1,0 +1,117 @@
+"""The child process that looks into sealed state for a service, and stays for further questions.
+
+Run as ``python -m bicycle_runtime.jobs.checkpoints.state_child URL`` with the checkpoint storage of
+one job. Each question is a JSON object behind its length in four bytes, and so is each answer:
+``{"answer": …}`` or ``{"error": …}``. Files that were read are kept, so that a second question for
+a key takes milliseconds. No pickle is loaded. It ends with its standard input, or when nobody has
+asked for a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+from typing import IO, Any
+
+from bicycle_runtime.base.storage import Storage, open_storage
+from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection
+from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch, open_epoch
+from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
+from bicycle_runtime.jobs.checkpoints.state_answers import (
+    changes_answer,
+    entries_answer,
+    operators_answer,
+    outline_answer,
+)
+from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_runtime.state.stores.contents import KeptContents
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["HEAD_BYTES", "main"]
+
+HEAD_BYTES = 4
+_IDLE_S = 60.0
+_PATIENCE_S = 8.0
+
+
+class _Answers:
+    """Answers questions about the state of one job."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._contents = KeptContents()
+
+    def close(self) -> None:
+        self._contents.close()
+
+    def of(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Return the answer; ``about`` says what is asked for."""
+        epoch = question.get("epoch")
+        sealed = open_epoch(self._storage, epoch, contents=self._contents)
+        names = ("operator", "state", "key", "prefix")
+        selection = Selection(**{name: question.get(name) for name in names})
+        match question["about"]:
+            case "outline":
+                return outline_answer(sealed)
+            case "operators":
+                return operators_answer(sealed)
+            case "entries":
+                limit = question["limit"]
+                return entries_answer(sealed, selection, reader=ValueReader(), limit=limit)
+            case _:
+                before = open_epoch(self._storage, self._since(question, sealed))
+                limit = question["limit"]
+                return changes_answer(before, sealed, selection, reader=ValueReader(), limit=limit)
+
+    def _since(self, question: dict[str, Any], sealed: SealedEpoch) -> int:
+        """Return the epoch to compare with: the one before, unless one is named."""
+        since: int | None = question.get("since")
+        if since is not None:
+            return since
+        older = [each for each in EpochHistory(self._storage).epochs() if each < sealed.epoch]
+        return older[-1] if older else sealed.epoch
+
+
+def main(arguments: list[str]) -> int:
+    """Answer until nobody asks."""
+    answer_descriptor = os.dup(1)
+    os.dup2(2, 1)
+    questions = os.fdopen(os.dup(0), "rb", buffering=0)  # `select` sees no buffer.
+    answers = _Answers(open_storage(arguments[0], patience_s=_PATIENCE_S))
+    with questions, os.fdopen(answer_descriptor, "wb") as stream:
+        while (question := _next(questions)) is not None:
+            data = json.dumps(_answer(answers, question)).encode()
+            stream.write(len(data).to_bytes(HEAD_BYTES, "big") + data)
+            stream.flush()
+    answers.close()
+    return 0
+
+
+def _answer(answers: _Answers, question: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {"answer": answers.of(question)}
+    except BicycleError as error:
+        return {"error": error.to_json()}
+
+
+def _next(stream: IO[bytes]) -> dict[str, Any] | None:
+    """Return the next question; None at the end of the input, or of the patience."""
+    ready, _, _ = select.select([stream], [], [], _IDLE_S)
+    head = _exactly(stream, HEAD_BYTES) if ready else b""
+    if len(head) < HEAD_BYTES:
+        return None
+    question: dict[str, Any] = json.loads(_exactly(stream, int.from_bytes(head, "big")))
+    return question
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    data = b""
+    while len(data) < count and (piece := stream.read(count - len(data))):
+        data += piece
+    return data
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

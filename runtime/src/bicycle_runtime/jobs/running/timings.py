@@ -1,0 +1,82 @@
+"""How long epochs and records take, who is busy, and how fast the state grows: for the status.
+
+What is added up once an epoch is made into what people read when the status is written. Shares and
+quantiles of epochs are those of the last epochs, those of records of the whole run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Sequence
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.engine.epoch.stats import EpochStats
+from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
+from bicycle_runtime.operators.metrics.durations import Durations
+
+__all__ = ["Timings"]
+
+_EPOCHS_MAX = 100
+_RECENT_MS = 10_000.0  # of the time of tasks; then what was seen is halved
+_GROWTH_WINDOW_S = 60.0
+_GROWTH_STEP_S = 1.0
+
+
+class Timings:
+    """What one run of a driver knows beyond counts.
+
+    Args:
+        clock: Tells how long the state has grown.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._epochs_ms: deque[float] = deque(maxlen=_EPOCHS_MAX)
+        self._busy: dict[str, tuple[float, float]] = {}
+        self._sizes: deque[tuple[float, int]] = deque()
+
+    def take(self, status: JobStatus, stats: EpochStats) -> None:
+        """Add an epoch."""
+        status.phases_ms = {name: round(ms, 3) for name, ms in stats.phases_ms.items()}
+        status.epoch_times.take(round(stats.duration_ms * 1e6))
+        for name, duration_ms in stats.phases_ms.items():
+            times = status.phase_times.setdefault(name, Durations())
+            times.take(round(duration_ms * 1e6))
+        self._epochs_ms.append(stats.duration_ms)
+        for uid, counts in stats.counts.items():
+            busy_ms, task_ms = self._busy.get(uid, (0.0, 0.0))
+            fading = 0.5 if task_ms > _RECENT_MS else 1.0
+            self._busy[uid] = (
+                busy_ms * fading + counts.busy_ms, task_ms * fading + counts.task_ms
+            )  # fmt: skip
+        for uid, byte_count in stats.operator_bytes.items():
+            status.operators.setdefault(uid, OperatorStatus()).state_bytes = byte_count
+        self._take_size(stats.state_bytes)
+
+    def show(self, status: JobStatus) -> None:
+        """Put into the status what follows from what was added up."""
+        ordered = sorted(self._epochs_ms)
+        if ordered:
+            status.epoch_p50_ms = _quantile(ordered, 0.5)
+            status.epoch_p99_ms = _quantile(ordered, 0.99)
+        for uid, (busy_ms, task_ms) in self._busy.items():
+            operator = status.operators[uid]
+            operator.busy_share = round(min(busy_ms / task_ms, 1.0), 3) if task_ms else None
+            operator.record_p50_ms = operator.times.quantile_ms(0.5)
+            operator.record_p99_ms = operator.times.quantile_ms(0.99)
+        if len(self._sizes) > 1:
+            (began_s, before), (ended_s, now) = self._sizes[0], self._sizes[-1]
+            status.state_growth = round((now - before) / (ended_s - began_s), 1)
+
+    def _take_size(self, byte_count: int) -> None:
+        now_s, sizes = self._clock.monotonic(), self._sizes
+        if sizes and now_s - sizes[-1][0] < _GROWTH_STEP_S:
+            return
+        sizes.append((now_s, byte_count))
+        while len(sizes) > 2 and now_s - sizes[1][0] >= _GROWTH_WINDOW_S:
+            sizes.popleft()
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return round(ordered[max(math.ceil(share * len(ordered)), 1) - 1], 3)

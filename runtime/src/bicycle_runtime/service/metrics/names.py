@@ -1,0 +1,116 @@
+"""The names of all metrics: the one table that text, reference, dashboard and tests read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["METRICS", "SERVICE_METRICS", "Metric"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One name of the exposition; ``labels`` are those of each of its samples.
+
+    A histogram has samples with ``_bucket``, ``_sum`` and ``_count`` behind its name, a summary
+    those without the buckets.
+    """
+
+    name: str
+    type: Literal["counter", "gauge", "histogram", "summary"]
+    help: str
+    labels: tuple[str, ...] = ("job",)
+
+
+_OPERATOR = ("job", "operator")
+METRICS: tuple[Metric, ...] = (
+    Metric(name="bicycle_job_state", type="gauge", labels=("job", "state"),
+           help="1 for the state that the job is in."),
+    Metric(name="bicycle_job_restarts_total", type="counter",
+           help="Restarts in the run that goes on."),
+    Metric(name="bicycle_job_guarantee", type="gauge", labels=("job", "guarantee", "weakest"),
+           help="1 for what the job promises from end to end, and the operator it is due to."),
+    Metric(name="bicycle_job_records_per_second", type="gauge", help="Records read per second."),
+    Metric(name="bicycle_job_records_total", type="counter", help="Records read in this run."),
+    Metric(name="bicycle_job_epochs_total", type="counter", help="Epochs sealed in this run."),
+    Metric(name="bicycle_job_state_bytes", type="gauge", help="Size of the sealed state."),
+    Metric(name="bicycle_job_state_growth_bytes_per_second", type="gauge",
+           help="Growth of the sealed state over the last minute."),
+    Metric(name="bicycle_job_waiting_bytes", type="gauge",
+           help="Size of what sinks have sealed that is not visible yet."),
+    Metric(name="bicycle_job_last_status_age_seconds", type="gauge",
+           help="Time since the driver last said how it is; of jobs that have not ended."),
+    Metric(name="bicycle_job_storage_silent_seconds", type="gauge",
+           help="Time for which the checkpoint storage gives no answer."),
+    Metric(name="bicycle_epoch_seconds", type="histogram",
+           help="Time of an epoch, from the look at the input until it is sealed."),
+    Metric(name="bicycle_epoch_phase_seconds", type="histogram", labels=("job", "phase"),
+           help="Time of a phase of an epoch: plan, run, publish_wait, seal."),
+    Metric(name="bicycle_operator_records_in_total", type="counter", labels=_OPERATOR,
+           help="Records that came into the operator in this run."),
+    Metric(name="bicycle_operator_records_out_total", type="counter", labels=_OPERATOR,
+           help="Records that the operator gave on in this run."),
+    Metric(name="bicycle_operator_errors_total", type="counter", labels=_OPERATOR,
+           help="Records on which the function failed in this run."),
+    Metric(name="bicycle_operator_late_total", type="counter", labels=_OPERATOR,
+           help="Records that came too late in this run."),
+    Metric(name="bicycle_operator_record_seconds", type="histogram", labels=_OPERATOR,
+           help="Time per record, each with the mean of its batch."),
+    Metric(name="bicycle_operator_busy_seconds_total", type="counter", labels=_OPERATOR,
+           help="Time in the operator, of all its subtasks, in this run."),
+    Metric(name="bicycle_operator_busy_ratio", type="gauge", labels=_OPERATOR,
+           help="Share of the time of its tasks that went into the operator in the last epochs."),
+    Metric(name="bicycle_operator_skew_ratio", type="gauge", labels=_OPERATOR,
+           help="Records of the busiest subtask, divided by the mean."),
+    Metric(name="bicycle_operator_watermark_seconds", type="gauge", labels=_OPERATOR,
+           help="Watermark at the input, in seconds since 1970."),
+    Metric(name="bicycle_operator_state_bytes", type="gauge", labels=_OPERATOR,
+           help="Size of the sealed state of the operator."),
+    Metric(name="bicycle_source_lag_records", type="gauge", labels=(*_OPERATOR, "partition"),
+           help="Records that are unread; the 64 partitions of a source that are most behind."),
+    Metric(name="bicycle_source_lag_seconds", type="gauge", labels=(*_OPERATOR, "partition"),
+           help="How long the first unread record has waited."),
+    Metric(name="bicycle_source_silent_seconds", type="gauge", labels=_OPERATOR,
+           help="Time for which the system that is read gives no answer."),
+    Metric(name="bicycle_operator_bytes_out_total", type="counter", labels=_OPERATOR,
+           help="Bytes that a sink has staged in files in this run."),
+    Metric(name="bicycle_user_counter_total", type="counter", labels=(*_OPERATOR, "name"),
+           help="A counter that a function keeps with ctx.metrics."),
+    Metric(name="bicycle_user_gauge", type="gauge", labels=(*_OPERATOR, "name", "subtask"),
+           help="A gauge of ctx.metrics, the last value of each subtask."),
+    Metric(name="bicycle_user_histogram", type="summary", labels=(*_OPERATOR, "name"),
+           help="Sum and count of a histogram of ctx.metrics."),
+    Metric(name="pulse_operator_records_total", type="counter", labels=(*_OPERATOR, "stage"),
+           help="Records by stage, receive or emit; another name of bicycle_operator_records."),
+    Metric(name="pulse_watermark_lag_ms", type="gauge",
+           help="Time of day less the watermark of the job, in ms; never negative."),
+    Metric(name="pulse_bytes_written_total", type="counter", labels=("job", "sink"),
+           help="Bytes that a sink has staged; another name of bicycle_operator_bytes_out."),
+    Metric(name="pulse_state_size", type="gauge", labels=_OPERATOR,
+           help="Size of the sealed state; another name of bicycle_operator_state_bytes."),
+    Metric(name="pulse_operator_process_latency_ms", type="histogram", labels=_OPERATOR,
+           help="Time per record in ms, of operators that are no sinks."),
+    Metric(name="pulse_sink_process_latency_ms", type="histogram", labels=_OPERATOR,
+           help="Time per record in ms, of sinks."),
+    Metric(name="pulse_queue_depth", type="gauge",
+           help="Records that are unread, of all sources; never negative."),
+    Metric(name="pulse_dropped_records_total", type="counter", labels=("job", "reason"),
+           help="Records dropped in this run, late or for want of a reader."),
+)  # fmt: skip
+
+SERVICE_METRICS: tuple[Metric, ...] = (
+    Metric(name="bicycle_service_request_seconds", type="histogram", labels=("code",),
+           help="Time to the head of an answer."),
+    Metric(name="bicycle_service_requests_refused_total", type="counter", labels=(),
+           help="Requests of foreign hosts and origins."),
+    Metric(name="bicycle_service_tick_seconds", type="gauge", labels=(),
+           help="Time that the last look at all jobs took."),
+    Metric(name="bicycle_service_subscribers", type="gauge", labels=(),
+           help="Open streams of changes."),
+    Metric(name="bicycle_service_operations", type="gauge", labels=(),
+           help="Operations that are not over."),
+    Metric(name="bicycle_service_disk_free_bytes", type="gauge", labels=(),
+           help="Free space of the disk that the home is on."),
+    Metric(name="bicycle_service_disk_bytes", type="gauge", labels=(),
+           help="Size of the same disk."),
+)  # fmt: skip

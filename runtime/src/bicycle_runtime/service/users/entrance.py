@@ -1,0 +1,110 @@
+"""Who asks: read from the headers of a request, before anything else is done with it.
+
+A bearer token says it to programs, a cookie to pages. On a loopback address nobody has to say it,
+unless the service was told to demand it; a token that is given is checked in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http.cookies import CookieError, SimpleCookie
+
+from bicycle_runtime.service.users.errors import LOGIN_NEEDED, TOKEN_REFUSED
+from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity, Role
+from bicycle_runtime.service.users.sessions import Sessions
+from bicycle_runtime.service.users.tokens import Tokens
+
+__all__ = ["Entrance", "cookie_name", "is_open", "require_somebody"]
+
+_OPEN = frozenset({"/health", "/login"})
+_OPEN_BELOW = "/static/"
+_COOKIES_LENGTH_MAX = 4_096
+
+
+class Entrance:
+    """Tells who asks.
+
+    Args:
+        tokens: Who may.
+        sessions: Who has logged in.
+        needs_login: Whether a request that says nothing is anybody's; else it is local.
+        clients: The role of each client with a certificate, by the common name in it.
+    """
+
+    def __init__(
+        self, tokens: Tokens, sessions: Sessions, *, needs_login: bool,
+        clients: Mapping[str, Role],
+    ) -> None:  # fmt: skip
+        self._tokens = tokens
+        self._sessions = sessions
+        self._clients = clients
+        self._else = NOBODY if needs_login else LOCAL
+
+    def identity(self, headers: Mapping[str, str], *, scheme: str, client: str = "") -> Identity:
+        """Return who asks.
+
+        Args:
+            headers: Those of the request, by names in small letters.
+            scheme: ``http`` or ``https``.
+            client: The common name of a certificate that was checked, empty without one.
+
+        Raises:
+            TOKEN_REFUSED: a token is given, and it is not taken.
+        """
+        given = headers.get("authorization")
+        if given is not None:
+            kind, _, text = given.partition(" ")
+            found = self._tokens.holder(text.strip()) if kind.lower() == "bearer" else None
+            if found is None:
+                raise TOKEN_REFUSED()
+            return found
+        secret = _cookie(headers.get("cookie", ""), cookie_name(headers.get("host", ""), scheme))
+        found = self._sessions.holder(secret) if secret else None
+        if found is None and client in self._clients:
+            return Identity(name=client, role=self._clients[client])
+        return found if found is not None else self._else
+
+    def is_still(self, identity: Identity) -> bool:
+        """Tell whether somebody who was let in would be let in now."""
+        if identity.session:
+            return self._sessions.holder(identity.session) is not None
+        return not identity.token or self._tokens.is_good(identity.token)
+
+
+def require_somebody(identity: Identity, path: str) -> None:
+    """See that it is known who asks, where that is needed.
+
+    Raises:
+        LOGIN_NEEDED: it is not.
+    """
+    if identity == NOBODY and not is_open(path):
+        raise LOGIN_NEEDED(path=path[:200])
+
+
+def is_open(path: str) -> bool:
+    """Tell whether anybody may ask for a path: to log in, and to see that the service is there."""
+    return path in _OPEN or path.startswith(_OPEN_BELOW)
+
+
+def cookie_name(host: str, scheme: str) -> str:
+    """Return the name of the cookie of a login; cookies of one host are shared by all its ports.
+
+    Example:
+        >>> cookie_name("127.0.0.1:9000", "http"), cookie_name("jobs.example", "https")
+        ('bicycle-9000', '__Host-bicycle-443')
+    """
+    port = host.rpartition(":")[2]
+    if not port.isdecimal():
+        port = "443" if scheme == "https" else "80"
+    return f"__Host-bicycle-{port}" if scheme == "https" else f"bicycle-{port}"
+
+
+def _cookie(text: str, name: str) -> str:
+    """Return the value of a cookie, empty when there is none, or they cannot be read."""
+    if len(text) > _COOKIES_LENGTH_MAX:
+        return ""
+    try:
+        found = SimpleCookie(text).get(name)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""

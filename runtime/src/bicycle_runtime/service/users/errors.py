@@ -1,0 +1,60 @@
+"""Errors about who asks: nobody known, a token that is none, a role that is too low."""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+LOGIN_NEEDED = BicycleError.row(
+    "BIC-2320",
+    "nobody is told who asks for {path}",
+    cause="The service demands to know who asks, and the request does not say.",
+    fix="send a token: `Authorization: Bearer …`; `bicycle token create` makes one",
+)
+
+
+TOKEN_REFUSED = BicycleError.row(
+    "BIC-2321",
+    "this token is not taken: it is unknown, expired or revoked",
+    cause="A token was sent that this service does not know, or does not take any more.",
+    fix="look at `bicycle token list`; `bicycle token create` makes a new one",
+)
+
+
+ROLE_TOO_LOW = BicycleError.row(
+    "BIC-2322",
+    "{name!r} may not do this as {found}; {least} is needed",
+    cause="Who asks may not do this.",
+    fix="ask somebody who may, or for a token of the role {least}",
+)
+
+
+TOKEN_UNKNOWN = BicycleError.row(
+    "BIC-2323",
+    "there is no token {token!r}",
+    cause="There is no token of this id.",
+    fix="take the id from `bicycle token list`",
+)
+
+
+TOKEN_NAME_INVALID = BicycleError.row(
+    "BIC-2324",
+    "{name!r} cannot be the name of a token: {problem}",
+    cause="The name of a token is empty, too long, or has letters that cannot be shown.",
+    fix="give 1 to {length_max} letters, digits, dots, dashes and spaces",
+)
+
+
+TOKEN_LIFETIME_INVALID = BicycleError.row(
+    "BIC-2325",
+    "a token cannot live for {lifetime_ms:duration}",
+    cause="The lifetime of a token is out of bounds.",
+    fix="give {low_ms:duration} to {high_ms:duration}",
+)
+
+
+RATE_EXCEEDED = BicycleError.row(
+    "BIC-2326",
+    "too many {kind} in a short time",
+    cause="More was asked in a short time than one token or address may ask.",
+    fix="ask again in {wait_s} s",
+)

@@ -1,0 +1,89 @@
+"""Limits of rate: how much one token, or one address, may ask for.
+
+Each has a store that fills with time: a request takes one from it, and none is answered while it is
+empty. Who is on this machine and needs no token is not limited: files are open to him anyway.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bicycle_runtime.service.users.errors import RATE_EXCEEDED
+from bicycle_runtime.service.users.roles import LOCAL, Identity
+
+__all__ = ["LimitOptions", "Limits", "Rate"]
+
+_KEYS_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """So many at once, and so many a second after that."""
+
+    burst: int
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitOptions:
+    """How much one token, or one address without a token, may ask for.
+
+    Attributes:
+        reads: Requests that change nothing.
+        writes: Those that may.
+        failures: Tokens of one address that are not taken.
+    """
+
+    reads: Rate = Rate(burst=200, per_second=20)
+    writes: Rate = Rate(burst=30, per_second=2)
+    failures: Rate = Rate(burst=10, per_second=1 / 12)
+
+
+class Limits:
+    """Counts requests.
+
+    Args:
+        options: How many are answered.
+        seconds: A clock that does not go back, in s.
+    """
+
+    def __init__(
+        self, options: LimitOptions, seconds: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._options = options
+        self._seconds = seconds
+        self._stores: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+
+    def take(self, identity: Identity, address: str, *, is_write: bool) -> None:
+        """Count one request.
+
+        Raises:
+            RATE_EXCEEDED: it is one too many.
+        """
+        if identity == LOCAL:
+            return
+        rate = self._options.writes if is_write else self._options.reads
+        who = identity.token or f"{identity.name}@{address}"
+        self._take("writes" if is_write else "reads", who, rate)
+
+    def fail(self, address: str) -> None:
+        """Count a token that is not taken; good ones of the same address are answered still.
+
+        Raises:
+            RATE_EXCEEDED: it is one too many.
+        """
+        self._take("failures", address, self._options.failures)
+
+    def _take(self, kind: str, who: str, rate: Rate) -> None:
+        now, key = self._seconds(), (kind, who)
+        left, at = self._stores.pop(key, (float(rate.burst), now))
+        left = min(rate.burst, left + (now - at) * rate.per_second)
+        self._stores[key] = (max(left - 1, 0.0) if left >= 1 else left, now)
+        if len(self._stores) > _KEYS_MAX:
+            self._stores.popitem(last=False)
+        if left < 1:
+            raise RATE_EXCEEDED(kind=kind, wait_s=max(1, math.ceil((1 - left) / rate.per_second)))

@@ -1,0 +1,206 @@
+"""Tokens: who may use the service, until when, as what.
+
+A token is ``bic_<id>_<secret>`` with a secret of 256 random bits. It is told once, when it is
+made; what is kept is the SHA-256 of the secret, which nobody can guess from, so that no slow
+hash is needed. A token is read from the database with each request: once it is revoked it is
+worth nothing, whichever process revoked it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.files import own_folder
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.service.address import service_folder
+from bicycle_runtime.service.store.database import Database
+from bicycle_runtime.service.store.history import note_audit
+from bicycle_runtime.service.store.schema import CONTROL
+from bicycle_runtime.service.users.errors import (
+    TOKEN_LIFETIME_INVALID,
+    TOKEN_NAME_INVALID,
+    TOKEN_UNKNOWN,
+)
+from bicycle_runtime.service.users.roles import Identity, Role
+
+__all__ = ["LIFETIME_MS_MAX", "LIFETIME_MS_MIN", "TokenEntry", "Tokens", "tokens_of"]
+
+LIFETIME_MS_MIN = 60_000
+LIFETIME_MS_MAX = 3_650 * 86_400_000
+_NAME_LENGTH_MAX = 60
+_NAME = re.compile(r"[\w.-](?:[\w. @-]*[\w.@-])?")
+_FORM = re.compile(r"bic_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_NO_HASH = bytes(32)
+
+
+class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A token as it may be shown; times are ms since 1970."""
+
+    id: str
+    name: str
+    role: str
+    made_ms: int
+    expires_ms: int
+    revoked_ms: int | None
+
+    def is_good(self, now_ms: int) -> bool:
+        """Whether it is taken at a time."""
+        return self.revoked_ms is None and now_ms < self.expires_ms
+
+    @property
+    def identity(self) -> Identity:
+        """Who has it."""
+        return Identity(name=self.name, role=Role[self.role.upper()], token=self.id)
+
+
+class Tokens:
+    """Makes, lists, revokes and checks tokens.
+
+    Args:
+        control: The database; open.
+        clock: The time of day.
+    """
+
+    def __init__(self, control: Database, clock: Clock) -> None:
+        self._control = control
+        self._clock = clock
+
+    def create(self, name: str, *, role: Role, lifetime_ms: int, by: str) -> tuple[TokenEntry, str]:
+        """Make a token; the second value is the token itself, which nothing can tell again.
+
+        Args:
+            name: Of who gets it, as operations and the audit log show it, 1 to 60 characters.
+            role: What they may do.
+            lifetime_ms: How long it is taken, a minute to ten years.
+            by: Who makes it, for the audit log.
+
+        Raises:
+            TOKEN_NAME_INVALID: the name cannot be shown.
+            TOKEN_LIFETIME_INVALID: it would live too long, or not at all.
+        """
+        if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
+            problem = "it has other letters" if len(name) <= _NAME_LENGTH_MAX else "it is too long"
+            raise TOKEN_NAME_INVALID(name=name, problem=problem, length_max=_NAME_LENGTH_MAX)
+        if not LIFETIME_MS_MIN <= lifetime_ms <= LIFETIME_MS_MAX:
+            raise TOKEN_LIFETIME_INVALID(
+                lifetime_ms=lifetime_ms, low_ms=LIFETIME_MS_MIN, high_ms=LIFETIME_MS_MAX
+            )
+        now_ms = self._clock.now_ms()
+        entry = TokenEntry(
+            id=secrets.token_hex(6), name=name, role=role.name.lower(), made_ms=now_ms,
+            expires_ms=now_ms + lifetime_ms, revoked_ms=None,
+        )  # fmt: skip
+        secret = secrets.token_urlsafe(32)
+        values = (entry.id, name, _hash(secret), entry.role, now_ms, entry.expires_ms)
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "INSERT INTO tokens (id, name, hash, role, made_ms, expires_ms)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                values,
+            )
+            facts = {"name": name, "role": entry.role, "expires_ms": entry.expires_ms}
+            _note(connection, "token create", entry.id, facts, by=by, at_ms=now_ms)
+
+        self._control.write(work).result()
+        return entry, f"bic_{entry.id}_{secret}"
+
+    def list(self) -> list[TokenEntry]:
+        """Return all tokens, the newest first, revoked and expired ones, too."""
+        sql = "SELECT * FROM tokens ORDER BY made_ms DESC, rowid DESC"
+        rows = self._control.read(lambda connection: connection.execute(sql).fetchall())
+        return [_entry(row) for row in rows]
+
+    def revoke(self, token: str, *, by: str) -> TokenEntry:
+        """Let a token be taken no more, nor any login with it; doing it twice is harmless.
+
+        Raises:
+            TOKEN_UNKNOWN: there is no token of this id.
+        """
+        now_ms = self._clock.now_ms()
+
+        def work(connection: sqlite3.Connection) -> Any:
+            sql = "UPDATE tokens SET revoked_ms = ? WHERE id = ? AND revoked_ms IS NULL"
+            if connection.execute(sql, (now_ms, token)).rowcount:
+                connection.execute("DELETE FROM sessions WHERE token = ?", (token,))
+                _note(connection, "token revoke", token, {}, by=by, at_ms=now_ms)
+            return connection.execute("SELECT * FROM tokens WHERE id = ?", (token,)).fetchone()
+
+        row = self._control.write(work).result()
+        if row is None:
+            raise TOKEN_UNKNOWN(token=token)
+        return _entry(row)
+
+    def has_admin(self) -> bool:
+        """Tell whether there is a token of an admin that is taken now."""
+        now_ms = self._clock.now_ms()
+        return any(each.is_good(now_ms) and each.role == "admin" for each in self.list())
+
+    def holder(self, text: str) -> Identity | None:
+        """Return who has a token, None when it is not taken.
+
+        The secret is compared in constant time, also where there is no such token.
+        """
+        form = _FORM.fullmatch(text)
+        if form is None:
+            return None
+        found = self._find(form[1])
+        kept = bytes(found["hash"]) if found is not None else _NO_HASH
+        is_same = hmac.compare_digest(kept, _hash(form[2]))
+        if found is None or not is_same:
+            return None
+        entry = _entry(found)
+        return entry.identity if entry.is_good(self._clock.now_ms()) else None
+
+    def is_good(self, token: str) -> bool:
+        """Tell whether a token of this id is taken now."""
+        found = self._find(token)
+        return found is not None and _entry(found).is_good(self._clock.now_ms())
+
+    def _find(self, token: str) -> sqlite3.Row | None:
+        sql = "SELECT * FROM tokens WHERE id = ?"
+        row: sqlite3.Row | None = self._control.read(
+            lambda connection: connection.execute(sql, (token,)).fetchone()
+        )
+        return row
+
+
+@contextmanager
+def tokens_of(home: Home, clock: Clock) -> Iterator[Tokens]:
+    """Give the tokens of a home to a command; a service of it may run, and sees each change.
+
+    Raises:
+        DATABASE_UNUSABLE: the database cannot be used.
+        HomeError: the home cannot be made.
+    """
+    home.prepare()
+    folder = service_folder(home)
+    own_folder(folder)
+    with Database(folder / "control.db", CONTROL, synchronous="FULL") as control:
+        yield Tokens(control, clock)
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode()).digest()
+
+
+def _entry(row: Any) -> TokenEntry:
+    return TokenEntry(**{name: row[name] for name in TokenEntry.__struct_fields__})
+
+
+def _note(
+    connection: sqlite3.Connection, action: str, token: str, facts: dict[str, Any], *, by: str,
+    at_ms: int,
+) -> None:  # fmt: skip
+    entry = {"actor": by, "address": "", "action": action, "target": token, "outcome": "accepted"}
+    note_audit(connection, entry, facts, at_ms=at_ms)

@@ -1,0 +1,66 @@
+"""What the doors of the service ask for: given by ``bicycle up``, passed on to its process."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.serving.errors import TLS_INCOMPLETE, TLS_UNUSABLE
+
+__all__ = ["Doors"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Doors:
+    """How the service is reached, and what it asks of who comes.
+
+    Attributes:
+        needs_login: Whether a token is demanded on loopback addresses, too.
+        tls_cert: File with the certificate of the service and those behind it, PEM.
+        tls_key: File with its private key, PEM.
+        tls_client_ca: File with the certificates that may vouch for clients, PEM.
+        client_roles: Common name of a client's certificate -> word of its role.
+        names: What requests may call the service, beside the address.
+    """
+
+    needs_login: bool = False
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    tls_client_ca: str | None = None
+    client_roles: Mapping[str, str] = field(default_factory=dict)
+    names: Sequence[str] = ()
+
+    @property
+    def roles(self) -> dict[str, Role]:
+        """The roles of clients with a certificate, by their names."""
+        return {name: Role[word.upper()] for name, word in self.client_roles.items()}
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return what TLS is spoken with, None without; TLS 1.2 at least.
+
+        Raises:
+            TLS_INCOMPLETE: an option lacks the one that belongs to it.
+            TLS_UNUSABLE: a file cannot be read, or is not what it is for.
+        """
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise TLS_INCOMPLETE(missing="--tls-key" if self.tls_cert else "--tls-cert")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise TLS_INCOMPLETE(missing="--tls-cert")
+        if bool(self.client_roles) != (self.tls_client_ca is not None):
+            missing = "--tls-client-ca" if self.client_roles else "--client-role"
+            raise TLS_INCOMPLETE(missing=missing)
+        if self.tls_cert is None:
+            return None
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.tls_cert, self.tls_key, password="")
+            if self.tls_client_ca is not None:
+                context.load_verify_locations(self.tls_client_ca)
+                context.verify_mode = ssl.CERT_OPTIONAL  # Who has none may send a token.
+        except (OSError, ValueError) as error:  # An SSLError is an OSError.
+            files = ", ".join(filter(None, (self.tls_cert, self.tls_key, self.tls_client_ca)))
+            raise TLS_UNUSABLE(files=files, reason=str(error)) from error
+        return context

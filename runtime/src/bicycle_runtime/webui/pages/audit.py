@@ -1,0 +1,29 @@
+"""The audit log, for admins: who has changed what, from where, and whether it was let through."""
+
+from __future__ import annotations
+
+import json
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bicycle_runtime.service.users.roles import Role, require_role
+from bicycle_runtime.webui.rendering import Site
+
+__all__ = ["audit_page"]
+
+_LINES = 100
+_NUMBER_LENGTH_MAX = 15
+
+
+async def audit_page(site: Site, request: Request) -> Response:
+    """Return one page of the log, the newest line first."""
+    require_role(request.state.identity, Role.ADMIN)
+    text = request.query_params.get("before", "")
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _NUMBER_LENGTH_MAX
+    before = int(text) if is_number else None
+    history = site.service.history
+    found = await site.service.slow(lambda: history.latest_audit(before=before, limit=_LINES))
+    lines = [(entry, json.dumps(entry.facts) if entry.facts else "") for entry in found]
+    older = found[-1].id if len(found) == _LINES else None
+    return site.page(request, "audit.html", {"lines": lines, "older": older, "before": before})

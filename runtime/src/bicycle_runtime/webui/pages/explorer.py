@@ -1,0 +1,92 @@
+"""Pages across jobs: metrics over time, and the processes that run jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from bicycle_runtime.service.watching.fleet import Change
+from bicycle_runtime.service.watching.workers import JobWorkers, processes, workers_of
+from bicycle_runtime.webui.live import Message, live_answer
+from bicycle_runtime.webui.pages.job import missing_job
+from bicycle_runtime.webui.rendering import Site
+
+__all__ = ["metrics_live", "metrics_page", "workers_live", "workers_page"]
+
+_WORKERS_MS = 5_000
+# Title, column of the samples, how it is written, colour.
+_CHARTS = (
+    ("Records per second", "records_per_second", "count", "--series-1"),
+    ("Lag in records", "lag_records", "count", "--series-2"),
+    ("Age of the first unread record", "lag_ms", "duration", "--series-2"),
+    ("State size", "state_bytes", "bytes", "--series-1"),
+    ("Failed records since the start of a run", "errors", "count", "--series-2"),
+    ("Late records since the start of a run", "late", "count", "--series-2"),
+)
+
+
+async def metrics_page(site: Site, request: Request) -> Response:
+    """Return charts of one job, or of the sums of all."""
+    job, tier = _asked(request)
+    view = site.service.fleet.view
+    if job is not None and view.get(job) is None:
+        request.path_params["job"] = job
+        return missing_job(site, request)
+    facts = {
+        "charts": _CHARTS,
+        "chosen": job,
+        "tier": tier,
+        "names": sorted(known.summary.job_id for known in view.jobs),
+    }
+    return site.page(request, "metrics.html", facts)
+
+
+async def metrics_live(site: Site, request: Request) -> Response:
+    """Return the stream of samples; a new one comes every five seconds."""
+    job, tier = _asked(request)
+    history = site.service.history
+    sampled: list[int] | None = None
+
+    async def render(_change: Change | None) -> Iterable[Message]:
+        nonlocal sampled
+        samples = await site.service.slow(lambda: history.samples(job, tier=tier))
+        if samples["at_s"][-1:] == sampled:
+            return []
+        sampled = samples["at_s"][-1:]
+        return [Message.of("samples", samples)]
+
+    return live_answer(site, render)
+
+
+async def workers_page(site: Site, request: Request) -> Response:
+    """Return the processes of all jobs that have not ended."""
+    return site.page(request, "workers.html", await _workers(site))
+
+
+async def workers_live(site: Site, _request: Request) -> Response:
+    """Return the stream of the page, renewed every five seconds at most."""
+    shown_ms = 0
+
+    async def render(_change: Change | None) -> Iterable[Message]:
+        nonlocal shown_ms
+        as_of_ms = site.service.fleet.view.as_of_ms
+        if as_of_ms - shown_ms < _WORKERS_MS:
+            return []
+        shown_ms = as_of_ms
+        return [Message(data=site.text("live/workers.html", await _workers(site)))]
+
+    return live_answer(site, render)
+
+
+async def _workers(site: Site) -> dict[str, Any]:
+    jobs = site.service.fleet.view.jobs
+    found: list[JobWorkers] = await site.service.slow(lambda: workers_of(jobs, processes()))
+    return {"workers": found}
+
+
+def _asked(request: Request) -> tuple[str | None, str]:
+    tier = "5m" if request.query_params.get("tier") == "5m" else "5s"
+    return request.query_params.get("job") or None, tier

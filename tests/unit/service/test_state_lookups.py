@@ -1,0 +1,118 @@
+"""Look-ups in state by a child process: it stays, may die, and its errors are told as they are."""
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from bicycle_runtime.jobs.errors import OPERATOR_UNKNOWN
+from bicycle_runtime.recovery.errors import EPOCH_UNKNOWN
+from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY
+from bicycle_runtime.service.state_lookups import StateLookups
+from bicycle_runtime.testing import Harness
+from tests.raising import raises
+from tests.unit.cli.state_jobs import every_state
+
+
+@pytest.fixture(scope="module")
+def harness():
+    with Harness(every_state, parallelism=2) as harness:
+        harness.push([("tea", 3)], source="prices")
+        for number in (1, 2):
+            harness.push([("ada", number), ("bob", number)], source="records")
+            harness.run_epoch()
+        yield harness
+
+
+@pytest.fixture
+def lookups():
+    lookups = StateLookups()
+    yield lookups
+    lookups.close()
+
+
+def asked(lookups, url, about, **words):
+    return asyncio.run(lookups.ask(url, {"about": about, "limit": 5, **words}))
+
+
+def process_of(lookups, url):
+    return lookups._children[url]._process
+
+
+def test_each_question_is_answered_by_the_same_child(lookups, harness):
+    url = harness.storage.url
+    outline = asked(lookups, url, "outline")
+    first = process_of(lookups, url).pid
+
+    assert (outline["epoch"], outline["epochs"]) == (2, [1, 2])
+    whole = asked(lookups, url, "operators")["operators"]
+    assert [each["operator"] for each in whole] == [
+        each["operator"] for each in outline["operators"]
+    ]
+    found = asked(lookups, url, "entries", operator="counts", key="ada")
+    assert [each["key"] for each in found["entries"]] == ["ada"]
+    changes = asked(lookups, url, "changes")
+    assert changes["epochs"] == [1, 2]
+    assert asked(lookups, url, "changes", since=2)["epochs"] == [2, 2]
+    assert process_of(lookups, url).pid == first
+
+
+def test_what_only_the_plugin_could_load_is_shown_by_its_type(lookups, harness):
+    found = asked(lookups, harness.storage.url, "entries", operator="memory", state="baskets")
+    [value, *_] = [each["value"] for each in found["entries"]]
+    assert value["$opaque"].endswith("state_jobs.Basket")
+
+
+def test_errors_are_those_of_the_commands(lookups, harness):
+    with raises(OPERATOR_UNKNOWN):
+        asked(lookups, harness.storage.url, "entries", operator="nobody")
+    with raises(EPOCH_UNKNOWN):
+        asked(lookups, harness.storage.url, "entries", epoch=10**30)
+
+
+def test_a_child_that_was_killed_is_followed_by_another(lookups, harness):
+    url = harness.storage.url
+    asked(lookups, url, "outline")
+    child = process_of(lookups, url)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+
+    assert asked(lookups, url, "outline")["epoch"] == 2
+    assert process_of(lookups, url).pid != child.pid
+
+
+def test_three_children_at_most_and_none_at_the_end(harness, tmp_path):
+    lookups = StateLookups()
+    places = [tmp_path / name for name in "abcd"]
+    for place in places:
+        for path in harness.storage.list(""):
+            (place / path).parent.mkdir(parents=True, exist_ok=True)
+            (place / path).write_bytes(harness.storage.read(path))
+    asked(lookups, str(places[0]), "outline")
+    oldest = process_of(lookups, str(places[0]))
+    for place in places[1:]:
+        asked(lookups, str(place), "outline")
+    others = [process_of(lookups, str(place)) for place in places[1:]]
+
+    assert oldest.poll() is not None
+    lookups.close()
+    assert all(each.poll() is not None for each in others)
+
+
+def test_a_child_that_hangs_is_ended_and_told(lookups, harness, monkeypatch):
+    url = harness.storage.url
+    asked(lookups, url, "outline")
+    child = process_of(lookups, url)
+    os.kill(child.pid, signal.SIGSTOP)
+    monkeypatch.setattr("bicycle_runtime.service.state_lookups._TIMEOUT_S", 0.2)
+
+    with raises(READING_TIMED_OUT):
+        asked(lookups, url, "outline")
+    assert child.poll() is not None
+
+
+def test_too_many_questions_are_refused(lookups, harness, monkeypatch):
+    monkeypatch.setattr("bicycle_runtime.service.state_lookups._WAITING_MAX", 0)
+    with raises(SERVICE_BUSY):
+        asked(lookups, harness.storage.url, "outline")

@@ -1,0 +1,113 @@
+"""Tokens as they are made, kept and taken."""
+
+import pytest
+from click.testing import CliRunner
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.cli.root import main
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.service.users import tokens as module
+from bicycle_runtime.service.users.errors import (
+    TOKEN_LIFETIME_INVALID,
+    TOKEN_NAME_INVALID,
+    TOKEN_UNKNOWN,
+)
+from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.service.users.tokens import tokens_of
+from tests.raising import raises
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def clock():
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def tokens(tmp_path, clock):
+    with tokens_of(Home(tmp_path / "home"), clock) as found:
+        yield found
+
+
+def test_a_token_says_who_has_it_until_it_expires(tokens, clock):
+    entry, text = tokens.create("ada", role=Role.OPERATOR, lifetime_ms=HOUR_MS, by="test")
+
+    assert tokens.holder(text) == entry.identity
+    assert (entry.identity.name, entry.identity.role) == ("ada", Role.OPERATOR)
+    clock.advance(HOUR_MS - 1)
+    assert tokens.holder(text) is not None
+    clock.advance(1)
+    assert tokens.holder(text) is None
+
+
+def test_nothing_but_the_whole_token_is_taken(tokens):
+    _, text = tokens.create("ada", role=Role.ADMIN, lifetime_ms=HOUR_MS, by="test")
+    _, other = tokens.create("bob", role=Role.ADMIN, lifetime_ms=HOUR_MS, by="test")
+    head, number, secret = text.split("_", 2)
+    turned = ("A" if secret[0] != "A" else "B") + secret[1:]
+    wrong = [
+        "", "bic", text[:-1], text + "A", text.upper(), f"{head}_{number}_{turned}", f" {text}",
+        f"{head}_{other.split('_')[1]}_{secret}", f"{head}_000000000000_{secret}", text + "\n",
+        f"{head}_{number}_{'A' * 43}", f"{head}_%_{secret}", f"{head}_' OR 1=1 --_{secret}",
+    ]  # fmt: skip
+
+    assert [tokens.holder(each) for each in wrong] == [None] * len(wrong)
+
+
+def test_secrets_are_compared_in_constant_time_also_where_there_is_no_such_token(
+    tokens, monkeypatch
+):
+    compared = []
+    real = module.hmac.compare_digest
+    monkeypatch.setattr(
+        module.hmac, "compare_digest", lambda a, b: compared.append((a, b)) or real(a, b)
+    )
+    _, text = tokens.create("ada", role=Role.ADMIN, lifetime_ms=HOUR_MS, by="test")
+
+    tokens.holder(text)
+    tokens.holder("bic_000000000000_" + text.split("_", 2)[2])
+
+    assert [(len(a), len(b)) for a, b in compared] == [(32, 32)] * 2
+
+
+@pytest.mark.parametrize("name", ["", " ", "a" * 61, "a\nb", "a\x00", "<b>", "a\u202eb"])
+def test_a_name_that_cannot_be_shown_is_refused(tokens, name):
+    with raises(TOKEN_NAME_INVALID):
+        tokens.create(name, role=Role.VIEWER, lifetime_ms=HOUR_MS, by="test")
+
+
+@pytest.mark.parametrize("lifetime_ms", [0, -1, 59_999, 3_651 * 86_400_000])
+def test_a_lifetime_out_of_bounds_is_refused(tokens, lifetime_ms):
+    with raises(TOKEN_LIFETIME_INVALID):
+        tokens.create("ada", role=Role.VIEWER, lifetime_ms=lifetime_ms, by="test")
+
+
+def test_a_token_is_revoked_once_and_an_unknown_one_is_told(tokens, clock):
+    entry, text = tokens.create("ada", role=Role.VIEWER, lifetime_ms=HOUR_MS, by="test")
+
+    first = tokens.revoke(entry.id, by="test")
+    clock.advance(5)
+
+    assert tokens.revoke(entry.id, by="test") == first
+    assert tokens.holder(text) is None
+    with raises(TOKEN_UNKNOWN):
+        tokens.revoke("000000000000", by="test")
+
+
+def test_commands_make_list_and_revoke_tokens_and_show_each_once(tmp_path):
+    words = ["--home", str(tmp_path / "home")]
+    runner = CliRunner()
+
+    made = runner.invoke(main, ["token", "create", "ada", "--role", "admin", *words])
+    listed = runner.invoke(main, ["token", "list", *words])
+    number = made.stdout.split("_")[1]
+    revoked = runner.invoke(main, ["token", "revoke", number, *words])
+    again = runner.invoke(main, ["token", "list", *words])
+
+    assert made.stdout.startswith("bic_")
+    assert made.stdout.strip().split("_", 2)[2] not in listed.stdout
+    assert ("admin" in listed.stdout, "taken" in listed.stdout) == (True, True)
+    assert revoked.exit_code == 0
+    assert "revoked" in again.stdout
+    assert runner.invoke(main, ["token", "revoke", "nobody", *words]).exit_code == 2
