@@ -79,7 +79,7 @@ def opened(browser) -> Iterator[Open]:
             browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **context})
         )
         page = contexts[-1].new_page()
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(120_000)  # Nothing here goes by how fast the machine is.
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(address)
