@@ -76,7 +76,7 @@ def make_entries(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedState:
-    """One state of all keys: its entries by entry, and when each was last used if they expire."""
+    """One state of all keys: its entries by key, and when each was last used if they expire."""
 
     descriptor: StateDescriptor
     entries: dict[Any, Any]

@@ -1,7 +1,7 @@
 """``bicycle rescale``: what it asks of a running job, and what the job keeps of the answer.
 
-The parallelism that a rescale gave a job stay through the restarts of its run, and lie in
-``request.json``, so that a later start of the same request starts it with them. Another
+The parallelism that a rescale gave a job stays through the restarts of its run, and lie in
+``request.json``, so that a later start of the same request starts it so. Another
 ``bicycle run`` or ``submit`` is another request and says its own.
 """
 

@@ -107,18 +107,17 @@ class WindowAccumulators:
         by_start, groups = self._by_start, self._groups
         # hot path: 80 ns a record, in C but for new ordinals; the lookups in a loop take 110.
         ordinals = list(map(getitem, map(by_start.__getitem__, rows.namespaces), rows.keys))
-        namespace = 0
+        index = 0
         for ordinal in range(len(groups), sum(map(len, by_start.values()))):
-            namespace = ordinals.index(
-                ordinal, namespace
-            )  # New ordinals come in the order of their numbers.
-            groups.append(rows.groups[namespace])
+            # New ordinals come in the order of their numbers.
+            index = ordinals.index(ordinal, index)
+            groups.append(rows.groups[index])
         self._contents.grow(len(groups))
         return ordinals
 
 
 class SessionAccumulators:
-    """Gathers by key and session: records of a key whose intervals touch share a ordinal.
+    """Gathers by key and session: records of a key whose intervals touch share an ordinal.
 
     Args:
         contents: Where the records go.
@@ -138,7 +137,7 @@ class SessionAccumulators:
         self._open, self._groups = {}, []
 
     def add(self, rows: Rows) -> None:
-        """Put rows into sessions; their places are the ends of the windows that they open."""
+        """Put rows into sessions; their namespaces are the ends of the windows that they open."""
         rows = self._contents.prepare(rows)
         joined: dict[int, int] = {}
         ordinals: list[int] = []
