@@ -50,7 +50,8 @@ def test_a_wheel_is_uploaded_listed_and_removed(served, tmp_path):
     assert (code, over["state"]) == (202, "done")
     assert served.ask("GET", f"{PLUGINS}/{digest}")[0] == 404
     assert served.ask("DELETE", f"{PLUGINS}/{digest}")[0] == 404
-    actions = [each["action"] for each in served.get("/api/v1/audit")["items"]]
+    lines = served.get("/api/v1/audit")["items"]
+    actions = [each["action"] for each in lines if each["outcome"] != "refused"]
     assert actions[-3:] == ["install", "install", "remove_plugin"]
 
 
@@ -80,7 +81,7 @@ def test_what_is_no_wheel_is_422(served, name, data, code):
     found = served.ask("POST", PLUGINS, body, content_type="multipart/form-data; boundary=b")
 
     assert found[0] == code, found
-    assert json.loads(found[2])["code"] == "BIC-2322"
+    assert json.loads(found[2])["code"] == "BIC-2342"
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,12 @@ class StateLookups:
             child = self._child(url)
             try:
                 found = child.ask(question, timeout_s=_TIMEOUT_S)
+            except TimeoutError:  # Before OSError, which it is a case of.
+                self._forget(url, child)
+                break
             except (EOFError, OSError):
                 self._forget(url, child)
                 continue
-            except TimeoutError:
-                self._forget(url, child)
-                break
             if "error" in found:
                 raise error_from_json(found["error"])
             answer: dict[str, Any] = found["answer"]

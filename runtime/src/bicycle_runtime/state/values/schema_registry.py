@@ -336,7 +336,7 @@ def plain_value(  # noqa: PLR0911  # one return for each kind of schema
         within: The records that the schema lies in, the innermost last.
 
     Example:
-        >>> point = {"type": "record", "name": "P", "schema_version": "array", "fields": [
+        >>> point = {"type": "record", "name": "P", "form": "array", "fields": [
         ...     {"name": "x", "type": "int"},
         ...     {"name": "y", "type": {"type": "set", "items": "int"}}]}
         >>> plain_value(point, [1, [2]])
