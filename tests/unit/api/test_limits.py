@@ -90,6 +90,39 @@ def test_a_change_that_is_refused_is_in_the_audit_log_with_who_where_and_why(tmp
     assert viewer.encode() not in page.data
 
 
+def test_a_refused_change_is_in_the_audit_log_before_its_answer_goes(tmp_path):
+    with asked_of(tmp_path / "home") as ask:
+        app, seen = ask.app, []
+
+        async def look_first(scope, receive, send):
+            async def look(message):
+                if message["type"] == "http.response.start":
+                    lines = ask.service.history.audit()
+                    seen.append([each.facts["code"] for each in lines])
+                await send(message)
+
+            await app(scope, receive, look)
+
+        ask.app = look_first
+        at_the_door = ask("POST", "/api/v1/jobs/job/stop", b"{}", origin="http://evil.example")
+        behind_it = ask("POST", "/api/v1/jobs/none/stop", b"{}")
+
+    assert (at_the_door.code, behind_it.code) == (403, 404)
+    assert seen == [["BIC-2408"], ["BIC-2408", "BIC-1902"]]
+
+
+def test_a_change_is_refused_although_the_audit_log_cannot_be_written(tmp_path, caplog):
+    broken = "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END"
+    with asked_of(tmp_path / "home") as ask:
+        ask.service.history._control.write(lambda database: database.execute(broken)).result()
+        at_the_door = ask("POST", "/api/v1/jobs/job/stop", b"{}", origin="http://evil.example")
+        behind_it = ask("POST", "/api/v1/jobs/none/stop", b"{}")
+        listed = ask("GET", "/api/v1/audit").json["items"]
+
+    assert (at_the_door.code, behind_it.code, listed) == (403, 404, [])
+    assert [each.message for each in caplog.records].count("audit_line_lost") == 2
+
+
 def test_a_body_that_is_too_large_is_refused_however_it_comes(tmp_path):
     with asked_of(tmp_path / "home") as ask:
         piece = b" " * (1 << 19)

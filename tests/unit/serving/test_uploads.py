@@ -50,9 +50,11 @@ def test_a_wheel_is_uploaded_listed_and_removed(served, tmp_path):
     assert (code, over["state"]) == (202, "done")
     assert served.ask("GET", f"{PLUGINS}/{digest}")[0] == 404
     assert served.ask("DELETE", f"{PLUGINS}/{digest}")[0] == 404
-    lines = served.get("/api/v1/audit")["items"]
-    actions = [each["action"] for each in lines if each["outcome"] != "refused"]
-    assert actions[-3:] == ["install", "install", "remove_plugin"]
+    told = [(each["action"], each["outcome"]) for each in served.get("/api/v1/audit")["items"]]
+    assert told[-5:] == [
+        ("install", "accepted"), ("install", "accepted"), ("POST", "refused"),
+        ("remove_plugin", "accepted"), ("DELETE", "refused"),
+    ]  # fmt: skip
 
 
 def test_a_plugin_that_cannot_be_loaded_is_422_with_the_line(served, tmp_path):

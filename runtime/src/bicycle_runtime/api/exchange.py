@@ -46,7 +46,7 @@ class Exchange:
         is_tls: Whether it came over TLS: browsers are told to come so always.
 
     Attributes:
-        code: The status code of the answer, 0 before it begins.
+        has_begun: Whether something of the answer is on its way.
     """
 
     def __init__(
@@ -62,13 +62,8 @@ class Exchange:
         self._is_tls = is_tls
         self._bytes_max = bytes_max
         self._body_s = _BODY_S + (bytes_max >> 20)
-        self.code = 0
+        self.has_begun = False
         self._is_over = False
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether something of the answer is on its way."""
-        return self.code != 0
 
     def watch(self, entrance: Entrance, identity: Identity) -> None:
         """End the answer once who asked would be let in no more."""
@@ -113,7 +108,7 @@ class Exchange:
     async def send(self, message: Message) -> None:
         """Take the next piece of the answer."""
         if message["type"] == "http.response.start":
-            self.code = int(message["status"])
+            self.has_begun = True
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
                 headers[name] = value

@@ -8,13 +8,15 @@ uploads; forms for pages, and then the browser must tell where they come from.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Collection
+from concurrent.futures import Future
 from urllib.parse import urlencode
 
 from starlette.datastructures import Headers
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bicycle_runtime.api.errors import (
     BODY_TOO_LARGE,
@@ -80,9 +82,9 @@ class Guard:
         try:
             self._check(scope)
             exchange.watch(self._entrance, state["identity"])
-            await self._app(scope, exchange.receive, exchange.send)
+            send_answer = functools.partial(self._send, scope, exchange)
+            await self._app(scope, exchange.receive, send_answer)
             await exchange.finish()
-            self._note_answer(scope, exchange.code)
         except BicycleError as error:
             if exchange.has_begun:
                 raise
@@ -128,14 +130,16 @@ class Guard:
             self._limits.fail(state["address"])
             raise
 
-    def _note_answer(self, scope: Scope, code: int) -> None:
-        """Keep in the audit log that a change was refused by what is behind the door."""
-        if code < 400:
-            return
-        self._note_refused(scope, str(scope["state"].get("refused", code)))
+    async def _send(self, scope: Scope, exchange: Exchange, message: Message) -> None:
+        """Pass on an answer; what is behind the door may refuse a change, too."""
+        if message["type"] == "http.response.start":
+            status = message["status"]
+            if status >= 400 and status != 500:  # 500 is a bug, and refuses nothing.
+                self._note_refused(scope, str(scope["state"].get("refused", status)))
+        await exchange.send(message)
 
     def _note_refused(self, scope: Scope, code: str) -> None:
-        """Keep in the audit log that a change was refused."""
+        """Keep in the audit log that a change was refused, before that is answered."""
         if scope["method"] in _SAFE:
             return
         if code in (HostUnknownError.code, ForeignOriginError.code):
@@ -148,7 +152,15 @@ class Guard:
             "outcome": "refused",
         }
         now_ms = self._service.clock.now_ms()
-        self._service.history.note_refused(entry, {"code": code}, at_ms=now_ms)
+        written = self._service.history.note_refused(entry, {"code": code}, at_ms=now_ms)
+        written.add_done_callback(functools.partial(_log_lost, entry))
+
+
+def _log_lost(entry: dict[str, str], written: Future[None]) -> None:
+    """Tell that a line of the audit log could not be written: the disk is full, say."""
+    error = written.exception()
+    if error is not None:
+        log_event(_LOG, "audit_line_lost", level=logging.ERROR, error=error, **entry)
 
 
 def _to_login(scope: Scope, error: BicycleError) -> Response | None:

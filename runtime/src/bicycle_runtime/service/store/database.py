@@ -84,6 +84,10 @@ class Database:
         self._queue.put((work, done))
         return done
 
+    def settle(self) -> None:
+        """Wait until all that was to be written before is written, or has failed."""
+        self.write(lambda _connection: None).exception()
+
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return what ``work`` reads, in this thread."""
         connection = getattr(self._local, "connection", None)

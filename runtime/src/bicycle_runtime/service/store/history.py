@@ -202,12 +202,17 @@ class History:
     def audit(self, *, after: int = 0, limit: int = 200) -> list[AuditEntry]:
         """Return lines of the audit log behind a number, the oldest first."""
         sql = "SELECT * FROM audit WHERE id > ? ORDER BY id LIMIT ?"
-        return self._rows(sql, (after, limit), AuditEntry)
+        return self._audit_rows(sql, (after, limit))
 
     def latest_audit(self, *, before: int | None = None, limit: int = 50) -> list[AuditEntry]:
         """Return lines of the audit log, the newest first, of those before a number."""
         sql = "SELECT * FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?"
-        return self._rows(sql, (2**62 if before is None else before, limit), AuditEntry)
+        return self._audit_rows(sql, (2**62 if before is None else before, limit))
+
+    def _audit_rows(self, sql: str, values: tuple[int, int]) -> list[AuditEntry]:
+        """Return lines of the audit log, those of answers that were just given too."""
+        self._control.settle()
+        return self._rows(sql, values, AuditEntry)
 
     def state_changes(self, job: str, *, limit: int = 200) -> list[StateChange]:
         """Return the steps in the life of a job, the newest first."""
