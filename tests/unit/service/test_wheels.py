@@ -3,6 +3,8 @@
 import stat
 import struct
 import zipfile
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +55,17 @@ def test_the_code_of_a_wheel_is_not_run_to_read_it(tmp_path):
     wheel = plain(tmp_path, {"demo.py": "raise SystemExit('run')\n"})
 
     assert check_wheel(wheel).plugins == {"demo": "demo:job"}
+
+
+def test_a_wheel_that_was_checked_is_open_no_more(tmp_path):
+    wheel = plain(tmp_path)
+    check_wheel(wheel)
+
+    opened = []
+    for descriptor in list(Path("/proc/self/fd").iterdir()):
+        with suppress(FileNotFoundError):  # The one that listed them.
+            opened.append(descriptor.readlink())
+    assert wheel not in opened
 
 
 @pytest.mark.parametrize(

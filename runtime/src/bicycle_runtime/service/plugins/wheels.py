@@ -13,6 +13,7 @@ import hashlib
 import io
 import stat
 import struct
+import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
@@ -44,6 +45,7 @@ _RATIO_FREE_BYTES = 1 << 20  # So small a wheel may be packed as tightly as it l
 _HASHES = frozenset({"sha256", "sha384", "sha512"})
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 _PACKED = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
+_READ_PARTS = ("METADATA", "entry_points.txt")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError)
 _IS_ENCRYPTED = 0x1
 
@@ -119,7 +121,11 @@ class _Check:
             files = {entry.filename: entry for entry in entries if not entry.is_dir()}
             info = self._info_folder(files, name, version)
             self._contents(archive, files, info)
-        plugins, missing = self._metadata(name, version)
+            with tempfile.TemporaryDirectory() as folder:
+                for part in _READ_PARTS:
+                    if f"{info}/{part}" in files:
+                        archive.extract(f"{info}/{part}", folder)
+                plugins, missing = self._metadata(folder, name, version)
         return WheelFacts(
             file=self._path.name, name=name, version=version, digest=file_digest(self._path),
             byte_count=self._byte_count, plugins=plugins, missing=missing,
@@ -220,7 +226,7 @@ class _Check:
         self._refuse_if(not is_same, f"its name and its folder {info!r} differ")
         for part in ("METADATA", "WHEEL", "RECORD"):
             self._refuse_if(f"{info}/{part}" not in files, f"it has no {part}")
-        for part in ("METADATA", "WHEEL", "entry_points.txt"):
+        for part in ("WHEEL", *_READ_PARTS):
             entry = files.get(f"{info}/{part}")
             is_large = entry is not None and entry.file_size > _METADATA_BYTES_MAX
             self._refuse_if(is_large, f"its {part} is too large")
@@ -250,14 +256,22 @@ class _Check:
             told = base64.urlsafe_b64encode(found.digest()).rstrip(b"=").decode()
             self._refuse_if(told != wanted.rstrip("="), f"{path!r} is not what RECORD says")
 
-    def _metadata(self, name: str, version: str) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Return the entry points, and what the wheel needs beside itself and the runtime."""
-        among = installed([str(self._path)])
+    def _metadata(
+        self, folder: str, name: str, version: str
+    ) -> tuple[dict[str, str], tuple[str, ...]]:
+        """Return the entry points, and what the wheel needs beside itself and the runtime.
+
+        Args:
+            folder: Where its metadata lies unpacked: what looks into a wheel itself keeps it open.
+            name: The name in the name of the file.
+            version: The version there.
+        """
+        among = installed([folder])
         self._refuse_if(name not in among, "its METADATA has another name")
         told = str(among[name].version)
         is_same = canonicalize_version(told) == canonicalize_version(version)
         self._refuse_if(not is_same, f"its METADATA says version {told!r}")
-        found = discover([str(self._path)])
+        found = discover([folder])
         for refusal in found.refused:
             raise _refused(self._path, f"plugin {refusal.name!r}: {refusal.reason}")
         plugins = {ref.name: ref.target for ref in found.found}
